@@ -29,9 +29,9 @@ from benchmarks.common import parser, publish
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.core.stats import median
 from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import Evidence, balanced_design, expit
+from gnomon.spaces.selection.beliefs import believe
 from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
 
 SETTINGS = {
@@ -124,13 +124,14 @@ def measured(made: World, noise: float, seed: tuple[int, ...]) -> tuple[Evidence
     )
 
 
-def kept_share(made: World, found: ParetoSelection, latency: Evidence) -> float:
+def kept_share(made: World, found: ParetoSelection, evidence: tuple[Evidence, Evidence]) -> float:
     """The share of the true hypervolume that the kept networks reach, up to the reference that the choice had."""
-    points = np.column_stack([made.latency / median(latency.values.tolist()), 1 - made.accuracy])
+    beliefs = believe(made.space, *evidence)
+    points = np.column_stack([made.latency / beliefs.unit, 1 - made.accuracy])
     inside = np.ones(len(points), dtype=bool)
     for slot, names, column in zip(made.space.slots, found.groups, made.networks.T, strict=True):
         inside &= np.isin(column, [slot.choices.index(name) for name in names])
-    return hypervolume(points[inside], found.reference) / hypervolume(points, found.reference)
+    return hypervolume(points[inside], beliefs.reference) / hypervolume(points, beliefs.reference)
 
 
 def judge(task: tuple[str, int, bool]) -> dict[str, Any]:
@@ -145,16 +146,17 @@ def judge(task: tuple[str, int, bool]) -> dict[str, Any]:
             one = select_pareto(made.space, *evidence, ParetoOptions())
         except UsageError:
             return {"setting": setting, "refused": True}
-        found.append((one, kept_share(made, one, evidence[1])))
+        found.append((one, kept_share(made, one, evidence)))
     pairs = [{(g, name) for g, names in enumerate(one.groups) for name in names} for one, _ in found]
     first, share = found[0]
+    mean, low, high = first.share_kept
     return {
         "setting": setting,
         "refused": False,
         "kept": share,
-        "told": first.share_kept,
-        "inside": first.share_low - 1e-9 <= share <= first.share_high + 1e-9,
-        "width": first.share_high - first.share_low,
+        "told": mean,
+        "inside": low - 1e-9 <= share <= high + 1e-9,
+        "width": high - low,
         "alike": len(pairs[0] & pairs[-1]) / len(pairs[0] | pairs[-1]),
         "stability": getattr(first, "stability", 0.0),
     }

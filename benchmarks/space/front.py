@@ -35,11 +35,10 @@ from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median
 from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import Evidence, balanced_design, expit
+from gnomon.spaces.selection.beliefs import Beliefs, believe
 from gnomon.spaces.selection.front import (
-    Beliefs,
     FrontOptions,
     PredictedFront,
-    believe,
     in_rounds,
     predict_front,
     ratio_of,
@@ -99,7 +98,8 @@ def judge(task: tuple[str, int]) -> dict[str, Any]:
     ratio = volume(few[0]) / volume(few[1])
     both = np.unique(np.concatenate(few), axis=0)
     known = measured((accuracy, latency), both, priced(both), noises, rng)
-    return {**found, "ratio": ratio, "held": _holds(ratio_of(believe(made.space, *known), few[0], few[1]), ratio)}
+    told = ratio_of(believe(made.space, *known), few[0], few[1], FrontOptions())
+    return {**found, "ratio": ratio, "held": _holds(told, ratio)}
 
 
 def measured(
@@ -144,7 +144,7 @@ def _fronts(
         "at_once": volume(at_once.networks) / volume(None),
         "reached": reached,
         "before": _holds(rounds[-1].share, reached),
-        "after": _holds(share_of(believe(space, *known[-1]), mine), reached),
+        "after": _holds(share_of(believe(space, *known[-1]), mine, options), reached),
         "accuracy": _inside(np.concatenate([one.accuracy for one in rounds]), right),
         "latency": _inside(np.concatenate([one.latency for one in rounds]), took),
     }

@@ -17,7 +17,7 @@ import os
 import resource
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,15 @@ import numpy as np
 from benchmarks.common import own_record, parser, publish
 from gnomon.api.options import measure_request
 from gnomon.core.stats import student_quantile
-from gnomon.jobs.space.profiling.latency import FilesMeasured, FilesRequest, measure_files
+from gnomon.jobs.space.profiling.latency import FilesRequest, measure_files
 from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, score
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Timed
 from gnomon.spaces.cells.costs import Cells, Latency
 from gnomon.spaces.cells.effects import balanced_design
-from gnomon.spaces.cells.primitives import default_of, families_of, published_primitives
-from gnomon.spaces.cells.space import CellLayout, CellSpace, network_id, swaps
+from gnomon.spaces.cells.primitives import Primitive, default_of, families_of, published_primitives
+from gnomon.spaces.cells.space import CellLayout, network_id, swaps, tagged_net
+from gnomon.spaces.unit import Net
 from gnomon.toolchains.base import ToolJob
 from gnomon.toolchains.openvino_int8 import openvino_int8
 from gnomon.toolchains.ort_int8 import onnxruntime_int8
@@ -42,6 +43,10 @@ from gnomon.toolchains.ort_int8 import onnxruntime_int8
 INPUT, GROUPS, CLASSES, PRIMITIVES = (1, 1, 32, 32), 5, 10, 5
 TOOLS = {"onnxruntime": onnxruntime_int8, "openvino": openvino_int8}
 SEED = 1
+Spaces = Mapping[str, tuple[Callable[[Assignment], Net], Cells]]
+"""By family how its networks are written, and what their costs are counted over."""
+Found = tuple[dict[str, Timed], str]
+"""What networks take by key, and the clock."""
 
 
 def main() -> None:
@@ -63,8 +68,8 @@ def main() -> None:
     publish({**told, "load_average": os.getloadavg()}, given)
 
 
-def spaces_of(families: list[str], widths: list[int]) -> dict[str, tuple[CellSpace, Cells]]:
-    """A space a family, of its first primitives, and what its costs are counted over."""
+def spaces_of(families: list[str], widths: list[int]) -> Spaces:
+    """A space a family, of its first primitives."""
     layout = CellLayout(
         input_shape=INPUT,
         groups=tuple(range(GROUPS)),
@@ -80,11 +85,16 @@ def spaces_of(families: list[str], widths: list[int]) -> dict[str, tuple[CellSpa
         cells = Cells(
             groups=layout.groups, choices=(tuple(one.name for one in ones),) * GROUPS, defaults=(default,) * GROUPS
         )
-        found[family] = CellSpace(name=family, layout=layout, choices=(ones,) * GROUPS), cells
+        found[family] = writer(layout, ones), cells
     return found
 
 
-def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: Any, *, again: bool) -> dict[str, Any]:
+def writer(layout: CellLayout, ones: Sequence[Primitive]) -> Callable[[Assignment], Net]:
+    """The net of each assignment."""
+    return lambda net: tagged_net(layout, [ones[k] for k in net]).net
+
+
+def figures(runtime: str, spaces: Spaces, given: Any, *, again: bool) -> dict[str, Any]:
     """The table of a runtime in a precision, its mixed networks, and the errors."""
     name, _, precision = runtime.partition(":")
     table = {family: list(swaps(cells.defaults, [PRIMITIVES] * GROUPS)) for family, (_, cells) in spaces.items()}
@@ -106,8 +116,8 @@ def figures(runtime: str, spaces: Mapping[str, tuple[CellSpace, Cells]], given: 
         }
         if again:
             other, _ = measured(replace(asked, question={"again": 1}), spaces, table, precision, work)
-            told["repeated"] = agreement(first, other)
-    everything = {**first.timed, **second.timed}
+            told["repeated"] = agreement(first[0], other[0])
+    everything = {**first[0], **second[0]}
     for family, (_, cells) in spaces.items():
         times = latencies({net: everything[network_id(family, net)] for net in (*table[family], *mixes[family])})
         kept = {net: one for net, one in times.items() if net not in unseen[family]}
@@ -134,11 +144,11 @@ def cpu_s() -> float:
 
 def measured(
     asked: FilesRequest,
-    spaces: Mapping[str, tuple[CellSpace, Cells]],
+    spaces: Spaces,
     nets: Mapping[str, list[Assignment]],
     precision: str,
     work: Path,
-) -> tuple[FilesMeasured, dict[str, float]]:
+) -> tuple[Found, dict[str, float]]:
     """Write, quantise and measure networks; and the seconds of the wall that each part took."""
     start = time.perf_counter()
     (work / "fp32").mkdir(exist_ok=True)
@@ -146,7 +156,7 @@ def measured(
     for family, ones in nets.items():
         for net in ones:
             key = network_id(family, net)
-            files[key] = write_net(spaces[family][0].net(net), work / "fp32" / f"{key}.onnx", seed=SEED)
+            files[key] = write_net(spaces[family][0](net), work / "fp32" / f"{key}.onnx", seed=SEED)
     seconds = {"write": time.perf_counter() - start}
     if precision == "int8":
         start = time.perf_counter()
@@ -187,27 +197,28 @@ def quantised(runtime: str, files: Mapping[str, Path], work: Path) -> Iterator[t
         yield artifact.key, artifact.path
 
 
-def known_how_well(found: FilesMeasured) -> dict[str, Any]:
+def known_how_well(found: Found) -> dict[str, Any]:
     """Half widths of the 95 % intervals, processes, and what failed."""
-    rows = [one for one in found.timed.values() if not one.reason]
+    timed, clock = found
+    rows = [one for one in timed.values() if not one.reason]
     widths = [one.half_width for one in rows]
     calls = [one.call_s * 1e3 for one in rows]
     return {
         "networks": len(rows),
-        "failed": {key: one.reason for key, one in found.timed.items() if one.reason},
+        "failed": {key: one.reason for key, one in timed.items() if one.reason},
         "half_width": {"median": np.median(widths), "p90": np.quantile(widths, 0.9), "max": max(widths)},
         "within_5_percent": float(np.mean(np.array(widths) <= 0.05)),
         "processes": float(np.mean([one.processes for one in rows])),
         "call_ms": [min(calls), float(np.median(calls)), max(calls)],
         "drift": [min(one.drift for one in rows), max(one.drift for one in rows)],
-        "clock": found.clock,
+        "clock": clock,
     }
 
 
-def agreement(first: FilesMeasured, second: FilesMeasured) -> dict[str, Any]:
+def agreement(first: Mapping[str, Timed], second: Mapping[str, Timed]) -> dict[str, Any]:
     """Two independent tables of the same networks, the common factor of both apart."""
-    keys = [key for key in first.timed if not first.timed[key].reason and not second.timed[key].reason]
-    a, b = (np.array([one.timed[key].call_s for key in keys]) for one in (first, second))
+    keys = [key for key in first if not first[key].reason and not second[key].reason]
+    a, b = (np.array([one[key].call_s for key in keys]) for one in (first, second))
     level = float(np.median(a / b))
     by_family = {}
     for family in dict.fromkeys(key.split("_")[0] for key in keys):
@@ -226,11 +237,11 @@ def errors(cells: Cells, kept: Mapping[Assignment, Latency], unseen: Mapping[Ass
         one = fit_predictor(cells, kept, way=way)
         ways[way] = asdict(score(one.predict(nets).mean_s, y))
     return {
-        "way": made.way,
-        "why": made.why,
-        "held_out": {way: asdict(one) for way, one in made.held_out.items()},
-        "noise": made.noise,
-        "mixed": sum(one.networks for one in made.held_out.values()) // max(1, len(made.held_out)),
+        "way": made.part.way,
+        "why": made.part.why,
+        "held_out": {way: asdict(one) for way, one in made.part.held_out.items()},
+        "noise": made.part.noise,
+        "mixed": sum(one.networks for one in made.part.held_out.values()) // max(1, len(made.part.held_out)),
         "unseen": {"chosen": asdict(score(told.mean_s, y)), **ways},
         "unseen_noise": float(np.mean([one.error_s / one.call_s for one in unseen.values()])),
         "intervals_hold": float(np.mean((told.low_s <= y) & (y <= told.high_s))),

@@ -22,13 +22,15 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from benchmarks import common
+from gnomon.api.options import measure_request
 from gnomon.core.cost import Floats
 from gnomon.jobs.space.profiling.estimates import accuracy_effects, seen_networks
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Family, Study, open_study
-from gnomon.jobs.space.profiling.training import Trainer
+from gnomon.jobs.space.profiling.training import train
 from gnomon.measure.progress import Progress
 from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.training.data.dataset import Dataset
@@ -97,26 +99,27 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     assert isinstance(data, Dataset)
     study = open_study(text, data.shape)
     folder = ProfileFolder(out, {**study.question(), "data": data.digest}, text)
-    trainer = Trainer(
+    profile = OpenProfile(
+        asked=TrainRequest(request=measure_request({}), workers=arguments.workers),
         folder=folder,
         study=study,
         data=data,
-        workers=arguments.workers,
         watch=_watch if sys.stderr.isatty() else None,
+        tell=lambda sentence: None,
     )
     first, finetune = recipes(study)
     reference = [
         row
         for seed in range(arguments.seeds)
-        for row in trained(trainer, "fair", Budget(recipe=first, finetune=finetune, seed=seed), seed)
+        for row in trained(profile, "fair", Budget(recipe=first, finetune=finetune, seed=seed))
     ]
     ways: dict[str, list[list[AccuracyRow]]] = {}
     for repeat in range(arguments.repeats):
         seed = 100 + 10 * repeat
         budget = Budget(recipe=first, finetune=finetune, seed=seed)
-        ways.setdefault("published", []).append(trained(trainer, "published", budget))
-        ways.setdefault("one training each", []).append(trained(trainer, "fair", budget, seed))
-        ways.setdefault("balanced", []).append([r for r in trained(trainer, "balanced", budget) if r.seed == seed])
+        ways.setdefault("published", []).append(trained(profile, "published", budget))
+        ways.setdefault("one training each", []).append(trained(profile, "fair", budget))
+        ways.setdefault("balanced", []).append(trained(profile, "balanced", budget))
     folder.close()
     failed = sum(bool(row.reason) for row in reference)
     parts = {"train": len(data.train), "validation": len(data.validation), "test": len(data.test)}
@@ -127,11 +130,10 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     }
 
 
-def trained(trainer: Trainer, name: str, budget: Budget, seed: int | None = None) -> list[AccuracyRow]:
-    """The rows of a method; of "fair" one seed alone."""
-    planned = plan(name, trainer.study, budget)
-    rows = trainer.run(planned.method, planned.trainings)
-    return [row for row in rows if seed is None or row.seed == seed]
+def trained(profile: OpenProfile, name: str, budget: Budget) -> list[AccuracyRow]:
+    """The rows of a method by the seed of the budget."""
+    train(profile, *plan(name, profile.study, budget))
+    return [row for row in profile.folder.accuracy.values() if row.method == name and row.seed == budget.seed]
 
 
 def scored(

@@ -32,13 +32,14 @@ from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, wo
 from gnomon.api.options import measure_request
 from gnomon.errors import GnomonError
 from gnomon.jobs.space.choosing.select import Rule, SelectRequest, select_primitives
-from gnomon.jobs.space.job import MIXED, measured_networks, trained_weights
+from gnomon.jobs.space.job import MIXED, measured_networks
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
-from gnomon.jobs.space.profiling.training import Method, Trainer, Training
+from gnomon.jobs.space.profiling.training import Method, Training, train
 from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
 from gnomon.spaces.selection.pareto import ParetoOptions
@@ -94,17 +95,22 @@ class Case:
         question = {**self.study.question(), "blocks": [], "data": data}
         return ProfileFolder(self.folder / name, question, self.text)
 
-    def trainer(self, folder: ProfileFolder) -> Trainer:
-        """What trains into a profile."""
-        watch = _watch if sys.stderr.isatty() else None
-        return Trainer(folder=folder, study=self.study, data=self.data, workers=self.arguments.workers, watch=watch)
+    def opened(self, folder: ProfileFolder, seed: int = 0) -> OpenProfile:
+        """A profile to train for and to measure for, in a record of its own."""
+        request = measure_request({"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
+        return OpenProfile(
+            asked=TrainRequest(request=request, workers=self.arguments.workers),
+            folder=folder,
+            study=self.study,
+            data=self.data,
+            watch=_watch if sys.stderr.isatty() else None,
+            tell=lambda sentence: None,
+        )
 
     def measure(self, folder: ProfileFolder, networks: Sequence[Network], seed: int) -> None:
-        """The latencies of networks into a profile, in a record of its own."""
-        request = measure_request({"seed": seed, "record": self.folder / f"{folder.path.name}.sqlite"})
-        weights = trained_weights(folder)
-        measurer = Measurer(folder=folder, study=self.study, request=request, weights=weights)
-        measurer.run(chosen_toolchain(TOOLCHAIN, None), {}, networks)
+        """The latencies of networks into a profile."""
+        measurer = Measurer(profile=self.opened(folder, seed), calibration=None)
+        measurer.run(chosen_toolchain(TOOLCHAIN), {}, networks)
 
 
 def main() -> int:
@@ -162,8 +168,7 @@ def trained(case: Case, seed: int) -> None:
     """The trainings of a profile, from seeds of its own, on the same parts of the images as all others."""
     folder = case.profile(f"profile-{seed}")
     first, finetune = recipes(case.study)
-    planned = plan("balanced", case.study, Budget(recipe=first, finetune=finetune, seed=seed))
-    case.trainer(folder).run(planned.method, planned.trainings)
+    train(case.opened(folder), *plan("balanced", case.study, Budget(recipe=first, finetune=finetune, seed=seed)))
     folder.close()
 
 
@@ -196,9 +201,9 @@ def every(case: Case) -> list[AccuracyRow]:
         yield wanted
 
     folder = case.profile(TRUTH)
-    rows = case.trainer(folder).run(all_at_once(), len(wanted))
+    train(case.opened(folder), all_at_once(), len(wanted))
     folder.close()
-    return rows
+    return [folder.accuracy[one.key] for one in wanted]
 
 
 def known(case: Case, rows: Sequence[AccuracyRow]) -> Whole:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,12 @@ import numpy as np
 from benchmarks.common import parser, publish, spread
 from benchmarks.space.truths import BLOCKS, FAMILIES, GROUPS, Truth, measure, truth
 from gnomon.core.front.dominance import hypervolume
+from gnomon.core.stats import median
 from gnomon.errors import ProblemError
 from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
 from gnomon.spaces.cells.space import network_id
-from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto, unit_free
-from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
+from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
+from gnomon.spaces.selection.published import Network, PublishedRule, select_published
 from gnomon.spaces.selection.reduce import front_of_sums
 
 KINDS: dict[str, dict[str, float]] = {
@@ -35,16 +37,15 @@ KINDS: dict[str, dict[str, float]] = {
 UNITS = (1e-9, 1e-6, 1e-3, 0.3, 7.0, 1e3, 1e6, 1e9)
 Pairs = frozenset[tuple[int, str]]
 Rule = Callable[[Truth, Evidence, Evidence], Pairs]
+Prices = dict[Network, tuple[float, float]]
+PRIMITIVES = {family: tuple(f"{family}block_{i}" for i in range(BLOCKS)) for family in FAMILIES}
 
 
-def tables(made: Truth, accuracy: Evidence, latency: Evidence, scale: float) -> NetworkTables:
+def prices(made: Truth, accuracy: Evidence, latency: Evidence, scale: float) -> Prices:
     """The measurements as the published rule takes them."""
     keys = [(FAMILIES[int(f)], tuple(int(k) for k in row)) for f, row in zip(made.family, made.networks, strict=True)]
-    return NetworkTables(
-        primitives={family: tuple(f"{family}block_{i}" for i in range(BLOCKS)) for family in FAMILIES},
-        accuracies=dict(zip(keys, accuracy.values.tolist(), strict=True)),
-        latencies=dict(zip(keys, (latency.values * scale).tolist(), strict=True)),
-    )
+    both = zip(accuracy.values.tolist(), (latency.values * scale).tolist(), strict=True)
+    return dict(zip(keys, both, strict=True))
 
 
 def pairs_of(groups: tuple[tuple[str, ...], ...]) -> Pairs:
@@ -54,7 +55,7 @@ def pairs_of(groups: tuple[tuple[str, ...], ...]) -> Pairs:
 
 def published(scale: float) -> Rule:
     """The published rule, where the median default network lasts so many milliseconds."""
-    return lambda made, a, b: pairs_of(select_published(tables(made, a, b, scale)).groups)
+    return lambda made, a, b: pairs_of(select_published(PRIMITIVES, prices(made, a, b, scale), PublishedRule()).groups)
 
 
 def pareto(resamples: int, **options: Any) -> Rule:
@@ -65,8 +66,10 @@ def pareto(resamples: int, **options: Any) -> Rule:
 
 def means(made: Truth, accuracy: Evidence, latency: Evidence) -> Pairs:
     """Whatever is on the front of what is expected."""
+    unit = median(latency.values.tolist())
+    relative = replace(latency, values=latency.values / unit, errors=latency.errors / unit)
     fast, accurate = (
-        fit_effects(made.space, unit_free(latency), scale="plain"),
+        fit_effects(made.space, relative, scale="plain"),
         fit_effects(made.space, accuracy, scale="logit"),
     )
     costs = [
@@ -143,18 +146,18 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return told
 
 
-def read_anew(tables: NetworkTables, rule: PublishedRule) -> list[list[str]] | None:
+def read_anew(given: Prices, rule: PublishedRule) -> list[list[str]] | None:
     """The published rule in other words: the family whose k-th best network ranks first."""
     ranked = sorted(
         (
-            np.exp((rule.accuracy_threshold - tables.accuracies[key]) / rule.accuracy_cost_scale)
-            - rule.latency_cost_coeff / tables.latencies[key],
+            np.exp((rule.accuracy_threshold - accuracy) / rule.accuracy_cost_scale)
+            - rule.latency_cost_coeff / latency_ms,
             network_id(*key),
             key,
         )
-        for key in tables.accuracies
+        for key, (accuracy, latency_ms) in given.items()
     )
-    places = {family: [i for i, one in enumerate(ranked) if one[2][0] == family] for family in tables.primitives}
+    places = {family: [i for i, one in enumerate(ranked) if one[2][0] == family] for family in PRIMITIVES}
     ready = {
         family: own[rule.select_ss_threshold - 1]
         for family, own in places.items()
@@ -164,14 +167,14 @@ def read_anew(tables: NetworkTables, rule: PublishedRule) -> list[list[str]] | N
         return None
     winner = min(ready, key=lambda family: ready[family])
     chosen = [ranked[i][2][1] for i in places[winner][: rule.select_ss_threshold]]
-    return [[tables.primitives[winner][i] for i in sorted({row[g] for row in chosen})] for g in range(GROUPS)]
+    return [[PRIMITIVES[winner][i] for i in sorted({row[g] for row in chosen})] for g in range(GROUPS)]
 
 
-def random_tables(seed: int) -> tuple[NetworkTables, PublishedRule]:
+def random_tables(seed: int) -> tuple[Prices, PublishedRule]:
     """Measurements of a made-up space, at some scale and with some constants."""
     rng = np.random.default_rng((7, seed))
     made = truth(seed)
-    given = tables(made, *measure(made, (seed, 99)), scale=float(10 ** rng.uniform(-2, 3)))
+    given = prices(made, *measure(made, (seed, 99)), scale=float(10 ** rng.uniform(-2, 3)))
     return given, PublishedRule(
         accuracy_threshold=float(rng.uniform(0.7, 0.95)),
         accuracy_cost_scale=float(rng.uniform(0.1, 2)),
@@ -184,7 +187,8 @@ def identical(seed: int) -> tuple[bool, bool]:
     """Whether the published rule is as read again, and whether no change of unit changes the Pareto rule."""
     given, rule = random_tables(seed)
     try:
-        found: list[list[str]] | None = [list(names) for names in select_published(given, rule).groups]
+        groups = select_published(PRIMITIVES, given, rule).groups
+        found: list[list[str]] | None = [list(names) for names in groups]
     except ProblemError:
         found = None
     unit = UNITS[seed % len(UNITS)]

@@ -7,14 +7,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
-from tests.toolchains.toolkit import IMAGES, job, small_jobs, small_net, truncated_job, unknown_operator_job
+from tests.toolchains.toolkit import IMAGES, job, right, small_jobs, small_net, truncated_job, unknown_operator_job
 
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.models.onnx.quantised import read_quantised
 from gnomon.testing.toolchain import ToolchainContract
 from gnomon.toolchains import children as plain
 from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
-from gnomon.toolchains.evaluate import evaluate
 from gnomon.toolchains.openvino_int8 import openvino_int8
 from gnomon.toolchains.ort_int8 import onnxruntime_int8
 from gnomon.toolchains.quark_xint8 import PACKAGES, quark_xint8
@@ -107,12 +106,9 @@ def test_int8_is_int8_and_close_to_float(made: Made, tmp_path: Path) -> None:
         assert path.stat().st_size < one.model.stat().st_size * 0.6
         images = tmp_path / f"{one.key}.npz"
         labels(one.model, images)
-        found = {e.key: e for e in evaluate({"float": one.model, "int8": path}, images, "onnxruntime")}
-        assert found["float"].accuracy == 1.0
-        assert found["int8"].accuracy >= 0.85
-        assert np.array_equal(found["int8"].correct, found["int8"].correct & found["float"].correct)
-        (other,) = evaluate({"int8": path}, images, "openvino")
-        assert other.failure is None and other.accuracy >= 0.85
+        for runtime in ("onnxruntime", "openvino"):
+            found = right({"float": one.model, "int8": path}, images, runtime)
+            assert np.all(found["float"]) and np.mean(found["int8"]) >= 0.85  # type: ignore[arg-type]
 
 
 def labels(model: Path, dest: Path) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
+from gnomon.core.sample import Failure
 from gnomon.models.units import write_net
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.cells.space import CellLayout, tagged_net
 from gnomon.toolchains.base import ToolJob
+from gnomon.toolchains.evaluate import evaluate
 
 LAYOUT = CellLayout(
     input_shape=(1, 1, 16, 16), groups=(0, 1, 2), widths=(16, 32, 64), reduces=frozenset({0, 2}), classes=10
@@ -66,7 +70,9 @@ def unknown_operator_job(root: Path) -> ToolJob:
     return job(root, "unknown", path)
 
 
-def scale(name: str, *values: float) -> onnx.TensorProto:
-    """A tensor of scales."""
-    array = np.array(values, np.float32) if len(values) > 1 else np.array(values[0], np.float32)
-    return numpy_helper.from_array(array, name)
+def right(
+    models: Mapping[str, Path], images: Path, runtime: str, *, mean: float = 0.0, std: float = 1.0
+) -> dict[str, NDArray[np.bool_] | Failure]:
+    """Which images each model gets right, or its failure."""
+    logs = {name: images.with_name(f"{name}.log") for name in models}
+    return dict(evaluate(models, images, runtime, mean=(mean,), std=(std,), logs=logs))

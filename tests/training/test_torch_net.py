@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.training.trainkit import FAMILIES, LAYOUT, PRIMITIVES, net
+from tests.training.trainkit import PRIMITIVES, by_onnx, net
 
 from gnomon.errors import ProblemError
 from gnomon.models.load import load
 from gnomon.models.units import net_model, write_net
-from gnomon.spaces import UNFUSED, Net, draw, fuse, load_space, rules
+from gnomon.spaces import UNFUSED, Net, draw, load_space
 from gnomon.spaces.cells.space import TaggedNet, model_weights, shared
 from gnomon.spaces.layers import KINDS
 from gnomon.spaces.unit import Symbol, Trace
@@ -60,16 +59,6 @@ def lively(tagged: TaggedNet, seed: int) -> State:
     return state
 
 
-def by_onnx(tagged: TaggedNet, state: State, x: NDArray[np.float32]) -> NDArray[Any]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    content = net_model(tagged.net, weights=model_weights(tagged, state)).SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    (made,) = session.run(["y"], {"x0": x})
-    return np.asarray(made)
-
-
 def check_equal(tagged: TaggedNet, seed: int = 3) -> None:
     """PyTorch and ONNX Runtime make the same of an image, relative to the largest value."""
     state = lively(tagged, seed)
@@ -77,7 +66,7 @@ def check_equal(tagged: TaggedNet, seed: int = 3) -> None:
     module = build(tagged, state, seed=0).eval()
     with torch.no_grad():
         made = module(torch.from_numpy(x)).numpy()
-    wanted = by_onnx(tagged, state, x)
+    wanted = by_onnx(net_model(tagged.net, weights=model_weights(tagged, state)).SerializeToString(), x)
     assert made.shape == wanted.shape
     assert np.abs(made - wanted).max() <= 1e-4 * max(1.0, np.abs(wanted).max())
 
@@ -115,20 +104,6 @@ def test_every_kind_of_layer_computes_what_its_operator_does() -> None:
         "Module",
     }
     check_equal(tagged)
-
-
-@pytest.mark.parametrize("tags", [FAMILIES[0], FAMILIES[1], FAMILIES[2]])
-def test_a_state_comes_back_as_it_was(tags: str) -> None:
-    state = lively(net(tags), 7)
-    again = state_of(build(net(tags), state, seed=99))
-    assert again.keys() == state.keys()
-    assert all(np.array_equal(again[name], state[name]) and again[name].dtype == state[name].dtype for name in state)
-
-
-def test_a_model_file_takes_a_whole_state(tmp_path: Path) -> None:
-    tagged = net("Resblock_2")
-    write_net(tagged.net, tmp_path / "m.onnx", weights=model_weights(tagged, lively(tagged, 1)))
-    assert load(tmp_path / "m.onnx").graph.macs == macs(tagged.net)
 
 
 def test_nets_that_share_a_tag_begin_alike_and_the_seed_matters() -> None:
@@ -182,11 +157,6 @@ def test_all_parameters_that_do_not_fit_are_named() -> None:
         build(net("VGGblock_1"), wrong, seed=0)  # type: ignore[arg-type]
 
 
-def test_a_fused_net_is_refused() -> None:
-    with pytest.raises(ProblemError, match="chain"):
-        build(plain(fuse(net("VGGblock_1").net, rules(["Conv+BatchNormalization+Relu"]))), None, seed=0)
-
-
 def test_padding_that_pytorch_does_not_do_is_refused() -> None:
     with pytest.raises(ProblemError, match="padded"):
         build(traced((1, 3, 8, 8), lambda x: x.max_pool(3, pad=2)), None, seed=0)
@@ -196,14 +166,3 @@ def test_counts_are_those_of_the_model(tmp_path: Path) -> None:
     for tagged in (drawn("mobilenetv2-cifar10", 1), drawn("nasbench201", 2), net("Mobileblock_5")):
         write_net(tagged.net, tmp_path / "m.onnx")
         assert macs(tagged.net) == load(tmp_path / "m.onnx").graph.macs
-
-
-def test_counts_of_a_fused_net_are_the_same() -> None:
-    found = net("Resblock_4").net
-    fused = fuse(found, rules(["Conv+BatchNormalization+Relu"]))
-    assert macs(fused) == macs(found)
-
-
-def test_a_net_takes_any_number_of_images() -> None:
-    module = build(net("Resblock_1"), None, seed=0).eval()
-    assert module(torch.zeros(5, *LAYOUT.input_shape[1:])).shape == (5, LAYOUT.classes)

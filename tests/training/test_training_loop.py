@@ -9,29 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.training.trainkit import CLASSES, FAMILIES, SIZE, Killed, job, kill_after, net, shapes
+from tests.training.trainkit import CLASSES, FAMILIES, SIZE, Killed, check_same, job, kill_after, net, shapes
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.space import TaggedNet
 from gnomon.spaces.unit import Trace
 from gnomon.training.data.dataset import Dataset, Images
-from gnomon.training.job import Trained, TrainJob, read_state, write_state
+from gnomon.training.job import TrainJob, read_state, write_state
 from gnomon.training.loop import train
 from gnomon.training.network import build, macs
 from gnomon.training.recipe import Recipe, check
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
-def check_same(one: Trained, other: Trained) -> None:
-    """Equal to the last bit in all that is not a time."""
-    assert one.state is not None and other.state is not None
-    assert one.state.keys() == other.state.keys()
-    assert all(np.array_equal(one.state[name], other.state[name]) for name in one.state)
-    assert (one.losses, one.accuracies, one.test_accuracy) == (other.losses, other.accuracies, other.test_accuracy)
-    assert one.correct is not None and other.correct is not None
-    assert np.array_equal(one.correct, other.correct)
-    assert (one.epochs, one.samples, one.macs) == (other.epochs, other.samples, other.macs)
 
 
 def test_a_network_learns_and_its_numbers_hold_together() -> None:
@@ -50,35 +39,29 @@ def test_a_network_learns_and_its_numbers_hold_together() -> None:
     assert (found == shapes().test.y).mean() == pytest.approx(made.test_accuracy, abs=0.02)
 
 
-@pytest.mark.parametrize("optimizer", [{"type": "SGD", "lr": 0.05, "momentum": 0.9}, {"type": "AdamW", "lr": 0.01}])
+SGD, ADAM = {"type": "SGD", "lr": 0.05, "momentum": 0.9}, {"type": "AdamW", "lr": 0.01}
+
+
 @pytest.mark.parametrize(
-    "scheduler",
+    ("name", "optimizer", "scheduler"),
     [
-        None,
-        {"type": "CosineAnnealingLR", "T_max": 4},
-        {"type": "MultiStepLR", "milestones": [2, 3]},
-        {"type": "OneCycleLR", "max_lr": 0.1, "total_steps": 5},
+        (FAMILIES[0], SGD, None),
+        (FAMILIES[1], ADAM, {"type": "CosineAnnealingLR", "T_max": 4}),
+        (FAMILIES[2], SGD, {"type": "MultiStepLR", "milestones": [2, 3]}),
+        (FAMILIES[0], ADAM, {"type": "OneCycleLR", "max_lr": 0.1, "total_steps": 5}),
     ],
 )
 def test_a_training_in_parts_equals_one_in_a_single_go(
-    optimizer: dict[str, Any], scheduler: dict[str, Any] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    optimizer: dict[str, Any],
+    scheduler: dict[str, Any] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe = Recipe(epochs=4, optimizer=optimizer, scheduler=scheduler, batch_size=32, augment="crop-flip")
-    whole = dataclasses.replace(job(), recipe=recipe)
+    whole, path = dataclasses.replace(job(name), recipe=recipe), tmp_path / "partial.pt"
     kill_after(monkeypatch, 1, 3)
-    for _ in range(2):
-        with pytest.raises(Killed):
-            train(whole, partial=tmp_path / "partial.pt")
-    check_same(train(whole, partial=tmp_path / "partial.pt"), train(whole))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_training_goes_on_from_its_file_after_any_epoch(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, path = job(name), tmp_path / "partial.pt"
-    kill_after(monkeypatch, 1, 2)
-    for epochs in (1, 2):
+    for epochs in (1, 3):
         with pytest.raises(Killed):
             train(whole, partial=path)
         assert len(torch.load(path, weights_only=True)["history"]) == epochs
@@ -86,7 +69,7 @@ def test_a_training_goes_on_from_its_file_after_any_epoch(
     assert again.notes == ()
     check_same(again, train(whole))
     check_same(train(whole, partial=path), again)  # nothing is left to train
-    assert sorted(tmp_path.glob("*")) == [path] and not list(tmp_path.glob(".*.part"))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_of_another_training_or_a_broken_one_is_in_the_notes(tmp_path: Path) -> None:
@@ -97,8 +80,6 @@ def test_a_file_of_another_training_or_a_broken_one_is_in_the_notes(tmp_path: Pa
     content = path.read_bytes()
     clean = train(job("VGGblock_3", epochs=1))
     for broken in (
-        b"",
-        b"PK\x03\x04",
         content[: len(content) // 2],
         b"\x80\x04cos\nsystem\n.",
         content[:200] + content[300:],
@@ -115,23 +96,11 @@ def test_a_file_whose_contents_do_not_fit_is_in_the_notes(tmp_path: Path) -> Non
     document = torch.load(path, weights_only=True)
     changes: tuple[dict[str, Any], ...] = (
         {"state": {}},
-        {"optimizer": {}},
         {"optimizer": {"state": {}, "param_groups": []}},
-        {"history": [{"loss": 1.0}]},
     )
     for change in changes:
         torch.save({**document, **change}, path)
         assert "was not used" in train(job(epochs=1), partial=path).notes[0]
-
-
-def test_a_file_that_is_no_checkpoint_runs_no_code(tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return Path.touch, (tmp_path / "ran",)
-
-    torch.save({"digest": Evil()}, tmp_path / "evil.pt")
-    assert "was not used" in train(job(epochs=1), partial=tmp_path / "evil.pt").notes[0]
-    assert not (tmp_path / "ran").exists()
 
 
 def test_what_it_is_given_to_begin_with_is_used() -> None:
@@ -181,13 +150,6 @@ def test_an_unknown_device_is_refused() -> None:
 def test_a_job_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match=r"optimizer\.type"):
         train(dataclasses.replace(job(), recipe=Recipe(epochs=1, optimizer={"type": "x"})))
-    small = Images(x=np.zeros((4, 3, 8, 8), np.uint8), y=np.zeros(4, np.int64))
-    with pytest.raises(ProblemError, match="an image is"):
-        train(dataclasses.replace(job(), data=Dataset(name="s", classes=1, train=small, validation=small, test=small)))
-    trace = Trace(((1, 1, SIZE, SIZE),))
-    two = trace.net(trace.input().global_average_pool().linear(2))
-    with pytest.raises(ProblemError, match="4 classes"):
-        train(dataclasses.replace(job(), tagged=TaggedNet(net=two, tags=("a", "b"))))
     with pytest.raises(UsageError, match="cannot be written"):
         train(job(), partial=tmp_path / "none" / "p.pt")
 
@@ -258,13 +220,6 @@ def test_the_loss_of_the_first_epoch_is_the_mean_over_its_images() -> None:
         optimizer.step()
         total += loss.item() * len(y)
     assert train(one).losses[0] == pytest.approx(total / len(shapes().train), rel=1e-5)
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b"\x08" + bytes(7) + b'{"a": 1}', b"\xff" * 64])
-def test_weights_that_are_not_plain_numbers_are_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "w.safetensors").write_bytes(content)
-    with pytest.raises(ProblemError, match="holds no weights"):
-        read_state(tmp_path / "w.safetensors")
 
 
 def test_weights_of_pytorchs_own_files_are_not_unpickled(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -44,10 +43,3 @@ def test_without_pytorch_the_failure_says_how_to_install_it(monkeypatch: pytest.
 def test_nothing_loads_pytorch_before_a_network_is_trained() -> None:
     code = "import gnomon.training.worker, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_jobs_and_results_travel() -> None:
-    one = job()
-    again = pickle.loads(pickle.dumps(one))  # noqa: S301
-    assert again.digest() == one.digest() and again.tagged == one.tagged
-    assert again.data.open().digest == one.data.digest

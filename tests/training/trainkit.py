@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gnomon.spaces.cells.primitives import published_primitives
-from gnomon.spaces.cells.space import CellLayout, CellSpace, TaggedNet, tagged_net
+from gnomon.spaces.cells.space import CellLayout, TaggedNet, tagged_net
 from gnomon.training import loop
 from gnomon.training.data.dataset import PARTS, Dataset, Images, split_parts
-from gnomon.training.job import TrainJob
+from gnomon.training.job import Trained, TrainJob
 from gnomon.training.recipe import Recipe
 
 SIZE = 12
@@ -55,10 +56,6 @@ def net(names: str | Sequence[str]) -> TaggedNet:
     return tagged_net(LAYOUT, [PRIMITIVES[name] for name in groups])
 
 
-def space(*names: str) -> CellSpace:
-    return CellSpace(name="small", layout=LAYOUT, choices=(tuple(PRIMITIVES[name] for name in names),) * 3)
-
-
 def job(names: str | Sequence[str] = "VGGblock_1", epochs: int = 3, *, lr: float = 0.05) -> TrainJob:
     recipe = Recipe(
         epochs=epochs,
@@ -83,3 +80,26 @@ def kill_after(patch: pytest.MonkeyPatch, *epochs: int) -> None:
             raise Killed
 
     patch.setattr(loop, "_keep", kill)
+
+
+def check_same(one: Trained, other: Trained) -> None:
+    """Equal to the last bit in all that is not a time."""
+    assert one.failure is None and other.failure is None
+    assert one.state is not None and other.state is not None
+    assert one.state.keys() == other.state.keys()
+    assert all(np.array_equal(one.state[name], other.state[name]) for name in one.state)
+    assert (one.losses, one.accuracies, one.test_accuracy) == (other.losses, other.accuracies, other.test_accuracy)
+    assert one.correct is not None and other.correct is not None
+    assert np.array_equal(one.correct, other.correct)
+    assert (one.epochs, one.samples, one.macs) == (other.epochs, other.samples, other.macs)
+
+
+def by_onnx(content: bytes, x: Any) -> Any:
+    """What ONNX Runtime makes of images by a model's bytes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return session.run(["y"], {"x0": x})[0]

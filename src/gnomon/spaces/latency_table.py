@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any, Literal
@@ -179,16 +179,19 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
     return told + different(first.context, second.context)
 
 
-def different(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> list[str]:
+def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """What differs in two contexts, a phrase each; of objects in them, which of their values."""
-    told = []
+    return [f"{name}: {_short(a)} and {_short(b)}" for name, a, b in differing(first, second)]
+
+
+def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The places where two mappings differ, also inside of mappings in both, and both values."""
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            told += different(a, b, f"{prefix}{name}.")
+            yield from differing(a, b, f"{prefix}{name}.")
         elif a != b:
-            told.append(f"{prefix}{name}: {_short(a)} and {_short(b)}")
-    return told
+            yield f"{prefix}{name}", a, b
 
 
 def merged(first: Table, second: Table) -> Table:

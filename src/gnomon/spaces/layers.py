@@ -202,10 +202,6 @@ def _pool(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return (*shape[:2], *_window(one, shape, (1, 1)))
 
 
-def _same(_: Layer, inputs: Sequence[Shape]) -> Shape:
-    return inputs[0]
-
-
 def _image_same(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return _image(one, inputs[0])
 
@@ -217,11 +213,6 @@ def _shuffle(one: Layer, inputs: Sequence[Shape]) -> Shape:
             hint="The number of channels must be a multiple of the number of groups.",
         )
     return inputs[0]
-
-
-def _global_pool(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    shape = _image(one, inputs[0])
-    return (*shape[:2], 1, 1)
 
 
 def _linear(one: Layer, inputs: Sequence[Shape]) -> Shape:
@@ -258,18 +249,6 @@ def _attention(one: Layer, inputs: Sequence[Shape]) -> Shape:
             hint="All are (N, L, C), keys and values alike, and C is a multiple of the number of heads.",
         )
     return query
-
-
-def _cached(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    return _attention(one, [inputs[0]] * 3)
-
-
-def _embedding(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    return (*inputs[0], one.integer("width"))
-
-
-def _opaque(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    return (inputs[0][0], *one.numbers("shape"))
 
 
 def _reshaped(one: Layer, inputs: Sequence[Shape]) -> Shape:
@@ -323,25 +302,29 @@ def _generic(arity: int) -> Kind:
 _ELEMENTWISE = ("Relu", "Relu6", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Swish", "Gelu", "Identity", "Zeros")
 KINDS: dict[str, Kind] = {
     "Conv": Kind(attributes=_CONV, shape=_conv),
-    **dict.fromkeys((*_ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=_same)),
+    **dict.fromkeys((*_ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=lambda one, inputs: inputs[0])),
     "BatchNormalization": Kind(shape=_image_same),
     "Add": Kind(arity=2, shape=_equal),
     "Mul": Kind(arity=2, shape=_scaled),
     "Concat": Kind(arity=2, shape=_concatenated),
     "AveragePool": Kind(attributes=_POOL, shape=_pool),
     "MaxPool": Kind(attributes=_POOL, shape=_pool),
-    "GlobalAveragePool": Kind(shape=_global_pool),
+    "GlobalAveragePool": Kind(shape=lambda one, inputs: (*_image(one, inputs[0])[:2], 1, 1)),
     "ChannelShuffle": Kind(attributes={"groups": None}, shape=_shuffle),
     "Linear": Kind(attributes={"out_features": None, "bias": True}, shape=_linear),
     "MatMul": Kind(arity=2, shape=_product),
     "Attention": Kind(attributes={"heads": None, "past": 0}, arity=3, shape=_attention),
-    "CachedAttention": Kind(attributes={"heads": None, "past": None}, shape=_cached),
-    "Embedding": Kind(attributes={"rows": None, "width": None}, shape=_embedding),
+    "CachedAttention": Kind(
+        attributes={"heads": None, "past": None}, shape=lambda one, inputs: _attention(one, [inputs[0]] * 3)
+    ),
+    "Embedding": Kind(
+        attributes={"rows": None, "width": None}, shape=lambda one, inputs: (*inputs[0], one.integer("width"))
+    ),
     "Scale": Kind(shape=_image_same),
     "Bias": Kind(shape=_image_same),
     "Reshape": Kind(attributes={"shape": None}, shape=_reshaped),
     "Transpose": Kind(attributes={"perm": None}, shape=_transposed),
-    "Module": Kind(attributes=_MODULE, shape=_opaque),
+    "Module": Kind(attributes=_MODULE, shape=lambda one, inputs: (inputs[0][0], *one.numbers("shape"))),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`

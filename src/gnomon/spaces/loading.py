@@ -285,17 +285,22 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
 
 
+def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
+    """What a user's function returns. UsageError where it fails, with what else there is to know of it."""
+    try:
+        return function()
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever the function does
+        raise UsageError(
+            f"{text} cannot be called: {reason(error)}", hint=f"It is called without arguments.{hint}"
+        ) from error
+
+
 def _space(found: Any, text: str) -> SearchSpace:
     """What was found, called where it is a function or class."""
     if isinstance(found, type) or (callable(found) and not isinstance(found, SearchSpace)):
-        try:
-            found = found()
-        except GnomonError:
-            raise
-        except Exception as error:  # whatever the function does
-            raise UsageError(
-                f"{text} cannot be called: {reason(error)}", hint="It is called without arguments."
-            ) from error
+        found = called(found, text)
     if not isinstance(found, SearchSpace):
         raise UsageError(
             f"{text} is not a search space but a {type(found).__name__}",

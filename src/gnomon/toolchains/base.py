@@ -139,11 +139,6 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSettings:
-    """The settings of a toolchain that has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
     """The settings of every toolchain whose step is done by a child program; of each its type, and what it means."""
 

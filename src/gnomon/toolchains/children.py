@@ -19,7 +19,6 @@ from gnomon.system.files import file_digest
 from gnomon.toolchains.base import (
     Artifact,
     Missing,
-    NoSettings,
     StepRecord,
     Tell,
     Toolchain,
@@ -138,11 +137,11 @@ def _handed_on(job: ToolJob) -> Artifact:
 
 def onnxruntime(settings: Mapping[str, Any]) -> Toolchain:
     """Float32 by ONNX Runtime; it has no settings."""
-    read_settings("onnxruntime", NoSettings, settings)
+    read_settings("onnxruntime", dict, settings)
     return Plain(name="onnxruntime", runtime="onnxruntime")
 
 
 def openvino(settings: Mapping[str, Any]) -> Toolchain:
     """Float32 by OpenVINO; it has no settings."""
-    read_settings("openvino", NoSettings, settings)
+    read_settings("openvino", dict, settings)
     return Plain(name="openvino", runtime="openvino")

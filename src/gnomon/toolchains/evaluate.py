@@ -5,9 +5,7 @@ The result is which images each model gets right, not a rate alone: two models a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,34 +16,20 @@ from gnomon.system.children import Order, Program, run_orders
 from gnomon.system.process import guarded_folder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evaluation:
-    """What a model made of labelled images: `correct`, bool (n,), in their order, or a failure."""
-
-    key: str
-    correct: NDArray[np.bool_]
-    failure: Failure | None = None
-
-    @property
-    def accuracy(self) -> float:
-        """The share of images that it gets right; NaN for a failure."""
-        return float(self.correct.mean()) if self.correct.size else math.nan
-
-
 def evaluate(
     models: Mapping[str, Path],
     images: Path,
     runtime: str,
     *,
-    mean: Sequence[float] = (0.0,),
-    std: Sequence[float] = (255.0,),
-    logs: Mapping[str, Path] | None = None,
-) -> Iterator[Evaluation]:
+    mean: Sequence[float],
+    std: Sequence[float],
+    logs: Mapping[str, Path],
+) -> Iterator[tuple[str, NDArray[np.bool_] | Failure]]:
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
     `runtime` is "onnxruntime" or "openvino". Images in bytes become (x - mean) / std, with a value a channel, of pixels
     from 0 to 255; images in float32 are taken as they are. What the runtime prints of a model is added to its file of
-    `logs`. Yields an evaluation a model as soon as it is ready; what goes wrong with one is its failure.
+    `logs`. Yields which images each model gets right, in their order, as soon as it is ready, or its failure.
     RuntimeMissingError where no child program can be started.
     """
     settings = {"runtime": runtime, "images": str(images.absolute()), "mean": list(mean), "std": list(std)}
@@ -57,12 +41,9 @@ def evaluate(
                 key=key,
                 message={"model": str(path.absolute()), "output": str(folder / f"{number}.npy")},
                 stage="check",
-                log=logs[key].absolute() if logs else None,
+                log=logs[key].absolute(),
             )
             for number, (key, path) in enumerate(models.items())
         ]
         for reply in run_orders(Program(name="evaluate_child", settings=settings), orders):
-            correct = np.empty(0, np.bool_)
-            if reply.failure is None:
-                correct = np.load(reply.order.message["output"]) == classes
-            yield Evaluation(key=reply.order.key, correct=correct, failure=reply.failure)
+            yield reply.order.key, reply.failure or np.load(reply.order.message["output"]) == classes

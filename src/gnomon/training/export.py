@@ -6,20 +6,16 @@ in the module. The other one needs onnxscript.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError
 from gnomon.spaces.cells.space import State, TaggedNet
 from gnomon.spaces.loading import reason
-from gnomon.training.job import trained_net_digest
+from gnomon.training.job import digest_of
 from gnomon.training.modules import load_factories, plain_attention
 from gnomon.training.network import build, torch_package
 
@@ -33,19 +29,14 @@ class ExportJob:
 
     tagged: TaggedNet
     state: State
-    modules: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
-    opset: int = 17
+    modules: Mapping[str, str]
+    seed: int
+    opset: int
 
     def digest(self) -> str:
         """SHA-256 of what decides the file: of PyTorch, too, whose exporter may write another one."""
         version = str(torch_package("writing a network").__version__)
-        decisive = [trained_net_digest(self.tagged), self.seed, self.opset, version]
-        digest = hashlib.sha256(json.dumps(decisive).encode())
-        for name, array in sorted(self.state.items()):
-            digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        return digest_of(self.tagged, [self.seed, self.opset, version], self.state)
 
 
 def export(job: ExportJob, path: Path) -> Failure | None:

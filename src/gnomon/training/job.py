@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,15 +49,8 @@ class TrainJob:
 
     def digest(self) -> str:
         """SHA-256 of what decides the outcome of each epoch."""
-        digest = hashlib.sha256(
-            json.dumps(
-                [trained_net_digest(self.tagged), self.recipe.canonical(), self.seed, self.data.digest, self.device]
-            ).encode()
-        )
-        for name, array in sorted((self.init or {}).items()):
-            digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        decisive = [self.recipe.canonical(), self.seed, self.data.digest, self.device]
+        return digest_of(self.tagged, decisive, self.init or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,11 +78,16 @@ class Trained:
     notes: tuple[str, ...] = ()
 
 
-def trained_net_digest(tagged: TaggedNet) -> str:
-    """SHA-256 of a net and its tags."""
+def digest_of(tagged: TaggedNet, decisive: Sequence[object], state: State) -> str:
+    """SHA-256 of a net and its tags, of what else decides, as JSON values, and of parameters."""
     net = tagged.net
     nodes = [[tag, node.unit.canonical(), *node.inputs] for tag, node in zip(tagged.tags, net.nodes, strict=True)]
-    return hashlib.sha256(json.dumps([net.inputs, net.output, nodes]).encode()).hexdigest()
+    own = hashlib.sha256(json.dumps([net.inputs, net.output, nodes]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([own, *decisive]).encode())
+    for name, array in sorted(state.items()):
+        digest.update(json.dumps([name, str(array.dtype), list(array.shape)]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def _safetensors() -> Any:

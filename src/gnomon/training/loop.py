@@ -10,7 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
-from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.spaces.unit import Net
+from gnomon.errors import GnomonError, UsageError
 from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Dataset, Supply, trained_images
 from gnomon.training.data.streamed import Streamed
@@ -31,19 +30,13 @@ from gnomon.training.network import build, macs, seeded, state_of, torch_package
 from gnomon.training.recipe import check, make_optimizer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Epoch:
-    """One epoch: the mean training loss, the accuracy on the validation part after it, what both took."""
-
-    loss: float
-    accuracy: float
-    seconds: float
-    cpu_seconds: float
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """A training that is under way."""
+    """A training that is under way.
+
+    `history` has of each epoch the mean training `loss`, the `accuracy` on the validation part after it, and the
+    `seconds` and `cpu_seconds` that both took.
+    """
 
     job: TrainJob
     digest: str
@@ -52,7 +45,7 @@ class _Run:
     module: Any
     optimizer: Any
     scheduler: Any
-    history: list[Epoch] = field(default_factory=list)
+    history: list[dict[str, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     correct: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     failure: Failure | None = None
@@ -62,7 +55,7 @@ def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
     """Trains a network and returns what came of it; that a training fails is part of the result.
 
     After each epoch all that the next one depends on is written to the file `partial`, from which the same job goes
-    on; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for a recipe, a net,
+    on; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for a recipe,
     parameters, or data that are invalid; UsageError for epochs or a device that cannot, and where the file cannot be
     written; RuntimeMissingError without PyTorch.
     """
@@ -125,7 +118,6 @@ def _repeatable(device: str) -> contextlib.AbstractContextManager[Any]:
 def _begin(job: TrainJob, partial: Path | None) -> _Run:
     """The network, optimiser and scheduler as they are at the job's first epoch, or later by the partial file."""
     dataset = job.data.open()
-    _check_fit(job.tagged.net, dataset)
     run = _fresh(job, dataset)
     if partial is None or not partial.exists():
         return run
@@ -136,21 +128,6 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
         run = _fresh(job, dataset)  # half of the file may have been taken over
         run.notes.append(f"{partial} was not used ({reason}), and training began again")
     return run
-
-
-def _check_fit(net: Net, dataset: Dataset | Streamed) -> None:
-    """ProblemError where a net cannot take a data set's images, or has no output for one of its classes."""
-    output = net.shape(net.output)
-    if len(net.inputs) != 1 or tuple(net.inputs[0][1:]) != dataset.shape:
-        raise ProblemError(
-            f"the net's inputs are {net.inputs}, and an image is {dataset.shape}",
-            hint="Make the space for the data set's images.",
-        )
-    if len(output) != 2 or output[1] < dataset.classes:
-        raise ProblemError(
-            f"the net makes {output}, and the data set has {dataset.classes} classes",
-            hint="Make the space for the data set's classes.",
-        )
 
 
 def _fresh(job: TrainJob, dataset: Dataset | Streamed) -> _Run:
@@ -180,7 +157,7 @@ def _resume(run: _Run, partial: Path) -> None:
     if kept["digest"] != run.digest:
         raise ValueError("it is of another training")
     run.module.load_state_dict(kept["state"])
-    run.history = [Epoch(**epoch) for epoch in kept["history"]]
+    run.history = kept["history"]
     with warnings.catch_warnings():
         # The optimiser's steps are not repeated, only the scheduler's.
         warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*", category=UserWarning)
@@ -196,7 +173,7 @@ def _keep(run: _Run, partial: Path) -> None:
         "digest": run.digest,
         "state": run.module.state_dict(),
         "optimizer": run.optimizer.state_dict(),
-        "history": [asdict(epoch) for epoch in run.history],
+        "history": run.history,
     }
     torch_package().save(kept, stream)
     try:
@@ -224,7 +201,8 @@ def _train(run: _Run, partial: Path | None) -> None:
         if run.failure is not None:
             return
         took, cpu_took = time.perf_counter() - began, time.process_time() - cpu_began
-        run.history.append(Epoch(loss=loss, accuracy=float(run.correct.mean()), seconds=took, cpu_seconds=cpu_took))
+        epoch = {"loss": loss, "accuracy": float(run.correct.mean()), "seconds": took, "cpu_seconds": cpu_took}
+        run.history.append(epoch)
         if partial is not None:
             _keep(run, partial)
     with _failing(run):
@@ -287,14 +265,14 @@ def _result(run: _Run) -> Trained:
     whole = run.failure is None
     return Trained(
         state=state_of(run.module) if whole else None,
-        accuracies=tuple(epoch.accuracy for epoch in run.history),
-        losses=tuple(epoch.loss for epoch in run.history),
+        accuracies=tuple(epoch["accuracy"] for epoch in run.history),
+        losses=tuple(epoch["loss"] for epoch in run.history),
         correct=run.correct if whole else None,
         test_accuracy=test,
         epochs=epochs,
         samples=epochs * trained_images(run.dataset.count("train"), job.recipe.batch_size),
-        seconds=sum(epoch.seconds for epoch in run.history),
-        cpu_seconds=sum(epoch.cpu_seconds for epoch in run.history),
+        seconds=sum(epoch["seconds"] for epoch in run.history),
+        cpu_seconds=sum(epoch["cpu_seconds"] for epoch in run.history),
         macs=macs(job.tagged.net) // job.tagged.net.inputs[0][0],
         failure=run.failure,
         notes=tuple(run.notes),

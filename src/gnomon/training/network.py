@@ -45,15 +45,16 @@ def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Facto
     """A module that computes the net, in training mode, on the CPU.
 
     It is called with the net's inputs, (n, channels, height, width) for any n. Parameters that the state has are
-    copied from it, the others are fresh ones of (seed, tag). ProblemError for a chain of several layers in a node, for
-    a block without its factory, and for parameters of the wrong shape, all named; RuntimeMissingError without PyTorch.
+    copied from it, the others are fresh ones of (seed, tag). ProblemError for parameters of the wrong shape, all named;
+    RuntimeMissingError without PyTorch.
     """
     layers: dict[str, Any] = {}
     complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
     for tag, layer, shape in _tagged_layers(tagged):
         if _has_parameters(layer) and tag not in layers:
             if layer.kind == "Module":
-                layers[tag] = _block(layer, shape, factories or {}, seed, tag)
+                with seeded(seed, tag):
+                    layers[tag] = (factories or {})[str(layer["block"])](shape[1], *layer.numbers("arguments"))
             else:
                 layers[tag] = _layer(layer, shape)
                 _initialise(layers[tag], layer.kind, seed, tag)
@@ -105,13 +106,8 @@ def _has_parameters(layer: Layer) -> bool:
 
 
 def _tagged_layers(tagged: TaggedNet) -> Iterator[tuple[str, Layer, Shape]]:
-    """The tag and the layer of each node, and the shape of its first input. ProblemError for a chain."""
-    for index, (tag, node) in enumerate(zip(tagged.tags, tagged.net.nodes, strict=True)):
-        if len(node.unit.layers) != 1:
-            raise ProblemError(
-                f"node {index} is a chain of layers ({node.unit.chain}), and only single layers have a tag",
-                hint="Train the net before operators are fused.",
-            )
+    """The tag and the layer of each node, and the shape of its first input; each node has one layer."""
+    for tag, node in zip(tagged.tags, tagged.net.nodes, strict=True):
         yield tag, node.unit.layers[0], node.unit.inputs[0]
 
 
@@ -137,15 +133,6 @@ def _layer(layer: Layer, shape: Shape) -> Any:
     if layer.kind == "LayerNormalization":
         return nn.LayerNorm(shape[-1], eps=1e-5)
     return nn.BatchNorm2d(shape[1], eps=1e-5, momentum=0.1)
-
-
-def _block(layer: Layer, shape: Shape, factories: Factories, seed: int, tag: str) -> Any:
-    """A block that is a module, as its factory makes it of (seed, tag)."""
-    name = str(layer["block"])
-    if name not in factories:
-        raise ProblemError(f"the net has a block {name} that nothing makes", hint="Give the blocks of the space.")
-    with seeded(seed, tag):
-        return factories[name](shape[1], *layer.numbers("arguments"))
 
 
 def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:

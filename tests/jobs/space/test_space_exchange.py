@@ -84,28 +84,12 @@ def test_networks_that_the_published_rule_passes_over_are_told(tmp_path: Path) -
     assert [note for note in told["notes"] if note.startswith("1 of 4 networks differ") and "VGG_0_0" in note]
 
 
-def test_what_is_exported_comes_back_as_it_was(profile: Path, tmp_path: Path) -> None:
+def test_what_is_exported_comes_back_as_it_was_and_once(profile: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     first = export_networks(profile, tmp_path / "nets.csv")
     brought(tmp_path / "nets.csv", to=tmp_path / "p", config=tmp_path / "config.yaml")
     assert export_networks(tmp_path / "p", tmp_path / "again.csv").rows == first.rows == 8
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "nets.csv").read_text()
-    for rule in ("published", "pareto"):
-        chosen = [
-            select_primitives(
-                SelectRequest(
-                    profile=path, rule=rule, output=tmp_path / "o.yaml", options=ParetoOptions(most_share=0.5)
-                )
-            ).groups
-            for path in (profile, tmp_path / "p")
-        ]
-        assert chosen[0] == chosen[1]
-
-
-def test_the_same_file_again_changes_nothing(profile: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    export_networks(profile, tmp_path / "nets.csv")
-    brought(tmp_path / "nets.csv", to=tmp_path / "p", config=tmp_path / "config.yaml")
     before = [(tmp_path / "p" / name).read_bytes() for name in ("accuracy.jsonl", "latency.jsonl", "profile.json")]
     brought(tmp_path / "nets.csv", to=tmp_path / "p")
     assert before == [(tmp_path / "p" / n).read_bytes() for n in ("accuracy.jsonl", "latency.jsonl", "profile.json")]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.spacekit import write_config, write_images
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
@@ -92,28 +91,6 @@ def test_asking_again_does_nothing_again(profiled: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["pareto", "published"])
-def test_a_selection_is_a_config_that_can_be_searched(profiled: Path, rule: str, tmp_path: Path) -> None:
-    found = api.select_primitives(
-        profiled,
-        rule=rule,  # type: ignore[arg-type]
-        most_share=1,
-        output=tmp_path / "output.yaml",
-    )
-    text = (tmp_path / "output.yaml").read_text()
-    assert "# kept as it is" in text and "shared_primitives: null" in text
-    names = {f"VGGblock_{k}" for k in range(3)} | {f"Mobileblock_{k}" for k in range(2)}
-    assert len(found.groups) == 2 and all(set(group) <= names and group for group in found.groups)
-    document = found.document()
-    assert json.loads(json.dumps(document)) == document
-    assert int(document["networks_after"]) <= int(document["networks_before"])
-    if rule != "pareto":
-        assert found.family is not None
-    if found.lookup is not None:
-        assert len(Path(found.lookup).read_text().splitlines()) == 2
-
-
-@pytest.mark.slow
 def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) -> None:
     api.select_primitives(profiled, most_share=1)
     before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
@@ -164,29 +141,6 @@ def test_a_kill_loses_at_most_one_network(profiled: Path, tmp_path: Path) -> Non
     assert (out / "accuracy_table.yaml").read_bytes() == (profiled / "accuracy_table.yaml").read_bytes()
 
 
-def test_a_folder_of_another_question_is_refused_and_stays(tmp_path: Path) -> None:
-    profile(tmp_path, tmp_path / "out", method=None)
-    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    with pytest.raises(UsageError, match="another question"):
-        api.profile_space(
-            write_config(tmp_path),
-            tmp_path / "out",
-            latency=False,
-            families=["VGG"],
-            data=write_images(tmp_path),
-            method="none",
-        )
-    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
-
-
-def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="not a profile"):
-        profile(tmp_path, tmp_path / "out", method=None)
-    assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
-
-
 def test_what_is_not_there_is_told_before_anything_is_done(tmp_path: Path) -> None:
     told: dict[str, dict[str, Any]] = {
         "abacus": {"toolchains": ("abacus",)},
@@ -207,8 +161,3 @@ def test_selecting_from_nothing_says_what_to_do(tmp_path: Path) -> None:
     assert "gnomon space profile" in told.value.hint
     with pytest.raises(UsageError, match="nothing was selected"):
         api.validate_selection(tmp_path / "out")
-
-
-def test_the_config_is_kept_as_it_was(tmp_path: Path) -> None:
-    profile(tmp_path, tmp_path / "out", method=None)
-    assert (tmp_path / "out" / "input.yaml").read_text() == CONFIG

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.jobs.space.kits.space_kit import HOSTILE, front, hostile, network, profile, published, selection, validation
+from tests.report.tuning_kit import Report, text_of, words_of
 
-from gnomon.jobs.documents import read_document
 from gnomon.jobs.space.report import (
     front_report,
     primitives_report,
@@ -19,12 +17,10 @@ from gnomon.jobs.space.report import (
     toolchains_report,
     validation_report,
 )
-from gnomon.report.page import Page
 from gnomon.report.parts import networks, part
 from gnomon.report.plain import listed
 
 DATA = Path(__file__).parents[2] / "report" / "data"
-Report = Callable[[Any, Page], None]
 REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "profile": (profile_report, profile()),
     "selection": (selection_report, selection()),
@@ -35,14 +31,16 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
 }
 
 
-def text_of(report: Report, document: dict[str, Any], width: int = 80) -> str:
-    file = io.StringIO()
-    report(read_document(document), Page(file, width=width))
-    return file.getvalue()
+def fronts(**changes: Any) -> dict[str, Any]:
+    """A validation whose fronts are changed."""
+    return validation(fronts={**validation()["fronts"], **changes})
 
 
-def words_of(report: Report, document: dict[str, Any]) -> str:
-    return " ".join(text_of(report, document).split())
+def quantised(**changes: Any) -> dict[str, Any]:
+    """A profile whose quantised toolchain is changed."""
+    document = profile()
+    document["latency"][1].update(changes)
+    return document
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -50,16 +48,60 @@ def test_the_report_is_the_golden_one(name: str) -> None:
     assert text_of(*REPORTS[name]) == (DATA / f"space-{name}.txt").read_text(encoding="utf-8")
 
 
-def test_fronts_of_the_same_networks_lose_nothing() -> None:
-    same = {**validation()["fronts"], "networks": [10, 10], "in_both": 10}
-    assert "the same 10 networks: nothing of it is lost" in words_of(validation_report, validation(fronts=same))
-    assert "predicted front" not in words_of(validation_report, validation(fronts=None))
+NOT_COMPARED = "The reduced space is not compared with the full one"
+NO_LOSS = {**profile()["latency"][1]["compared"], "drop": None, "worst_drop": None}
+CONTENDERS = [
+    {"family": "Res", "expected": 0.05, "measured": 0.04},
+    {"family": "VGG", "expected": 0.01, "measured": 0.0},
+]
+ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its file."
 
 
-def test_a_front_that_reaches_nothing_has_no_ratio_as_measured() -> None:
-    nothing = {**validation()["fronts"], "measured_ratio": None}
-    told = words_of(validation_report, validation(fronts=nothing))
-    assert "6 are in both." in told and "noisy measurements" not in told
+@pytest.mark.parametrize(
+    ("report", "document", "told", "silent"),
+    [
+        (validation_report, fronts(networks=[10, 10], in_both=10), ["same 10 networks: nothing of it is lost"], ""),
+        (validation_report, fronts(measured_ratio=None), ["6 are in both."], "noisy measurements"),
+        (validation_report, validation(fronts=None), [NOT_COMPARED], "predicted front"),
+        (validation_report, validation(accuracy=None), ["No accuracies could be held against predictions"], ""),
+        (validation_report, validation(latency=None), ["No latencies could be held against predictions"], ""),
+        (
+            profile_report,
+            profile(accuracy=None, latency=[]),
+            ["No network was trained. No latency was measured.", "Accuracies are missing.", "Latencies are missing."],
+            "gnomon space select",
+        ),
+        (
+            profile_report,
+            profile(latency=[]),
+            ["The command that made the profile, without --no-latency."],
+            "--toolchain",
+        ),
+        (profile_report, profile(latency=[], data=""), ["gnomon space import FILE --profile-dir"], "--no-latency"),
+        (
+            profile_report,
+            profile(notes=["no cutout"], seconds={"train": 61.0}, pictures=["d/choice.svg"]),
+            ["no cutout.", "train 1 min 1 s", "picture d/choice.svg"],
+            "",
+        ),
+        (profile_report, quantised(compared=NO_LOSS), ["What quantising costs in accuracy was not measured."], ""),
+        (profile_report, quantised(least_quantised=1.0), [ALL_8_BIT], ""),
+        (profile_report, profile(), ["At least 96 % of the convolutions of each network"], ""),
+        (selection_report, selection(unlike_aw_nas=[]), ["Each means the same block in aw_nas."], ""),
+        (
+            selection_report,
+            selection(family="Res", contenders=CONTENDERS, why="it has the largest"),
+            ["Why Res: it has the largest.", "Res 0.0500 0.0400"],
+            "",
+        ),
+    ],
+)
+def test_what_there_is_and_is_not_is_told(
+    report: Report, document: dict[str, Any], told: list[str], silent: str
+) -> None:
+    words = words_of(report, document)
+    assert [one for one in told if one not in words] == []
+    assert not silent or silent not in words
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -83,21 +125,6 @@ def test_names_cannot_steer_the_terminal(width: int) -> None:
     ]
     for report, document in pairs:
         assert all(c == "\n" or c.isprintable() for c in text_of(report, document, width))
-
-
-def test_nothing_trained_and_nothing_measured_says_what_is_missing() -> None:
-    told = words_of(profile_report, profile(accuracy=None, latency=[]))
-    assert told.startswith("No network was trained. No latency was measured.")
-    assert "Accuracies are missing." in told
-    assert "Latencies are missing." in told
-    assert "gnomon space select" not in told
-
-
-def test_what_to_do_where_nothing_was_measured_is_no_option_that_contradicts_the_command() -> None:
-    told = words_of(profile_report, profile(latency=[]))
-    assert "The command that made the profile, without --no-latency." in told and "--toolchain" not in told
-    imported = words_of(profile_report, profile(latency=[], data=""))
-    assert "gnomon space import FILE --profile-dir" in imported and "--no-latency" not in imported
 
 
 @pytest.mark.parametrize(("unsure", "told"), [(0, ""), (3, "Without a standard error came 3 of them")])
@@ -160,19 +187,6 @@ def test_long_rankings_show_the_best_the_default_and_the_worst() -> None:
     assert sum(line.strip() == ".." for line in lines) == 2
 
 
-def test_a_quantised_toolchain_without_accuracies_says_so() -> None:
-    document = profile()
-    document["latency"][1]["compared"].update(drop=None, worst_drop=None)
-    assert "What quantising costs in accuracy was not measured." in words_of(profile_report, document)
-
-
-def test_notes_seconds_and_pictures_are_told() -> None:
-    told = words_of(profile_report, profile(notes=["no cutout"], seconds={"train": 61.0}, pictures=["d/choice.svg"]))
-    assert "no cutout." in told
-    assert "train 1 min 1 s" in told
-    assert "picture d/choice.svg" in told
-
-
 def test_a_kept_primitive_that_is_rarer_than_a_dropped_one_is_explained() -> None:
     assert "2 of the 5 kept are on the front less often than a dropped one" in words_of(selection_report, selection())
     document = selection()
@@ -187,32 +201,6 @@ def test_no_line_ends_inside_of_an_item() -> None:
     lines = text_of(selection_report, document, 40).splitlines()
     at = lines.index(" dropped: VGGblock_1 (0 %),")
     assert lines[at + 1] == " Resblock_0 (95 %), Resblock_1 (40 %)"
-
-
-@pytest.mark.parametrize(("least", "told"), [(1.0, "All convolutions"), (0.96, "At least 96 % of the convolutions")])
-def test_how_much_is_quantised_is_told_of_the_file(least: float, told: str) -> None:
-    document = profile()
-    document["latency"][1]["least_quantised"] = least
-    assert f"{told} of each network read and give 8-bit values in its file." in words_of(profile_report, document)
-
-
-def test_a_choice_that_aw_nas_reads_alike_has_no_warning() -> None:
-    told = words_of(selection_report, selection(unlike_aw_nas=[], numbering="aw_nas"))
-    assert "Each means the same block in aw_nas." in told
-
-
-def test_contenders_and_the_family_that_won() -> None:
-    rows = [{"family": "Res", "expected": 0.05, "measured": 0.04}, {"family": "VGG", "expected": 0.01, "measured": 0.0}]
-    told = words_of(selection_report, selection(family="Res", contenders=rows, why="it has the largest"))
-    assert "Why Res: it has the largest." in told
-    assert "Res 0.0500 0.0400" in told
-
-
-def test_a_validation_without_anything_says_so() -> None:
-    told = words_of(validation_report, validation(accuracy=None, latency=None, fronts=None))
-    assert told.startswith("The reduced space is not compared with the full one")
-    assert "No accuracies could be held against predictions" in told
-    assert "No latencies could be held against predictions" in told
 
 
 def test_primitives_and_toolchains_are_listed() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnomon.spaces.cells.effects import balanced_design, indicators
+from gnomon.spaces.cells.effects import balanced_design
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
@@ -29,11 +28,3 @@ def test_each_choice_is_there_as_often_as_any_other_and_no_network_twice(
     assert len(often) == min(networks, math.prod(counts))
     assert np.ptp(often) <= 1
     assert (design == balanced_design(counts, networks, seed=seed)).all()
-
-
-def test_indicators_name_each_choice() -> None:
-    rows = list(itertools.product(range(2), range(3)))
-    made = indicators(rows, (2, 3))
-    assert made.shape == (6, 5)
-    assert (made.sum(axis=1) == 2).all()
-    assert list(zip(made[:, :2].argmax(1), made[:, 2:].argmax(1), strict=True)) == rows

@@ -1,4 +1,4 @@
-"""Spaces of cell groups: the contract, the published counts, parameters and names."""
+"""Networks of cell groups: the published counts, parameters and tags."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pytest
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.cells.primitives import Primitive, families_of, named, published_primitives
-from gnomon.spaces.cells.space import CellLayout, CellSpace, mixed_id, swaps, tagged_net
-from gnomon.spaces.loading import SearchSpace
+from gnomon.spaces.cells.space import CellLayout, swaps, tagged_net
 from gnomon.spaces.unit import Net, Symbol, Trace
-from gnomon.testing.search_space import SearchSpaceContract
 
 KNOWN = published_primitives()
 FIVE = CellLayout(
@@ -29,23 +27,6 @@ SCATTERED = CellLayout(
     reduces=frozenset({1}),
     classes=3,
 )
-
-
-def space_of(layout: CellLayout, *names: str) -> CellSpace:
-    return CellSpace(name="cells", layout=layout, choices=(named(KNOWN, names),) * layout.group_count)
-
-
-class TestScatteredSpace(SearchSpaceContract):
-    @pytest.fixture
-    def search_space(self) -> SearchSpace:
-        return space_of(SCATTERED, "Mobileblock_1", "Resblock_4", "VGGblock_3")
-
-
-class TestSpaceOfDifferentGroups(SearchSpaceContract):
-    @pytest.fixture
-    def search_space(self) -> SearchSpace:
-        choices = (("VGGblock_0",), ("VGGblock_0", "VGGblock_1"), ("Resblock_0", "Mobileblock_0", "Mobileblock_3"))
-        return CellSpace(name="cells", layout=SCATTERED, choices=tuple(named(KNOWN, names) for names in choices))
 
 
 def parameters(net: Net) -> int:
@@ -103,8 +84,10 @@ def test_a_base_network_is_blocks_a_mean_and_a_linear_layer() -> None:
 
 
 def test_tags_say_whose_a_node_is() -> None:
-    space = space_of(SCATTERED, "Mobileblock_1", "VGGblock_3")
-    first, second = space.tagged([0, 0, 0]), space.tagged([0, 1, 0])
+    first, second = (
+        tagged_net(SCATTERED, named(KNOWN, ["Mobileblock_1", middle, "Mobileblock_1"]))
+        for middle in ("Mobileblock_1", "VGGblock_3")
+    )
     owners = [tag.rsplit("/", 1)[0] for tag in second.tags]
     names = ["Mobileblock_1", "VGGblock_3", "Mobileblock_1", "Mobileblock_1", "VGGblock_3", "Mobileblock_1"]
     assert list(dict.fromkeys(owners)) == [*(f"l{k}/{name}" for k, name in enumerate(names)), "head"]
@@ -115,10 +98,6 @@ def test_tags_say_whose_a_node_is() -> None:
     common = set(first.tags) & set(second.tags)
     assert common and all(units[0][tag] == units[1][tag] for tag in common)
     assert {tag.split("/")[0] for tag in set(second.tags) - common} == {"l1", "l4"}
-
-
-def test_mixed_ids_are_names() -> None:
-    assert mixed_id(["Mobileblock_1", "VGGblock_3"]) == "Mobileblock_1+VGGblock_3"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError
 from gnomon.spaces.cells.effects import Evidence, _slower, fit_effects
 
 Floats = NDArray[np.float64]
@@ -151,26 +150,3 @@ def test_the_order_of_groups_and_choices_changes_nothing() -> None:
     before, after = first.draw(5, seed=1), second.draw(5, seed=1)
     for place, g in enumerate(groups):
         assert np.allclose(after[place], before[g][:, orders[g]], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("rows", "values", "errors"),
-    [
-        (np.zeros((2, 4)), [1.0], [0.1, 0.1]),
-        (np.zeros((0, 4)), [], []),
-        (np.zeros(4), [1.0], [0.1]),
-        (np.zeros((1, 4)), [np.nan], [0.1]),
-        (np.zeros((1, 4)), [1.0], [-0.1]),
-        (np.zeros((1, 4)), [1.0], [np.inf]),
-    ],
-)
-def test_evidence_that_cannot_be_is_refused(rows: Floats, values: list[float], errors: list[float]) -> None:
-    with pytest.raises(ProblemError):
-        Evidence(assignments=rows.astype(np.intp), values=np.array(values), errors=np.array(errors))
-
-
-def test_impossible_accuracies_are_refused() -> None:
-    rows = np.zeros((1, 4), dtype=np.intp)
-    found = Evidence(assignments=rows, values=np.array([93.0]), errors=np.ones(1))
-    with pytest.raises(ProblemError, match="not from 0 to 1"):
-        fit_effects(space(), found, scale="logit")

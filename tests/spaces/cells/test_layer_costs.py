@@ -1,16 +1,16 @@
-"""Layer-corrected costs: exact where they must be, additive elsewhere."""
+"""Layer-corrected costs: exact where they must be, additive elsewhere; and Kendall's tau-b by its definition."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.errors import ProblemError
-from gnomon.spaces.cells.costs import Cells, Latency, layer_costs
+from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau, layer_costs
 from gnomon.spaces.cells.space import swaps
 
 Measured = dict[tuple[int, ...], Latency]
@@ -72,7 +72,17 @@ def test_a_swap_that_failed_leaves_unknown_what_needs_it_alone() -> None:
     assert np.isnan(told).tolist() == [False, True, True, False]
 
 
-def test_what_makes_no_costs_is_refused() -> None:
-    cells = cells_of((0, 1), (2, 2), (0, 0))
-    with pytest.raises(ProblemError, match="default network has no latency"):
-        layer_costs(cells, {(1, 0): Latency(call_s=1.0, error_s=0.0)})
+PAIRS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=30)
+
+
+@given(PAIRS)
+def test_it_is_what_pairs_say_with_ties(pairs: list[tuple[int, int]]) -> None:
+    x, y = np.array(pairs, np.float64).T
+    a, b = (np.sign(np.subtract.outer(one, one)) for one in (x, y))
+    scale = math.sqrt((a * a).sum() * (b * b).sum())
+    assert kendall_tau(x, y) == pytest.approx((a * b).sum() / scale if scale else 0.0, abs=1e-12)
+
+
+def test_infinite_numbers_have_an_order() -> None:
+    x = np.array([math.inf, math.inf, 1.0, -math.inf])
+    assert kendall_tau(x, np.array([3.0, 3.0, 2.0, 1.0])) == pytest.approx(1.0)

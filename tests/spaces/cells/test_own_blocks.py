@@ -47,13 +47,10 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
     ("text", "told"),
     [
         (HEAD, "has no 'primitives'"),
-        ("x = (\n", r"SyntaxError.*line 1"),
-        ("x = 1\n1 / 0\n", r"ZeroDivisionError.*line 2."),
         (HEAD + "primitives = wide\n", r"cannot be called: TypeError"),
         (HEAD + "def primitives():\n    return 1 / 0\n", r"cannot be called: ZeroDivisionError: .*line 6."),
         (HEAD + "primitives = []\n", "0 primitives"),
         (HEAD + "primitives = 3\n", "is not a list of primitives"),
-        (HEAD + "primitives = [wide]\n", "is not a list of primitives"),
         (HEAD + "primitives = [Primitive(family='1', number=0, block=wide)]\n", "not the name of a primitive"),
         (
             HEAD + "primitives = [Primitive(family='VGG', number=3, block=wide)]\n",
@@ -65,13 +62,10 @@ def test_a_file_adds_its_own(file: Path, end: str) -> None:
         ),
         (HEAD.replace("stride=stride", "") + LIST, r"Wideblock_0: Wideblock_0 makes .*; Wideblock_1: "),
         (HEAD.replace("x.channels", "x.chanels") + LIST, r"Wideblock_0: AttributeError: .*line 3."),
-        (HEAD.replace("channels, 3", "channels // 3, 3") + LIST, "Wideblock_0 makes"),
-        (HEAD.replace("x.channels", "-1") + LIST, r"Wideblock_0: .*.line 3."),
         (
             HEAD.replace("2 * x.channels", "next(n)") + "from itertools import count\nn = count(1)\n" + LIST,
             "something else each time",
         ),
-        (HEAD + "primitives = [Primitive(family='W', number=0, block=lambda x: x)]\n", "Wblock_0: TypeError"),
         (
             HEAD + "primitives = [Primitive(family='W', number=0, block=lambda x, c, s: None)]\n",
             "Wblock_0: Wblock_0 returns a ",

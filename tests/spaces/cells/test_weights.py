@@ -63,26 +63,6 @@ def test_a_state_comes_back_from_the_file_it_was_written_into(tmp_path: Path) ->
     assert all(np.array_equal(found[name], weights[name]) for name in weights)
 
 
-def test_a_trained_state_comes_back(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-    from gnomon.training.data.dataset import Dataset, Images
-    from gnomon.training.job import TrainJob
-    from gnomon.training.loop import train
-    from gnomon.training.recipe import Recipe
-
-    rng = np.random.default_rng(0)
-    images = Images(x=rng.integers(0, 255, (24, 1, 8, 8)).astype(np.uint8), y=np.arange(24) % 3)
-    data = Dataset(name="noise", classes=3, train=images, validation=images, test=images)
-    net = tagged("VGGblock_0", "VGGblock_1")
-    state = train(TrainJob(tagged=net, recipe=Recipe(epochs=1, batch_size=8), data=data)).state
-    assert state is not None
-    weights = model_weights(net, state)
-    assert len(weights) == sum(not name.endswith(".num_batches_tracked") for name in state)
-    found = values(write_net(net.net, tmp_path / "net.onnx", weights=weights))
-    assert all(np.array_equal(found[name], weights[name]) for name in found)
-    assert found.keys() == weights.keys(), "nothing is made up"
-
-
 def test_what_belongs_to_other_networks_stays_out(tmp_path: Path) -> None:
     one, other = tagged("VGGblock_0", "VGGblock_1"), tagged("VGGblock_0", "VGGblock_2")
     state = state_of(one, tmp_path / "one.onnx")
@@ -93,7 +73,7 @@ def test_what_belongs_to_other_networks_stays_out(tmp_path: Path) -> None:
     assert shared({"l0": state["head.1.weight"], "x.w": state["head.1.weight"], "": state["head.1.weight"]}, one) == {}
 
 
-@pytest.mark.parametrize("wrong", ["shape", "nan", "infinite", "integers", "part"])
+@pytest.mark.parametrize("wrong", ["shape", "nan", "integers", "part"])
 def test_what_does_not_fit_is_told_by_its_name(wrong: str, tmp_path: Path) -> None:
     net = tagged("VGGblock_0", "VGGblock_1")
     state: dict[str, NDArray[np.generic]] = dict(state_of(net, tmp_path / "made.onnx"))
@@ -102,7 +82,6 @@ def test_what_does_not_fit_is_told_by_its_name(wrong: str, tmp_path: Path) -> No
     state |= {
         "shape": {name: array[:-1]},
         "nan": {name: np.full_like(array, np.nan)},
-        "infinite": {name: np.full_like(array, -np.inf)},
         "integers": {name: array.astype(np.int64)},
         "part": {"l1.VGGblock_1.0.spice": array},
     }[wrong]

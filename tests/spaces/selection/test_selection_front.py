@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,12 @@ from tests.spaces.selection.test_selection_kept import EVERY, SPACE, evidence, w
 
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError
 from gnomon.spaces.cells.effects import Evidence, expit
+from gnomon.spaces.selection.beliefs import Beliefs, believe
 from gnomon.spaces.selection.front import (
-    Beliefs,
     FrontOptions,
     PredictedFront,
-    believe,
     in_rounds,
     predict_front,
     ratio_of,
@@ -178,17 +178,9 @@ def test_what_is_there_already_is_not_told_again_and_counts(beliefs: Beliefs) ->
 def test_rounds_end_where_no_network_keeps_to_the_latency_any_more() -> None:
     known = believe(SPACE, *evidence(*world(2, 0.2), 2))
     least = float(np.sort(beliefs_of_all(known))[40])
-    slower = Beliefs(
-        space=known.space, accurate=known.accurate, fast=known.fast, reference=known.reference, unit=known.unit * 99
-    )
+    slower = replace(known, unit=known.unit * 99)
     options = FrontOptions(networks=20, most_latency=least, draws=10)
     rounds = in_rounds(known, options, lambda front: slower)
     assert len(rounds) == 1 and len(rounds[0].networks) == 4
     with pytest.raises(ProblemError, match="times as long"):
         in_rounds(slower, options, lambda front: slower)
-
-
-def test_too_few_are_refused() -> None:
-    for wrong in ({"networks": 0}, {"draws": 1}):
-        with pytest.raises(UsageError, match="too few"):
-            FrontOptions(**wrong)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
 from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
-from gnomon.jobs.space.job import block_files, document_of, open_folder, read_config, write_tables
+from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
 from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     AccuracyRow,
@@ -31,6 +31,7 @@ from gnomon.jobs.space.profiling.folder import (
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS
+from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
@@ -128,10 +129,9 @@ def export_networks(
     trained = method is not None or any(row.validation is not None and not row.reason for row in accuracy)
     chosen = method_of(accuracy, method) if trained else ""
     seen = seen_networks(study, accuracy, chosen)
-    place = {name: index for index, name in enumerate(study.primitives)}
 
     def net(network: str, primitives: Sequence[str]) -> NetRow:
-        row, one = NetRow(assignment=tuple(place[name] for name in primitives)), seen.get(network)
+        row, one = NetRow(assignment=tuple(study.places[name] for name in primitives)), seen.get(network)
         return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
 
     rows = [
@@ -245,10 +245,10 @@ def _nets(study: Study, file: _File) -> list[NetRow]:
         if file.csv:
             return list(read_nets(file.csv, mixed_space(study), profiled=True))
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
-        place, found = {name: index for index, name in enumerate(study.primitives)}, []
+        found = []
         for name, value in file.table.items():
             try:
-                assignment = tuple(place[one] for one in _network(study, name).primitives)
+                assignment = tuple(study.places[one] for one in _network(study, name).primitives)
             except ProblemError as error:
                 complaints.tell(name[:60], error.message)
                 continue
@@ -276,7 +276,7 @@ def _accuracy_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_Fil
     for file, net in nets:
         if net.accuracy is None:
             continue
-        network, method = _made_of(study, net), asked.method or net.method or IMPORTED
+        network, method = study.at(net.assignment), asked.method or net.method or IMPORTED
         if method not in (*METHODS, IMPORTED):
             raise ProblemError(
                 f"{file.name}: there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}."
@@ -303,7 +303,7 @@ def _latency_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File
     for file, net in nets:
         if net.latency_s is None:
             continue
-        network, toolchain = _made_of(study, net), asked.toolchain or net.toolchain or IMPORTED
+        network, toolchain = study.at(net.assignment), asked.toolchain or net.toolchain or IMPORTED
         row = LatencyRow(
             key=f"{toolchain}/{IMPORTED}/{file.digest}/{network.id}",
             network=network.id,
@@ -326,11 +326,6 @@ def _latency_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File
                 hint="Give each network one a toolchain.",
             )
     return list(found.values())
-
-
-def _made_of(study: Study, net: NetRow) -> Network:
-    names = list(study.primitives)
-    return study.mixed([names[index] for index in net.assignment])
 
 
 def _check_apart(
@@ -357,7 +352,7 @@ def _check_apart(
 def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
     """A sentence about networks of tables that the published rule passes over."""
     single = {one.id for family in study.families.values() for one in family.swaps()}
-    told = {_made_of(study, net).id for file, net in nets if file.table}
+    told = {study.at(net.assignment).id for file, net in nets if file.table}
     if not told - single:
         return []
     return [

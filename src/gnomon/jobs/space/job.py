@@ -6,19 +6,15 @@ A network is measured with the weights of its best training by validation. See d
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.strict_json import not_utf8
-from gnomon.devices.http import DpuServer
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
@@ -31,22 +27,20 @@ from gnomon.jobs.space.profiling.estimates import (
     swap_accuracies,
     toolchains_of,
 )
-from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, ProfileFolder
-from gnomon.jobs.space.profiling.images import carried, keep_calibration, open_calibration, open_images
+from gnomon.jobs.space.profiling.folder import PROOF, ProfileFolder
+from gnomon.jobs.space.profiling.images import keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
-from gnomon.jobs.space.profiling.training import Method, Trainer, weights_path
+from gnomon.jobs.space.profiling.training import train
 from gnomon.measure.progress import Watch
-from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.effects import balanced_design
-from gnomon.spaces.cells.space import State
 from gnomon.system.files import read_file, save_text
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
-from gnomon.training.job import read_state
 from gnomon.training.loop import check_device
 from gnomon.training.recipe import check
 
@@ -78,7 +72,7 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
             )
         if table:
             name = f"latency_table.{toolchain}.yaml" if number else LATENCIES
-            _write(folder.path / name, write_flat_table(table))
+            save_text(write_flat_table(table), folder.path / name, option="--profile-dir")
     return notes
 
 
@@ -89,57 +83,11 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
         return ["no network was trained: there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
     swaps = [network for family in study.families.values() for network in family.swaps()]
-    table = swap_accuracies(study, seen, swaps).values
+    table, _ = swap_accuracies(study, seen, swaps)
     if table and all(math.isfinite(value) for value in table.values()):
-        _write(folder.path / ACCURACIES, write_flat_table(table))
+        save_text(write_flat_table(table), folder.path / ACCURACIES, option="--profile-dir")
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
     return [f"{len(failed)} trainings failed: {failed[0].network}, {failed[0].reason}"] if failed else []
-
-
-def _write(path: Path, text: str) -> None:
-    save_text(text, path, option="--profile-dir")
-
-
-def trained_weights(folder: ProfileFolder, *, proof: bool = False) -> Callable[[Network], State | None]:
-    """Finds the weights of a network's best training by validation, by what the journal holds when it is asked.
-
-    Of trainings for a proof, or of all others. None where none was kept.
-    """
-
-    return lambda network: best_weights(
-        [row for row in folder.accuracy.values() if (row.method == PROOF) == proof], folder.path, network
-    )
-
-
-def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) -> State | None:
-    """The weights of a network's best training by validation; None where none was kept."""
-    own = [row for row in rows if row.network == network.id and row.validation is not None and not row.reason]
-    for row in sorted(own, key=lambda row: -(row.validation or 0.0)):
-        if weights_path(folder, row).is_file():
-            return read_state(weights_path(folder, row))
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainRequest:
-    """How networks are trained and measured.
-
-    `request` says where and with what is measured, `server` is for what a toolchain makes for HTTP. `data` is a source
-    of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the config says) from
-    `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
-    `training_device`; `download` is where torchvision may fetch images to.
-    """
-
-    request: MeasureRequest
-    data: str | None = None
-    blocks: tuple[str, ...] = ()
-    epochs: int | None = None
-    seeds: int = 1
-    workers: int = 0
-    cluster: str | None = None
-    training_device: str = "cpu"
-    download: Path | None = None
-    server: DpuServer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,62 +109,6 @@ class ProfileRequest(TrainRequest):
     toolchains: tuple[str, ...] = ("onnxruntime",)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mixed: int = MIXED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenProfile:
-    """A profile for which networks are trained and measured, as a request says."""
-
-    asked: TrainRequest
-    folder: ProfileFolder
-    study: Study
-    data: Dataset | Streamed
-    watch: Watch | None
-    tell: Callable[[str], None]
-
-    def measurer(self, calibration: NDArray[np.uint8] | None, *, proof: bool = False) -> Measurer:
-        """What measures networks; quantisers see the images for calibration."""
-        return Measurer(
-            folder=self.folder,
-            study=self.study,
-            request=self.asked.request,
-            weights=trained_weights(self.folder, proof=proof),
-            data=self.data,
-            calibration=calibration,
-            server=self.asked.server,
-            proof=proof,
-            workers=workers_of(self.asked.workers, "cpu"),
-            watch=self.watch,
-            tell=self.tell,
-        )
-
-    def train(self, method: Method, expected: int) -> None:
-        """Do the trainings of a method, as far as the journal lacks them; they are about as many as expected."""
-        asked = self.asked
-        partial = self.folder.path / "checkpoints" / "partial"
-        with carried(self.data, partial, far=asked.cluster is not None) as images:
-            trainer = Trainer(
-                folder=self.folder,
-                study=self.study,
-                data=images,
-                workers=workers_of(asked.workers, asked.training_device),
-                cluster=asked.cluster,
-                device=asked.training_device,
-                watch=self.watch,
-                tell=self.tell,
-            )
-            trainer.run(method, expected)
-
-
-@contextmanager
-def open_folder(path: Path, question: Mapping[str, Any], study: Study) -> Iterator[ProfileFolder]:
-    """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
-    folder = ProfileFolder(path, question, study.text)
-    try:
-        study.check([*folder.accuracy.values(), *folder.latency.values()])
-        yield folder
-    finally:
-        folder.close()
 
 
 def profile_space(
@@ -243,7 +135,7 @@ def profile_space(
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
     with open_folder(asked.out, question, study) as folder:
         profile = OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
-        measurer = profile.measurer(_calibration(asked, config, toolchains, data, folder.path))
+        measurer = Measurer(profile=profile, calibration=_calibration(asked, config, toolchains, data, folder.path))
         for toolchain in toolchains:
             measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
         start = time.monotonic()
@@ -308,11 +200,6 @@ def read_config(path: Path) -> str:
         raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Give the path of a config.") from error
 
 
-def workers_of(asked: int, device: str) -> int:
-    """As many workers as are asked for, or as processors may be used; of those that share a GPU one."""
-    return asked or (1 if device == "cuda" else len(os.sched_getaffinity(0)))
-
-
 def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
     """The one-change variants of all families, so many mixed networks of each, and as many of several families.
 
@@ -322,14 +209,13 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
     trained = trained_networks(study, folder)
     for family in study.families.values():
         single = family.swaps()
-        counts = [len(ones) for ones in family.space.choices]
         known = {n.id for n in single}
         more = {n.id: n for n in trained if n.family == family.name and n.id not in known}
-        wanted = min(mixed, math.prod(counts) - len(single))
+        wanted = min(mixed, family.space.size - len(single))
         for number in range(_DESIGNS):
             if len(more) >= wanted:
                 break
-            drawn = (family.network(row) for row in balanced_design(counts, wanted, seed=seed + number))
+            drawn = (family.network(row) for row in balanced_design(family.counts, wanted, seed=seed + number))
             more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
         found += [*single, *list(more.values())[:wanted]]
     across = [*(n for n in trained if not n.family), *across_families(study, mixed, seed=seed)]
@@ -369,5 +255,4 @@ def _train(asked: ProfileRequest, profile: OpenProfile) -> None:
     budget = Budget(
         recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
     )
-    planned = plan(str(asked.method), study, budget)
-    profile.train(planned.method, planned.trainings)
+    train(profile, *plan(str(asked.method), study, budget))

@@ -8,8 +8,8 @@ from typing import Any
 
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
-from gnomon.jobs.space.job import best_weights
 from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.training import best_weights
 from gnomon.training.modules import load_factories
 from gnomon.training.network import build
 

@@ -345,31 +345,26 @@ class NasBench201:
 
     def assignment_of(self, text: str) -> tuple[int, ...]:
         """The assignment of an architecture string. ProblemError for one that is malformed."""
-        return assignment_of(text)
-
-
-def assignment_of(text: str) -> tuple[int, ...]:
-    """The assignment of an architecture string. ProblemError for one that is malformed."""
-    parts = text.strip().split("+")
-    found: list[int] = []
-    for target, part in enumerate(parts, start=1):
-        inner = part[1:-1].split("|") if len(part) > 2 and part[0] == part[-1] == "|" else []
-        for source, word in enumerate(inner):
-            match = _NODE.fullmatch(word)
-            if match is None or match["operation"] not in OPERATIONS or int(match["source"]) != source:
-                raise ProblemError(
-                    f"{word[:80]!r} is not the operation on the edge from node {source} to node {target}",
-                    hint=f"Write operation~source, with an operation of: {', '.join(OPERATIONS)}.",
-                )
-            found.append(OPERATIONS.index(match["operation"]))
-        if len(inner) != target:
-            break
-    if len(parts) != 3 or len(found) != len(EDGES):
-        raise ProblemError(
-            f"{text[:80]!r} is not an architecture of NAS-Bench-201",
-            hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
-        )
-    return tuple(found)
+        parts = text.strip().split("+")
+        found: list[int] = []
+        for target, part in enumerate(parts, start=1):
+            inner = part[1:-1].split("|") if len(part) > 2 and part[0] == part[-1] == "|" else []
+            for source, word in enumerate(inner):
+                match = _NODE.fullmatch(word)
+                if match is None or match["operation"] not in OPERATIONS or int(match["source"]) != source:
+                    raise ProblemError(
+                        f"{word[:80]!r} is not the operation on the edge from node {source} to node {target}",
+                        hint=f"Write operation~source, with an operation of: {', '.join(OPERATIONS)}.",
+                    )
+                found.append(OPERATIONS.index(match["operation"]))
+            if len(inner) != target:
+                break
+        if len(parts) != 3 or len(found) != len(EDGES):
+            raise ProblemError(
+                f"{text[:80]!r} is not an architecture of NAS-Bench-201",
+                hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
+            )
+        return tuple(found)
 
 
 def live_nasbench201() -> NasBench201:

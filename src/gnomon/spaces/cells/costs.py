@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gnomon.core.cost import Floats
-from gnomon.errors import ProblemError
 
 _PAIRS_AT_ONCE = 1 << 20
 
@@ -59,20 +58,14 @@ class LayerCosts:
 
 
 def layer_costs(cells: Cells, measured: Mapping[tuple[int, ...], Latency]) -> LayerCosts:
-    """Costs from the default network and its one-change variants, by assignment; others are not looked at.
-
-    ProblemError where the default network has no latency.
-    """
-    default = measured.get(tuple(cells.defaults))
-    if default is None:
-        raise ProblemError("the default network has no latency", hint="Measure it: every cost is a difference to it.")
+    """Costs from the default network, which has a latency, and its one-change variants; others are not looked at."""
+    default = measured[cells.defaults]
     share = 1 / len(cells.groups)
     of_group = np.bincount(cells.groups, weights=np.full(len(cells.groups), share))
     latencies = [_swaps(cells, group, measured) for group in range(len(cells.choices))]
-    costs = [
-        _fixed(share * default.call_s + share / of_group[group] * (latencies[group] - default.call_s))
-        for group in cells.groups
-    ]
+    costs = (
+        share * default.call_s + share / of_group[group] * (latencies[group] - default.call_s) for group in cells.groups
+    )
     return LayerCosts(cells=cells, cost_s=tuple(costs))
 
 
@@ -84,11 +77,6 @@ def _swaps(cells: Cells, group: int, measured: Mapping[tuple[int, ...], Latency]
         if latency is not None:
             latencies[choice] = latency.call_s
     return latencies
-
-
-def _fixed(values: Floats) -> Floats:
-    values.setflags(write=False)
-    return values
 
 
 def kendall_tau(first: Floats, second: Floats) -> float:

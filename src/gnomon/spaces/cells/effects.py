@@ -48,7 +48,6 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Space
-from gnomon.errors import ProblemError
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.features import Ints as Int64s
 
@@ -75,39 +74,38 @@ _EXCHANGES = 50  # a network that is there twice in a design is changed so often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Told:
-    """What is known, in units of the spread of the values; `mixed` if networks tell what no sum of effects explains.
-
-    `slower` (C,) is how much slower each choice is than others of its group, or None.
-    """
+class Evidence:
+    """Networks (N, groups) as indices of a space's choices, what they cost (N,), and its standard errors (N,)."""
 
     assignments: Ints
     values: Floats
     errors: Floats
-    mixed: bool
-    slower: Floats | None = None
 
 
 class Likelihood:
     """The restricted likelihood of log sizes: of the misfit, of each part of the effects, and of each group's scale."""
 
-    def __init__(self, space: Space, told: Told) -> None:
+    def __init__(self, space: Space, known: Evidence, *, mixed: bool, slower: Floats | None) -> None:
+        """Of evidence in units of its spread; `mixed` if networks tell what no sum of effects explains.
+
+        `slower` (C,) is how much slower each choice is than others of its group, None where that is not looked at.
+        """
         names = np.array([name for slot in space.slots for name in slot.choices])
         families = np.array([parse_name(str(name))[0] for name in names])
         self.group = np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
         kin = (families[:, None] == families[None, :]).astype(np.float64)
         self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
-        if told.slower is not None:
-            self.parts.append(np.outer(told.slower, told.slower))
-        self.space, self.assignments, self.values, self.mixed = space, told.assignments, told.values, told.mixed
-        self.design, self.pairs = design_matrix(space, told.assignments), shared_pairs(space, told.assignments)
-        self.noise = told.errors**2 + _LEAST_NOISE**2
+        if slower is not None:
+            self.parts.append(np.outer(slower, slower))
+        self.space, self.assignments, self.values, self.mixed = space, known.assignments, known.values, mixed
+        self.design, self.pairs = design_matrix(space, known.assignments), shared_pairs(space, known.assignments)
+        self.noise = known.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), 1 + len(self.parts)
         usual = np.log(_USUAL[: self.last]) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        self.weights[0] = 0.0 if told.mixed else 1.0  # half normal; where no network tells it is not looked at
+        self.weights[0] = 0.0 if mixed else 1.0  # half normal; where no network tells it is not looked at
 
     def prior(self, sizes: Floats) -> Floats:
         """The covariance of the effects."""
@@ -239,8 +237,7 @@ class Likelihood:
         is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
         """
         whole, crossed, covariance = self._known(sizes)
-        values, vectors = np.linalg.eigh(whole[1:, 1:])
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        root = _root(whole[1:, 1:])
         effects = np.zeros((count, len(whole)))
         effects[:, 1:] = rng.standard_normal((count, len(root))) @ root
         effects[:, 0] = _WIDE * rng.standard_normal(count)
@@ -260,6 +257,12 @@ class Likelihood:
         whole[0, 0], whole[1:, 1:] = _WIDE**2, prior
         crossed = whole @ self.design.T
         return whole, crossed, self.design @ crossed + self.covariance(sizes, np.zeros_like(prior))
+
+
+def _root(covariance: Floats) -> Floats:
+    """The symmetric root of a covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def shared_pairs(space: Space, assignments: Ints, others: Ints | None = None) -> Floats:
@@ -300,34 +303,6 @@ def _open_groups(space: Space) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evidence:
-    """Networks (N, groups) as indices of a space's choices, what they cost (N,), and its standard errors (N,).
-
-    ProblemError for shapes that do not fit, values that are not finite, and errors that are not finite or below 0.
-    """
-
-    assignments: Ints
-    values: Floats
-    errors: Floats
-
-    def __post_init__(self) -> None:
-        rows, values, errors = np.asarray(self.assignments), np.asarray(self.values), np.asarray(self.errors)
-        if rows.ndim != 2 or not len(rows) or values.shape != (len(rows),) or errors.shape != (len(rows),):
-            raise ProblemError(
-                f"networks of shape {rows.shape} have values of shape {values.shape}, errors of {errors.shape}",
-                hint="Give each network one value and one standard error, and at least one network.",
-            )
-        if not (np.isfinite(values).all() and np.isfinite(errors).all() and (errors >= 0).all()):
-            raise ProblemError(
-                "a value is not finite, or a standard error is not a number from 0",
-                hint="Leave out networks that were not measured, and give 0 for what is known exactly.",
-            )
-        object.__setattr__(self, "assignments", rows.astype(np.intp))
-        object.__setattr__(self, "values", values.astype(np.float64))
-        object.__setattr__(self, "errors", errors.astype(np.float64))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effects:
     """What is believed of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
@@ -348,9 +323,8 @@ class Effects:
 
         The sum over the groups is a network's price; the constant is spread evenly over them.
         """
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        # The symmetric root, and noise that goes by names: the order of groups and choices changes no draw.
+        root = _root(self.covariance)
+        # Noise goes by names: as the root is symmetric, the order of groups and choices changes no draw.
         names = [(slot.name, name) for slot in self.space.slots for name in slot.choices]
         order = [0, *(1 + place for place in sorted(range(len(names)), key=names.__getitem__))]
         noise = np.empty((count, len(self.mean)))
@@ -365,7 +339,7 @@ class Effects:
 
     def predict(self, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
         """The expected value of networks (N, groups) and the ends of its 95 % interval, on the values' own scale."""
-        design = design_matrix(self.space, np.asarray(assignments, dtype=np.intp))
+        design = design_matrix(self.space, assignments)
         middle = design @ self.mean
         spread = np.einsum("ni,ij,nj->n", design, self.covariance, design) + self.sizes["misfit"] ** 2
         half = _NORMAL_95 * np.sqrt(np.maximum(spread, 0.0))
@@ -420,16 +394,12 @@ def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
 
     With `scale` "logit" values lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
-    ProblemError for values that do not fit the scale.
     """
     return learn(space, evidence, scale=scale).effects
 
 
 def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
-    """What is believed of accuracies, as logits, and of latencies: the effects on the former may follow the latter's.
-
-    ProblemError as `fit_effects`.
-    """
+    """What is believed of accuracies, as logits, and of latencies; the former may follow the latter."""
     fast = learn(space, latency, scale="plain")
     return learn(space, accuracy, scale="logit", latency=fast.effects), fast
 
@@ -438,27 +408,20 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     """As `fit_effects`, with what is believed of whole networks; the effects on `latency` may be followed by these."""
     values, errors = evidence.values, evidence.errors
     if scale == "logit":
-        if ((values < 0) | (values > 1)).any():
-            raise ProblemError("an accuracy is not from 0 to 1", hint="Give fractions: 0.93 for 93 %.")
         inside = np.clip(values, _FLOOR, 1 - _FLOOR)
         values, errors = np.log(inside / (1 - inside)), errors / (inside * (1 - inside))
     # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
     unit = float(values.std()) or float(np.abs(values).max()) or 1.0
     center = float(values.mean())
-    told = Told(
-        assignments=evidence.assignments,
-        values=(values - center) / unit,
-        errors=errors / unit,
-        mixed=_swaps(evidence.assignments) > 1,
-        slower=None if latency is None else _slower(latency),
-    )
-    likelihood = Likelihood(space, told)
+    known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
+    mixed = _swaps(evidence.assignments) > 1
+    likelihood = Likelihood(space, known, mixed=mixed, slower=None if latency is None else _slower(latency))
     sizes, curvature = likelihood.best()
     covariance, gain = likelihood.posterior(sizes)
-    mean = gain @ told.values * unit
+    mean = gain @ known.values * unit
     mean[0] += center
     found = {name: math.exp(size) * unit for name, size in zip(PARTS, sizes[: likelihood.last], strict=False)}
-    found["misfit"] = found["misfit"] if told.mixed else 0.0
+    found["misfit"] = found["misfit"] if mixed else 0.0
     values, vectors = np.linalg.eigh(curvature)
     return Learned(
         effects=Effects(space=space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found),
@@ -481,14 +444,13 @@ def _slower(latency: Effects) -> Floats:
     return np.concatenate([away / away.std() if away.std() > least else 0 * away for away in groups])
 
 
-def design_matrix(space: Space, assignments: Ints) -> Floats:
+def design_matrix(space: Space, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> Floats:
     """A one for the constant and for each choice that a network takes: (N, 1 + C)."""
-    counts = np.array([len(slot.choices) for slot in space.slots])
-    made = np.zeros((len(assignments), 1 + int(counts.sum())))
-    made[:, 0] = 1.0
-    places = 1 + np.concatenate([[0], np.cumsum(counts)[:-1]]) + assignments
-    np.put_along_axis(made, places, 1.0, axis=1)
-    return made
+    return _with_constant(indicators(assignments, [len(slot.choices) for slot in space.slots]))
+
+
+def _with_constant(columns: Floats) -> Floats:
+    return np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
 
 
 def expit(values: Floats) -> Floats:
@@ -521,13 +483,11 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
     return best
 
 
-def indicators(assignments: Sequence[Sequence[int]] | Int64s, counts: Sequence[int]) -> Floats:
+def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], counts: Sequence[int]) -> Floats:
     """A column a choice, 1 where a network has it: shape (networks, sum of counts)."""
     chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     made = np.zeros((len(chosen), int(np.sum(counts))))
-    for slot, start in enumerate(starts):
-        made[np.arange(len(chosen)), start + chosen[:, slot]] = 1
+    np.put_along_axis(made, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)
     return made
 
 
@@ -568,7 +528,7 @@ def _columns(rng: np.random.Generator, counts: Sequence[int], networks: int) -> 
 
 
 def _information(table: Int64s, counts: Sequence[int]) -> float:
-    x = np.concatenate([np.ones((len(table), 1)), indicators(table, counts)], axis=1)
+    x = _with_constant(indicators(table, counts))
     return float(np.linalg.slogdet(x.T @ x + _RIDGE * np.eye(x.shape[1]))[1])
 
 

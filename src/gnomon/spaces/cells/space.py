@@ -23,20 +23,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from gnomon.core.space import Slot, Space
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.plugins import entry_points, loaded
-from gnomon.spaces.blocks import Place, tables_of
 from gnomon.spaces.cells.primitives import ModuleFactory, Primitive, parse_name, published_primitives
-from gnomon.spaces.features import Assignment, CountTables
-from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules
-from gnomon.spaces.loading import load_attribute, reason, users_line
+from gnomon.spaces.loading import called, load_attribute, reason, users_line
 from gnomon.spaces.unit import Net, Symbol, Trace, layer_name
 
 State = Mapping[str, NDArray[Any]]
@@ -114,51 +110,6 @@ class TaggedNet:
         return tuple(dict.fromkeys(map(str, found)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CellSpace:
-    """All networks of a layout: a slot a cell group ("cell0", ..), a choice a primitive by its name.
-
-    `choices` are the primitives that each group can be made of. A `SearchSpace`. ProblemError of `net` and `tables`
-    where a block does not fit its place.
-    """
-
-    name: str
-    layout: CellLayout
-    choices: tuple[tuple[Primitive, ...], ...]
-    space: Space = field(init=False)
-    _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        slots = tuple(Slot(f"cell{g}", tuple(one.name for one in ones)) for g, ones in enumerate(self.choices))
-        object.__setattr__(self, "space", Space(slots))
-
-    def net(self, assignment: Assignment) -> Net:
-        """The network of an assignment, an operator a node. ProblemError for an assignment outside the space."""
-        return self.tagged(assignment).net
-
-    def tagged(self, assignment: Assignment) -> TaggedNet:
-        """The network of an assignment, with the tag of each node."""
-        self.space.encode([int(choice) for choice in assignment])
-        return tagged_net(self.layout, [ones[int(k)] for ones, k in zip(self.choices, assignment, strict=True)])
-
-    def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
-        """All units and how to count them; made once for each set of rules."""
-        if rules.chains not in self._tables:
-            self._tables[rules.chains] = tables_of(
-                self.space, tuple(self._places()), (self.layout.input_shape,), "float32", rules
-            )
-        return self._tables[rules.chains]
-
-    def _places(self) -> Iterator[Place]:
-        if (stem := self.layout.stem) is not None:
-            yield Place(slot=-1, kind="choice", blocks=(stem,), names=("the stem",))
-        for layer, group in enumerate(self.layout.groups):
-            blocks = tuple(_bound(one, self.layout, layer) for one in self.choices[group])
-            names = tuple(f"layer {layer} as {one.name}" for one in self.choices[group])
-            yield Place(slot=group, kind="choice", blocks=blocks, names=names)
-        yield Place(slot=-1, kind="choice", blocks=(lambda x: _head(x, self.layout),), names=("the head",))
-
-
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
     """The network that has this primitive in each cell group. ProblemError where a block does not fit its place."""
     trace = Trace((layout.input_shape,))
@@ -168,7 +119,7 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
         _tag(tags, trace, "stem")
     for layer, group in enumerate(layout.groups):
         one = primitives[group]
-        x = _bound(one, layout, layer)(x)
+        x = _placed(one, x, layout.widths[layer], layout.stride(layer))
         _tag(tags, trace, f"l{layer}/{one.name}")
     x = _head(x, layout)
     _tag(tags, trace, "head")
@@ -201,42 +152,23 @@ def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
     return family, found
 
 
-def mixed_id(names: Sequence[str]) -> str:
-    """The name of a network of any primitives, one a cell group: "Mobileblock_1+VGGblock_3+.."."""
-    return "+".join(names)
-
-
-def _bound(one: Primitive, layout: CellLayout, layer: int) -> _Bound:
-    return _Bound(one, layout.widths[layer], layout.stride(layer))
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A primitive at a place; equal where it makes the same, so that tables walk it once."""
-
-    primitive: Primitive
-    channels: int
-    stride: int
-
-    def __call__(self, x: Symbol) -> Symbol:
-        y = self.primitive.write(x, self.channels, self.stride)
-        if not isinstance(y, Symbol):
-            raise ProblemError(
-                f"{self.primitive.name} returns a {type(y).__name__}", hint="Return what its last layer makes."
-            )
-        height, width = (-(-n // self.stride) for n in x.shape[2:])
-        if (
-            y.trace is not x.trace
-            or len(y.shape) != 4
-            or y.shape[1] != self.channels
-            or any(made not in (n, n - (n > 1)) for made, n in zip(y.shape[2:], (height, width), strict=True))
-        ):
-            raise ProblemError(
-                f"{self.primitive.name} makes {y.shape} of {x.shape}, where {self.channels} channels of about "
-                f"{height}x{width} are wanted",
-                hint="A block makes the width that it is asked for, and divides height and width by its stride.",
-            )
-        return y
+def _placed(one: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
+    """What a primitive makes at a place. ProblemError where that does not fit."""
+    y = one.write(x, channels, stride)
+    if not isinstance(y, Symbol):
+        raise ProblemError(f"{one.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
+    height, width = (-(-n // stride) for n in x.shape[2:])
+    if (
+        y.trace is not x.trace
+        or len(y.shape) != 4
+        or y.shape[1] != channels
+        or any(made not in (n, n - (n > 1)) for made, n in zip(y.shape[2:], (height, width), strict=True))
+    ):
+        raise ProblemError(
+            f"{one.name} makes {y.shape} of {x.shape}, where {channels} channels of about {height}x{width} are wanted",
+            hint="A block makes the width that it is asked for, and divides height and width by its stride.",
+        )
+    return y
 
 
 def _head(x: Symbol, layout: CellLayout) -> Symbol:
@@ -376,14 +308,7 @@ def _packages() -> list[tuple[str, Any]]:
 def _checked(found: Any, origin: str) -> tuple[Primitive, ...]:
     """The primitives that were found, called where it is a function."""
     if callable(found):
-        try:
-            found = found()
-        except GnomonError:
-            raise
-        except Exception as error:  # whatever the function does
-            raise UsageError(
-                f"{_ATTRIBUTE} of {origin} cannot be called: {reason(error)}", hint="It is called without arguments."
-            ) from error
+        found = called(found, f"{_ATTRIBUTE} of {origin}")
     if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
         raise UsageError(
             f"{_ATTRIBUTE} of {origin} is not a list of primitives",

@@ -28,12 +28,10 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Space
-from gnomon.core.stats import median
-from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Evidence, Learned, expit, learn_both
-from gnomon.spaces.selection.kept import MOST_LOOKED_AT, moved, on_fronts
-from gnomon.spaces.selection.pareto import measured_points, unit_free
-from gnomon.spaces.selection.reduce import Resamples, SumFront, front_of_sums
+from gnomon.errors import ProblemError
+from gnomon.spaces.selection.beliefs import Beliefs
+from gnomon.spaces.selection.kept import MOST_LOOKED_AT, moved, on_fronts, ratios
+from gnomon.spaces.selection.reduce import SumFront, front_of_sums
 
 _SOME = 2000
 """Of a space that is too large to look at each network, so many that may be on the front."""
@@ -59,54 +57,6 @@ class FrontOptions:
     draws: int = 200
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        if self.networks < 1 or self.draws < 2:
-            raise UsageError(
-                f"{self.networks} networks by {self.draws} draws are too few",
-                hint="Ask for a network or more, by 2 draws or more, such as 200.",
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Beliefs:
-    """What is believed of all networks of a space. Made by `believe`.
-
-    `reference` is the relative latency and the error rate up to which hypervolume counts, those of the worst of what
-    was measured, as predicted; `unit` is the median latency that was measured, in its own unit.
-    """
-
-    space: Space
-    accurate: Learned
-    fast: Learned
-    reference: tuple[float, float]
-    unit: float
-
-    def points(self, networks: Ints) -> Floats:
-        """The relative latency and the error rate (N, 2) of networks as their effects add up."""
-        return np.column_stack([self.fast.effects.predict(networks)[0], 1 - self.accurate.effects.predict(networks)[0]])
-
-    def drawn(self, networks: Ints, options: FrontOptions) -> Floats:
-        """Points (K, N, 2) of networks that may be true, with what pairs of primitives add."""
-        seed = options.seed + _SEED
-        latencies = self.fast.draw(networks, options.draws, seed=seed)
-        return np.stack([latencies, expit(-self.accurate.draw(networks, options.draws, seed=seed + 1))], axis=2)
-
-
-def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
-    """What accuracies (fractions) and latencies (any unit) of some networks tell of all.
-
-    ProblemError for networks outside the space and for values that are not possible.
-    """
-    prices = learn_both(space, accuracy, unit_free(latency))
-    worst = measured_points(prices, accuracy, latency)[1].max(axis=0).tolist()
-    return Beliefs(
-        space=space,
-        accurate=prices[0],
-        fast=prices[1],
-        reference=(worst[0], worst[1]),
-        unit=median(latency.values.tolist()),
-    )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PredictedFront:
@@ -129,9 +79,7 @@ class PredictedFront:
     share: tuple[float, float, float]
 
 
-def predict_front(
-    beliefs: Beliefs, options: FrontOptions | None = None, *, beside: Ints | None = None
-) -> PredictedFront:
+def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | None = None) -> PredictedFront:
     """The best networks of all.
 
     Those of the exact front; where it has more of them than are asked for, those that are worth most hypervolume, and
@@ -139,12 +87,10 @@ def predict_front(
     already, it is those that are expected to add most to these, on the exact front or not; `share` is then of both.
     ProblemError where no network is predicted to keep to the latency.
     """
-    options = options or FrontOptions()
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
     rows = np.unique(np.concatenate([front, _candidates(beliefs, options), there]), axis=0)
-    points = beliefs.drawn(rows, options)
-    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    points, bound = _drawn(beliefs, rows, options), _bound(beliefs, options)
     sure, had = _among(rows, front), np.flatnonzero(_among(rows, there))
     first = had[points[:, had, 0].mean(axis=0) <= bound]
     if beside is not None:
@@ -197,20 +143,17 @@ def in_rounds(
     return tuple(found)
 
 
-def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions | None = None) -> tuple[float, float, float]:
+def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[float, float, float]:
     """The expected share of the hypervolume of all networks that some reach, and its 95 % interval."""
-    options = options or FrontOptions()
     rows = np.unique(np.concatenate([networks, _candidates(beliefs, options)]), axis=0)
-    points = beliefs.drawn(rows, options)
+    points = _drawn(beliefs, rows, options)
     mine = _among(rows, networks)
     return _told(_ratios(points[:, mine], points, beliefs.reference))
 
 
-def ratio_of(
-    beliefs: Beliefs, networks: Ints, others: Ints, options: FrontOptions | None = None
-) -> tuple[float, float, float]:
+def ratio_of(beliefs: Beliefs, networks: Ints, others: Ints, options: FrontOptions) -> tuple[float, float, float]:
     """The expected ratio of the hypervolume that some networks reach to that of others, and its 95 % interval."""
-    points = beliefs.drawn(np.concatenate([networks, others]), options or FrontOptions())
+    points = _drawn(beliefs, np.concatenate([networks, others]), options)
     return _told(_ratios(points[:, : len(networks)], points[:, len(networks) :], beliefs.reference))
 
 
@@ -264,6 +207,15 @@ class _Steps:
         self.heights = np.maximum.accumulate(heights, axis=1)
 
 
+def _drawn(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> Floats:
+    return beliefs.drawn(networks, options.draws, seed=options.seed + _SEED)
+
+
+def _bound(beliefs: Beliefs, options: FrontOptions) -> float:
+    """The largest relative latency that is asked for."""
+    return math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+
+
 def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
     """Which rows are some of these networks."""
     return np.asarray((rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1))
@@ -274,8 +226,7 @@ def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
 
     ProblemError where none is predicted to.
     """
-    found = _sums(beliefs, options)
-    bound = math.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    found, bound = _sums(beliefs, options), _bound(beliefs, options)
     kept = found.costs[:, 0] <= bound * _ROUNDING
     if not kept.any():
         raise ProblemError(
@@ -315,14 +266,9 @@ def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
     if small:
         rows = np.array(list(itertools.product(*picked)), dtype=np.intp)
     else:
-        resamples = Resamples(
-            latencies=beliefs.fast.effects.draw(options.draws, seed=options.seed),
-            logits=beliefs.accurate.effects.draw(options.draws, seed=options.seed + 1),
-            reference=beliefs.reference,
-        ).restricted(picked)
-        rows = _placed(on_fronts(moved((beliefs.accurate, beliefs.fast), resamples)), options)
-    if options.most_latency is not None:
-        rows = rows[beliefs.unit * beliefs.points(rows)[:, 0] <= options.most_latency * _ROUNDING]
+        resamples = beliefs.resamples(options.draws, options.seed).restricted(picked)
+        rows = _placed(on_fronts(moved(beliefs, resamples)), options)
+    rows = rows[beliefs.points(rows)[:, 0] <= _bound(beliefs, options) * _ROUNDING]
     return rows if small else rows[:_SOME]
 
 
@@ -343,7 +289,7 @@ def _often(points: Floats) -> Floats:
 def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
     """In each draw the hypervolume of some points (K, N, 2) over that of others (K, M, 2); 1 where both have none."""
     mine, theirs = (np.array([hypervolume(one, reference) for one in some]) for some in (points, others))
-    return np.where(theirs > 0, mine / np.where(theirs > 0, theirs, 1.0), 1.0)
+    return ratios(mine, theirs)
 
 
 def _told(values: Floats) -> tuple[float, float, float]:

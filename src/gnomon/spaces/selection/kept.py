@@ -17,13 +17,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.spaces.cells.effects import Learned, expit
+from gnomon.spaces.selection.beliefs import Beliefs
 from gnomon.spaces.selection.reduce import Resamples
 
 MOST_LOOKED_AT = 8000
@@ -45,35 +44,34 @@ _Place = tuple[int, int]
 """A cell group and one of its choices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Draws of a space's networks: `networks` (M, groups) by their places in the space that was learned, and the points
-    (K, M, 2) of each draw, of relative latency and error rate; `volumes` (K,) are the hypervolumes of all of them."""
+    """Draws of a space's networks (M, groups), by their places in the space that was learned.
 
-    networks: Ints
-    points: Floats
-    volumes: Floats
-    reference: tuple[float, float]
+    Of their points (K, M, 2), relative latency and error rate, it has the gaps to the reference by rising latency:
+    `wide` and `high` (K, M). `whole` (K,) are the hypervolumes of all of them.
+    """
 
-    def shares(self, kept: Sequence[Ints]) -> Floats:
-        """The share of each draw's hypervolume that networks of these places reach: (K,)."""
-        inside = np.all([np.isin(column, own) for column, own in zip(self.networks.T, kept, strict=True)], axis=0)
-        reached = _Draws(self.points, self.reference).volumes(inside)
-        return np.where(self.volumes > 0, reached / np.where(self.volumes > 0, self.volumes, 1.0), 1.0)
-
-
-class _Draws:
-    """The points (K, M, 2) of draws as gaps to the reference, by rising latency: `wide` and `high` (K, M)."""
-
-    def __init__(self, points: Floats, reference: tuple[float, float]) -> None:
+    def __init__(self, networks: Ints, points: Floats, reference: tuple[float, float]) -> None:
+        self.networks = networks
         gaps = np.maximum(np.asarray(reference) - points, 0.0)
         self.order = np.argsort(-gaps[:, :, 0], axis=1, kind="stable")
         self.wide, self.high = (np.take_along_axis(gaps[:, :, k], self.order, axis=1) for k in (0, 1))
+        self.whole = self.volumes(np.ones(len(networks), dtype=bool))
 
     def volumes(self, inside: NDArray[np.bool_]) -> Floats:
         """The hypervolume of some of the networks (M,) in each draw: (K,); the same where they have the same front."""
         high = np.where(inside[self.order], self.high, 0.0)
         return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
+
+    def shares(self, kept: Sequence[Ints]) -> Floats:
+        """The share of each draw's hypervolume that networks of these places reach: (K,)."""
+        inside = np.all([np.isin(column, own) for column, own in zip(self.networks.T, kept, strict=True)], axis=0)
+        return ratios(self.volumes(inside), self.whole)
+
+
+def ratios(some: Floats, others: Floats) -> Floats:
+    """Hypervolumes over others; 1 where the latter are 0."""
+    return np.where(others > 0, some / np.where(others > 0, others, 1.0), 1.0)
 
 
 def _steps(wide: Floats) -> Floats:
@@ -82,30 +80,20 @@ def _steps(wide: Floats) -> Floats:
 
 
 def drawn_front(
-    prices: tuple[Learned, Learned],
-    resamples: Resamples,
-    kept: Sequence[Ints],
-    places: Sequence[Ints],
-    *,
-    seed: int = _SEED,
+    beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], places: Sequence[Ints], *, seed: int = _SEED
 ) -> Front:
     """Draws of the networks, as many as there are resamples, from a seed.
 
-    `prices` are what is believed of accuracy and latency; the resamples are of the effects of the choices at `places`,
-    of which those at `kept` are left, each an index among the resampled ones.
+    The resamples are of the effects of the choices at `places`, of which those at `kept` are left, each an index among
+    the resampled ones.
     """
-    accurate, fast = prices
     size = math.prod(resamples.counts)
     if size <= MOST_LOOKED_AT:
         chosen = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
     else:
-        chosen = _promising(prices, resamples, kept)
+        chosen = _promising(beliefs, resamples, kept)
     networks = np.column_stack([own[column] for own, column in zip(places, chosen.T, strict=True)])
-    latencies = fast.draw(networks, resamples.count, seed=seed)
-    errors = expit(-accurate.draw(networks, resamples.count, seed=seed + 1))
-    points = np.stack([latencies, errors], axis=2)
-    volumes = _Draws(points, resamples.reference).volumes(np.ones(len(networks), dtype=bool))
-    return Front(networks=networks, points=points, volumes=volumes, reference=resamples.reference)
+    return Front(networks, beliefs.drawn(networks, resamples.count, seed=seed), resamples.reference)
 
 
 def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ...]:
@@ -116,8 +104,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
     """
     left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
     every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]
-    draws = _Draws(front.points, front.reference)
-    share = next(_without(front, draws, left, [None]))[1]
+    share = next(_without(front, left, [None]))[1]
     while True:
         before = share
         for into in every:
@@ -127,7 +114,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
             _turn(left, into)
             sizes = [int(marks.sum()) for marks in left]
             fitting = [out for out in outs if 0 < _count(sizes, out) <= most]
-            tried = ((out, one) for out, one in _without(front, draws, left, fitting) if one > share * _ROUNDING)
+            tried = ((out, one) for out, one in _without(front, left, fitting) if one > share * _ROUNDING)
             better = next(tried, None)
             if better is None:
                 _turn(left, into)
@@ -151,14 +138,14 @@ def _count(sizes: Sequence[int], out: _Place | None) -> int:
 
 
 def _without(
-    front: Front, draws: _Draws, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
+    front: Front, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
 ) -> Iterator[tuple[_Place | None, float]]:
     """The mean share that is reached by the networks of what is left without one place, for each of these."""
     inside = np.all([marks[column] for marks, column in zip(left, front.networks.T, strict=True)], axis=0)
-    names, whole = front.networks[inside], np.where(front.volumes > 0, front.volumes, 1.0)
-    own = np.flatnonzero(inside[draws.order]).reshape(len(whole), -1)  # as many in each draw
-    place = (np.cumsum(inside) - 1)[draws.order.ravel()[own]]
-    high, steps = draws.high.ravel()[own], _steps(draws.wide.ravel()[own]) / (whole[:, None] * len(whole))
+    names, whole = front.networks[inside], np.where(front.whole > 0, front.whole, 1.0)
+    own = np.flatnonzero(inside[front.order]).reshape(len(whole), -1)  # as many in each draw
+    place = (np.cumsum(inside) - 1)[front.order.ravel()[own]]
+    high, steps = front.high.ravel()[own], _steps(front.wide.ravel()[own]) / (whole[:, None] * len(whole))
     few = max(1, _AT_ONCE // own.size)
     for some in (outs[k : k + few] for k in range(0, len(outs), few)):
         stay = np.array([np.ones(len(names), bool) if out is None else names[:, out[0]] != out[1] for out in some])
@@ -167,19 +154,19 @@ def _without(
         yield from zip(some, shares.tolist(), strict=True)
 
 
-def _promising(prices: tuple[Learned, Learned], resamples: Resamples, kept: Sequence[Ints]) -> Ints:
+def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> Ints:
     """Networks (M, groups) that may be on a front, by their indices among the resampled choices."""
-    wide = moved(prices, resamples)
+    wide = moved(beliefs, resamples)
     left = on_fronts(wide.restricted(kept))
     rows = np.column_stack([names[column] for names, column in zip(kept, left.T, strict=True)])
     return np.unique(np.concatenate([on_fronts(wide)[: MOST_LOOKED_AT // 2], rows[: MOST_LOOKED_AT // 2]]), axis=0)
 
 
-def moved(prices: tuple[Learned, Learned], resamples: Resamples) -> Resamples:
+def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
     """Each resample of the effects several times, moved by as much as a misfit is worth."""
     rng = np.random.default_rng(_SEED)
     found = []
-    for tables, price in zip((resamples.logits, resamples.latencies), prices, strict=True):
+    for tables, price in ((resamples.logits, beliefs.accurate), (resamples.latencies, beliefs.fast)):
         size = price.effects.sizes["misfit"] / math.sqrt(len(tables))
         many = [np.repeat(table, _MOVED, axis=0) for table in tables]
         found.append(tuple(table + size * rng.standard_normal(table.shape) for table in many))

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.core.stats import median
 from gnomon.errors import ProblemError, UsageError
-from gnomon.spaces.cells.effects import Evidence, Learned, learn_both
+from gnomon.spaces.cells.effects import Evidence
 from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.selection.beliefs import Beliefs, believe
 from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
-from gnomon.spaces.selection.reduce import Resamples, WeighedCosts, judged, reduce_choices, weighed_costs
+from gnomon.spaces.selection.reduce import Resamples, judged, reduce_choices, weighed_costs
 
 Families = Literal["mixed", "one"]
 
@@ -39,7 +39,6 @@ _REPEATS, _FEW = 20, 40
 """So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
 _SEED = 12
-_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,11 +111,10 @@ class ParetoSelection:
     """What was selected, and why.
 
     `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
-    the expected share of the hypervolume that the kept networks reach, with the interval that 95 % of the samples lie
-    in, up to the `reference`: the largest latency, over the median one, and error rate of what was measured.
-    `stability` is how much of the choice is expected to come out again where the same networks are measured again: the
-    mean Jaccard index of the (group, primitive) that are kept. It is a property, and nothing is chosen by it. `family`
-    is None for mixed ones.
+    the expected share of the hypervolume that the kept networks reach, and the interval that 95 % of the samples lie
+    in, up to the largest latency, over the median one, and error rate of what was measured. `stability` is how much of
+    the choice is expected to come out again where the same networks are measured again: the mean Jaccard index of the
+    (group, primitive) that are kept. It is a property, and nothing is chosen by it. `family` is None for mixed ones.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -124,11 +122,8 @@ class ParetoSelection:
     family: str | None
     why: str
     contenders: tuple[Contender, ...]
-    share_kept: float
-    share_low: float
-    share_high: float
+    share_kept: tuple[float, float, float]
     stability: float
-    reference: tuple[float, float]
 
 
 def select_pareto(
@@ -170,52 +165,23 @@ def select_pareto(
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose groups and choices stand in the order of their names."""
-    prices = learn_both(space, accuracy, unit_free(latency))
-    accurate, fast = (one.effects for one in prices)
-    measured, points = measured_points(prices, accuracy, latency)
-    worst = points.max(axis=0).tolist()
-    whole = Resamples(
-        latencies=fast.draw(options.resamples, seed=options.seed),
-        logits=accurate.draw(options.resamples, seed=options.seed + 1),
-        reference=(worst[0], worst[1]),
-    )
+    beliefs = believe(space, accuracy, latency)
+    whole = beliefs.resamples(options.resamples, options.seed)
     if options.families == "mixed":
         chosen = [np.arange(len(slot.choices)) for slot in space.slots]
-        return _selected(_Case(space, chosen, prices, judged(whole)[0], whole.reference, options), whole, ())
-    contenders = tuple(_contenders(space, whole, measured, points))
-    family, why = choose_family(contenders)
-    chosen = _places(space, family)
+        case = _Case(space, chosen, beliefs, whole, judged(whole)[0], options)
+        return _selected(case, (), (None, "primitives of all families stand side by side"))
+    contenders = tuple(_contenders(whole, beliefs))
+    winner = choose_family(contenders)
+    chosen = _places(space, winner[0])
     mine = whole.restricted(chosen)
-    case = _Case(_part(space, chosen), chosen, prices, judged(mine)[0], whole.reference, options)
-    return _selected(case, mine, contenders, (family, why))
-
-
-def measured_points(prices: tuple[Learned, Learned], accuracy: Evidence, latency: Evidence) -> tuple[Ints, Floats]:
-    """The networks (N, groups) of either evidence, and their relative latency and error rate (N, 2) as predicted."""
-    accurate, fast = (one.effects for one in prices)
-    measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
-    return measured, np.column_stack([fast.predict(measured)[0], 1 - accurate.predict(measured)[0]])
-
-
-def unit_free(latency: Evidence) -> Evidence:
-    """Latencies over the median of all, with their errors, to nine digits: a change of unit then changes none of them.
-
-    Without the rounding the last bits would differ, and order what was a tie. ProblemError for a latency that is not
-    above 0.
-    """
-    if (latency.values <= 0).any():
-        raise ProblemError(
-            f"{int((latency.values <= 0).sum())} latencies are not above 0",
-            hint="Measure these networks once more, or leave them out.",
+    part = Space(
+        tuple(
+            Slot(slot.name, tuple(slot.choices[int(i)] for i in own))
+            for slot, own in zip(space.slots, chosen, strict=True)
         )
-    middle = median(latency.values.tolist())
-    values = np.array([_rounded(value / middle) for value in latency.values.tolist()])
-    shares = np.array([_rounded(share) for share in (latency.errors / latency.values).tolist()])
-    return Evidence(assignments=latency.assignments, values=values, errors=values * shares)
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS - 1}e}")
+    )
+    return _selected(_Case(part, chosen, beliefs, mine, judged(mine)[0], options), contenders, winner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,51 +190,40 @@ class _Case:
 
     space: Space
     places: list[Ints]
-    prices: tuple[Learned, Learned]
+    beliefs: Beliefs
+    resamples: Resamples
     frequencies: tuple[Floats, ...]
-    reference: tuple[float, float]
     options: ParetoOptions
 
 
-def _selected(
-    case: _Case,
-    resamples: Resamples,
-    contenders: tuple[Contender, ...],
-    winner: tuple[str | None, str] = (None, "primitives of all families stand side by side"),
-) -> ParetoSelection:
-    options, costs = case.options, weighed_costs(resamples)
-    kept = _reduced(case, resamples, costs, options.most_share)
-    shares = _shares(case, resamples, kept)
+def _selected(case: _Case, contenders: tuple[Contender, ...], winner: tuple[str | None, str]) -> ParetoSelection:
+    options, slots = case.options, case.space.slots
+    kept = _reduced(case, options.most_share)
+    shares = _shares(case, kept)
     if why := _too_little(case, kept, shares):
         raise UsageError(
-            f"a share of {options.most_share:g} leaves too little to search: {why}",
-            hint=_share_that_does(case, resamples, costs),
+            f"a share of {options.most_share:g} leaves too little to search: {why}", hint=_share_that_does(case)
         )
-    slots, again = case.space.slots, _again(case)
-    marks = _marks(case, kept)
+    again, marks = _again(case), _marks(case, kept)
+    often = np.split(again.mean(axis=0), np.cumsum([len(slot.choices) for slot in slots])[:-1])
     return ParetoSelection(
         groups=tuple(tuple(slot.choices[int(i)] for i in own) for slot, own in zip(slots, kept, strict=True)),
         primitives=tuple(
             tuple(
-                Kept(name=name, frequency=float(f[i]), stays=i in own, again=float(often[i]), **_wilson(f[i], options))
+                Kept(name=name, frequency=float(f[i]), stays=i in own, again=float(times[i]), **_wilson(f[i], options))
                 for i, name in enumerate(slot.choices)
             )
-            for slot, own, f, often in zip(
-                slots, kept, case.frequencies, _by_group(case, again.mean(axis=0)), strict=True
-            )
+            for slot, own, f, times in zip(slots, kept, case.frequencies, often, strict=True)
         ),
         family=winner[0],
         why=winner[1],
         contenders=contenders,
-        share_kept=float(shares.mean()),
-        share_low=float(np.quantile(shares, 0.025)),
-        share_high=float(np.quantile(shares, 0.975)),
+        share_kept=(float(shares.mean()), float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))),
         stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
-        reference=resamples.reference,
     )
 
 
-def _reduced(case: _Case, resamples: Resamples, costs: WeighedCosts, share: float) -> tuple[Ints, ...]:
+def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     """What each group keeps so that this share of the networks is left, at least one; of all, what is on any front.
 
     By effects, which add up; in a space of not too many networks mended by what pairs add.
@@ -276,11 +231,11 @@ def _reduced(case: _Case, resamples: Resamples, costs: WeighedCosts, share: floa
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
     most = max(1.0, share * case.space.size)
-    kept = reduce_choices(costs, most=most)
+    kept = reduce_choices(weighed_costs(case.resamples), most=most)
     if case.space.size > MOST_EXCHANGED:
         return kept
     # Other draws than those by which the choice is told: by its own it would look better than it is.
-    front = drawn_front(case.prices, resamples, kept, case.places, seed=_SEED)
+    front = drawn_front(case.beliefs, case.resamples, kept, case.places, seed=_SEED)
     placed = [own[left] for own, left in zip(case.places, kept, strict=True)]
     found = exchanged(front, placed, most)
     return tuple(np.flatnonzero(np.isin(own, left)) for own, left in zip(case.places, found, strict=True))
@@ -289,17 +244,11 @@ def _reduced(case: _Case, resamples: Resamples, costs: WeighedCosts, share: floa
 def _again(case: _Case) -> NDArray[np.bool_]:
     """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
     options, found = case.options, []
-    worlds = zip(*(one.again(_REPEATS, seed=options.seed) for one in case.prices), strict=True)
-    for accurate, fast in worlds:
-        one = Resamples(
-            latencies=fast.effects.draw(_FEW, seed=options.seed),
-            logits=accurate.effects.draw(_FEW, seed=options.seed + 1),
-            reference=case.reference,
-        ).restricted(case.places)
-        other = replace(case, prices=(accurate, fast))
-        if options.most_share >= 1:
-            other = replace(other, frequencies=judged(one)[0])
-        found.append(_marks(case, _reduced(other, one, weighed_costs(one), options.most_share)))
+    for beliefs in case.beliefs.again(_REPEATS, seed=options.seed):
+        resamples = beliefs.resamples(_FEW, options.seed).restricted(case.places)
+        frequencies = judged(resamples)[0] if options.most_share >= 1 else case.frequencies
+        other = replace(case, beliefs=beliefs, resamples=resamples, frequencies=frequencies)
+        found.append(_marks(case, _reduced(other, options.most_share)))
     return np.array(found)
 
 
@@ -310,14 +259,9 @@ def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
     )
 
 
-def _by_group(case: _Case, values: Floats) -> list[Floats]:
-    ends = np.cumsum([len(slot.choices) for slot in case.space.slots])
-    return np.split(values, ends[:-1])
-
-
-def _shares(case: _Case, resamples: Resamples, kept: tuple[Ints, ...]) -> Floats:
+def _shares(case: _Case, kept: tuple[Ints, ...]) -> Floats:
     """The share of the hypervolume that the kept networks reach, in each draw of all that is believed: (K,)."""
-    front = drawn_front(case.prices, resamples, kept, case.places)
+    front = drawn_front(case.beliefs, case.resamples, kept, case.places)
     return front.shares([own[left] for own, left in zip(case.places, kept, strict=True)])
 
 
@@ -335,13 +279,13 @@ def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
     return ""
 
 
-def _share_that_does(case: _Case, resamples: Resamples, costs: WeighedCosts) -> str:
+def _share_that_does(case: _Case) -> str:
     """The next step where a share leaves too little: the least of growing ones that does not."""
     share = case.options.most_share
     while share < 1:
         share = min(1.0, math.ceil(100 * share * _GROWTH) / 100)
-        kept = _reduced(case, resamples, costs, share)
-        if not _too_little(case, kept, _shares(case, resamples, kept)):
+        kept = _reduced(case, share)
+        if not _too_little(case, kept, _shares(case, kept)):
             return f"Use --max-fraction {share:g}, which leaves {math.prod(map(len, kept))} networks, or measure more."
     return "Measure more networks: not even all of them are known well enough."
 
@@ -362,26 +306,17 @@ def _places(space: Space, family: str) -> list[Ints]:
     ]
 
 
-def _part(space: Space, places: list[Ints]) -> Space:
-    return Space(
-        tuple(
-            Slot(slot.name, tuple(slot.choices[int(i)] for i in own))
-            for slot, own in zip(space.slots, places, strict=True)
-        )
-    )
-
-
-def _contenders(space: Space, whole: Resamples, measured: Ints, points: Floats) -> list[Contender]:
+def _contenders(whole: Resamples, beliefs: Beliefs) -> list[Contender]:
     """The families that have a primitive in each group. ProblemError for none."""
-    names = sorted({parse_name(name)[0] for slot in space.slots for name in slot.choices})
+    slots, points = beliefs.space.slots, beliefs.points(beliefs.measured)
     found = []
-    for family in names:
-        places = _places(space, family)
+    for family in sorted({parse_name(name)[0] for slot in slots for name in slot.choices}):
+        places = _places(beliefs.space, family)
         if all(map(len, places)):
-            own = np.array([[i in place for i, place in zip(row, places, strict=True)] for row in measured.tolist()])
+            own = np.all([np.isin(column, one) for column, one in zip(beliefs.measured.T, places, strict=True)], axis=0)
             _, volumes = judged(whole.restricted(places))
-            measured_volume = hypervolume(points[own.all(axis=1)], whole.reference)
-            found.append(Contender(family=family, volumes=volumes, measured=measured_volume))
+            measured = hypervolume(points[own], beliefs.reference)
+            found.append(Contender(family=family, volumes=volumes, measured=measured))
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
     return found

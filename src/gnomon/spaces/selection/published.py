@@ -43,19 +43,6 @@ class PublishedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkTables:
-    """What was measured of networks of single families.
-
-    `primitives` are the names that the indices of a family mean. Accuracies are fractions; latencies, of the same
-    networks, are in milliseconds.
-    """
-
-    primitives: Mapping[str, Sequence[str]]
-    accuracies: Mapping[Network, float]
-    latencies: Mapping[Network, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSelection:
     """The primitives that each cell group keeps, by rising index, and what led there.
 
@@ -70,33 +57,29 @@ class PublishedSelection:
     counts: dict[str, int]
 
 
-def select_published(tables: NetworkTables, rule: PublishedRule | None = None) -> PublishedSelection:
-    """The published selection of these tables. ProblemError where no family has enough networks."""
-    rule = rule or PublishedRule()
-    order = sorted(tables.accuracies, key=lambda one: network_id(*one))
-    costs = [rule.cost(tables.accuracies[one], tables.latencies[one]) for one in order]
-    found: dict[str, list[int]] = {family: [] for family in tables.primitives}
-    for place in sorted(range(len(order)), key=costs.__getitem__):
-        family = order[place][0]
-        found[family].append(place)
-        if len(found[family]) >= rule.select_ss_threshold:
-            return _selection(tables, [order[k] for k in found[family]], [costs[k] for k in found[family]], found)
-    most = max(map(len, found.values()), default=0)
+def select_published(
+    primitives: Mapping[str, Sequence[str]], prices: Mapping[Network, tuple[float, float]], rule: PublishedRule
+) -> PublishedSelection:
+    """The published selection by the accuracy, a fraction, and the latency in milliseconds of each network.
+
+    `primitives` are the names that the indices of a family mean. ProblemError where no family has enough networks.
+    """
+    costs = {one: rule.cost(*prices[one]) for one in sorted(prices, key=lambda one: network_id(*one))}
+    walked: dict[str, list[Network]] = {family: [] for family in primitives}
+    for network in sorted(costs, key=costs.__getitem__):
+        own = walked[network[0]]
+        own.append(network)
+        if len(own) >= rule.select_ss_threshold:
+            columns = zip(*(assignment for _, assignment in own), strict=True)
+            return PublishedSelection(
+                family=network[0],
+                groups=tuple(tuple(primitives[network[0]][k] for k in sorted(set(column))) for column in columns),
+                networks=tuple(own),
+                costs=tuple(costs[one] for one in own),
+                counts={name: len(ones) for name, ones in walked.items()},
+            )
+    most = max(map(len, walked.values()), default=0)
     raise ProblemError(
         f"no family has {rule.select_ss_threshold} networks: the largest has {most}",
         hint=f"Set select_ss_threshold to at most {most}, or measure more networks.",
-    )
-
-
-def _selection(
-    tables: NetworkTables, networks: list[Network], costs: list[float], found: Mapping[str, Sequence[int]]
-) -> PublishedSelection:
-    family = networks[0][0]
-    columns = zip(*(assignment for _, assignment in networks), strict=True)
-    return PublishedSelection(
-        family=family,
-        groups=tuple(tuple(tables.primitives[family][k] for k in sorted(set(column))) for column in columns),
-        networks=tuple(networks),
-        costs=tuple(costs),
-        counts={name: len(ones) for name, ones in found.items()},
     )

@@ -48,7 +48,7 @@ _Chain = dict[int, tuple[float, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SumFront:
-    """Cost vectors (N, objectives) on the front, each once, and the choices (N, groups) that add up to them."""
+    """Cost vectors (N, 2) on the front, each once, and the choices (N, groups) that add up to them."""
 
     costs: Floats
     assignments: Ints
@@ -62,19 +62,12 @@ class SumFront:
 
 
 def front_of_sums(tables: Sequence[Floats]) -> SumFront:
-    """The front of one choice a group; `tables` has an array (choices, objectives) a group, all to be made small."""
-    costs, assignments = np.zeros((1, tables[0].shape[1])), np.empty((1, 0), dtype=np.intp)
-    for table in tables:
-        own = nondominated(table)
-        sums = (costs[:, None, :] + table[own][None, :, :]).reshape(-1, table.shape[1])
-        kept = nondominated(sums)
-        assignments = np.column_stack([assignments[kept // len(own)], own[kept % len(own)]])
-        costs = sums[kept]
-    return SumFront(costs=costs, assignments=assignments)
+    """The front of one choice a group; `tables` has an array (choices, 2) a group, both to be made small."""
+    return fronts_of_sums([table[None] for table in tables])[0]
 
 
-def _fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
-    """As `front_of_sums` does it of two objectives, for K resamples: arrays (K, choices, 2) a group."""
+def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
+    """As `front_of_sums`, for K resamples: arrays (K, choices, 2) a group."""
     costs, assignments = np.zeros((len(tables[0]), 1, 2)), np.empty((len(tables[0]), 1, 0), dtype=np.intp)
     for table in tables:
         own = _places_of_fronts(table)
@@ -142,7 +135,7 @@ class Resamples:
         count = self.count if count is None else min(count, self.count)
         for start in range(0, count, _TOGETHER):
             some = slice(start, min(start + _TOGETHER, count))
-            yield from _fronts_of_sums(
+            yield from fronts_of_sums(
                 [np.stack([a[some], -b[some]], axis=2) for a, b in zip(self.latencies, self.logits, strict=True)]
             )
 
@@ -209,18 +202,11 @@ def _hull(front: Floats) -> Floats:
     return np.array(kept)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WeighedCosts:
+def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
     """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
 
     Each is multiplied by what the weighting counts for the hypervolume.
     """
-
-    tables: tuple[Floats, ...]
-
-
-def weighed_costs(resamples: Resamples) -> WeighedCosts:
-    """The costs of each choice, by resample and weighting."""
     front = front_of_sums(
         [
             np.column_stack([a.mean(axis=0), -b.mean(axis=0)])
@@ -238,12 +224,12 @@ def weighed_costs(resamples: Resamples) -> WeighedCosts:
             - np.sin(angles)[:, None, None] * (logit / scale[1])[None]
         )
         tables.append((cost * counts).reshape(-1, cost.shape[2]))
-    return WeighedCosts(tables=tuple(tables))
+    return tuple(tables)
 
 
-def reduce_choices(costs: WeighedCosts, *, most: float) -> tuple[Ints, ...]:
+def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
     """The choices that each group keeps, so that at most `most` (from 1) networks are left; indices in order."""
-    chains = [_chain(table) for table in costs.tables]
+    chains = [_chain(table) for table in costs]
     return tuple(
         np.array(sorted(chain[size][1]), dtype=np.intp)
         for chain, size in zip(chains, _sizes(chains, most), strict=True)

@@ -163,11 +163,9 @@ def split_parts(
 def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> tuple[NDArray[np.int64], ...]:
     """Rows of disjoint parts, in ascending order: of each class as many as its share, to the next whole number.
 
-    The draw depends on the seed, the classes and the shares alone. ProblemError for shares that are not positive or
-    are more than 1 together, and for a part that would be empty.
+    Shares are positive, and at most 1 together; the draw depends on the seed, the classes and the shares alone.
+    ProblemError for a part that would be empty.
     """
-    if not shares or not all(share > 0 for share in shares) or math.fsum(shares) > 1 + 1e-9:
-        raise ProblemError(f"{list(shares)} are not shares", hint="Give positive numbers whose sum is at most 1.")
     ends = np.minimum(np.cumsum(shares), 1.0)
     rng = np.random.default_rng(seed)
     parts: list[list[NDArray[np.int64]]] = [[] for _ in shares]

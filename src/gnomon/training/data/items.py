@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.spaces.loading import load_attribute, reason
+from gnomon.errors import GnomonError, ProblemError
+from gnomon.spaces.loading import called, load_attribute, reason
 from gnomon.training.data.dataset import PARTS, moved_most
 from gnomon.training.data.huggingface import open_saved
 from gnomon.training.data.pictures import Opened, as_array, fitted, open_folder
@@ -91,15 +91,7 @@ def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, i
 
 def _of_function(place: str) -> Opened:
     """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
-    function = load_attribute(place)
-    try:
-        returned = function()
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever the function does
-        raise UsageError(
-            f"dataset:{place} cannot be called: {reason(error)}", hint="It is called without arguments. " + _OWN
-        ) from error
+    returned = called(load_attribute(place), f"dataset:{place}", f" {_OWN}")
     parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
     if "train" not in parts or not set(parts) <= set(PARTS):
         raise ProblemError(f"dataset:{place} returns the parts {', '.join(map(str, parts))[:200]}", hint=_OWN)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG
-from tests.jobs.space.kits.studykit import LAYERS, made, mixed_networks, study, timed, trained
+from tests.jobs.space.kits.studykit import COSTS, LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.lookup import EFFECTS, SWAPS, Lookup, lookup_of
+from gnomon.jobs.space.choosing.lookup import EFFECTS, SWAPS, Rows, lookup_of
 from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
+from gnomon.jobs.space.document import LookupPart
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.space.profiling.study import Network, Study
@@ -24,7 +25,6 @@ from gnomon.spaces.selection.pareto import ParetoOptions
 yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
-COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
 THREE = (
     CONFIG.replace("num_cell_groups: 2", "num_cell_groups: 3")
     .replace("cell_layout: [0, 1]", "cell_layout: [0, 1, 2]")
@@ -59,24 +59,26 @@ def profile(path: Path, one: Study, latency: Callable[[Network], float], across:
     return path
 
 
-def lookup(path: Path, one: Study, groups: list[list[str]]) -> Lookup | None:
-    return lookup_of(one, groups, latest(read_latency(path), "onnxruntime"))
+def lookup(path: Path, one: Study, groups: list[list[str]]) -> tuple[LookupPart, Rows]:
+    found = lookup_of(one, groups, latest(read_latency(path), "onnxruntime"))
+    assert found is not None
+    return found
 
 
-def total(found: Lookup, one: Study, groups: list[list[str]], network: Network) -> float:
-    layers = zip(found.rows, one.layout.groups, strict=True)
+def total(rows: Rows, one: Study, groups: list[list[str]], network: Network) -> float:
+    layers = zip(rows, one.layout.groups, strict=True)
     return 1e-3 * sum(row[groups[g].index(network.primitives[g])] for row, g in layers)
 
 
 def test_of_several_families_the_table_is_of_all_networks_and_right_for_those_across(tmp_path: Path) -> None:
     one = study(THREE)
     groups = [list(COSTS)] * 3
-    found = lookup(profile(tmp_path / "p", one, uneven, across=12), one, groups)
-    assert found is not None and found.model == EFFECTS
+    found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12), one, groups)
+    assert found.model == EFFECTS
     assert found.held_out[EFFECTS].mean < 0.02 < 0.05 < found.held_out[SWAPS].mean
     assert found.held_out[EFFECTS].networks == found.held_out[SWAPS].networks == 12
     off = [
-        total(found, one, groups, network) / uneven(network) - 1
+        total(rows, one, groups, network) / uneven(network) - 1
         for network in (one.mixed(list(row)) for row in itertools.product(COSTS, repeat=3))
     ]
     assert np.abs(off).mean() < 0.02
@@ -86,44 +88,41 @@ def test_of_several_families_the_table_is_of_all_networks_and_right_for_those_ac
 def test_of_one_family_that_is_additive_the_one_change_variants_are_exact(tmp_path: Path) -> None:
     one = study(THREE)
     groups = [["VGGblock_0", "VGGblock_2"]] * 3
-    found = lookup(profile(tmp_path / "p", one, uneven, across=12, within=8), one, groups)
-    assert found is not None and found.model == SWAPS
+    found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12, within=8), one, groups)
+    assert found.model == SWAPS
     assert found.held_out[SWAPS].worst < 1e-9
     for row in itertools.product(groups[0], repeat=3):
         network = one.mixed(list(row))
-        assert total(found, one, groups, network) == pytest.approx(uneven(network), rel=1e-9)
+        assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=1e-9)
 
 
 def test_of_a_group_with_two_layers_the_sum_is_right(tmp_path: Path) -> None:
     one = study(LAYERS)
     groups = [list(COSTS)] * 2
-    found = lookup(profile(tmp_path / "p", one, uneven, across=12), one, groups)
-    assert found is not None and len(found.rows) == 3
+    _, rows = lookup(profile(tmp_path / "p", one, uneven, across=12), one, groups)
+    assert len(rows) == 3
     network = one.mixed(["VGGblock_2", "Mobileblock_1"])
-    assert total(found, one, groups, network) == pytest.approx(uneven(network), rel=0.03)
+    assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=0.03)
 
 
 def test_where_too_few_mixed_networks_tell_it_says_so(tmp_path: Path) -> None:
     one = study(THREE)
     path = profile(tmp_path / "p", one, uneven, across=2)
     for groups, model in (([["VGGblock_0"]] * 3, SWAPS), ([["VGGblock_0", "Mobileblock_1"]] * 3, EFFECTS)):
-        found = lookup(path, one, groups)
-        assert found is not None and found.model == model
+        found, _ = lookup(path, one, groups)
+        assert found.model == model
         assert found.held_out == {} and "nothing could be tested" in found.why
 
 
 def test_a_primitive_without_a_latency_in_some_place_leaves_no_table(tmp_path: Path) -> None:
     one = study(THREE)
-
-    def latency(network: Network) -> float:
-        return uneven(network)
-
     folder = made(tmp_path / "p", one)
     for network in one.families["VGG"].swaps():
-        folder.add(timed(network, None if network.primitives[1] == "VGGblock_2" else latency(network)))
+        folder.add(timed(network, None if network.primitives[1] == "VGGblock_2" else uneven(network)))
     folder.close()
-    assert lookup(tmp_path / "p", one, [["VGGblock_0", "VGGblock_2"]] * 3) is None
-    assert lookup(tmp_path / "p", one, [["VGGblock_0"], ["VGGblock_1"], ["VGGblock_2"]]) is not None
+    rows = latest(read_latency(tmp_path / "p"), "onnxruntime")
+    assert lookup_of(one, [["VGGblock_0", "VGGblock_2"]] * 3, rows) is None
+    assert lookup_of(one, [["VGGblock_0"], ["VGGblock_1"], ["VGGblock_2"]], rows) is not None
 
 
 def test_the_config_names_the_table_and_the_file_beside_it_its_error(tmp_path: Path) -> None:

@@ -9,39 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG
-from tests.jobs.space.kits.studykit import LAYERS, made, study, synthetic, timed, trained
+from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, made, study, synthetic, timed, trained
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.select import (
-    RULES,
-    Rule,
-    SelectRequest,
-    published_tables,
-    select_primitives,
-    unlike_aw_nas,
-)
-from gnomon.jobs.space.profiling.estimates import Seen, latest, predictors
+from gnomon.jobs.space.choosing.select import RULES, Rule, SelectRequest, select_primitives, unlike_aw_nas
+from gnomon.jobs.space.profiling.estimates import latest, predictors
 from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.space.profiling.look import SELECTION, read_selection
-from gnomon.jobs.space.profiling.study import Network, Study
+from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 LIST = "[VGGblock_0, VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1]"
-COSTS = {"VGGblock_0": 1.0, "VGGblock_1": 2.0, "VGGblock_2": 2.5, "Mobileblock_0": 3.0, "Mobileblock_1": 6.0}
-GOOD = {"VGGblock_0": 0.0, "VGGblock_1": 0.10, "VGGblock_2": 0.12, "Mobileblock_0": 0.05, "Mobileblock_1": 0.14}
-
-
-def latency(network: Network) -> float:
-    """Layers add up, beside an overhead."""
-    return 1e-4 + 1e-4 * sum((1 + group) * COSTS[name] for group, name in enumerate(network.primitives))
-
-
-def accuracy(network: Network) -> float:
-    return 0.5 + sum(GOOD[name] for name in network.primitives)
 
 
 @pytest.fixture(scope="module")
@@ -117,21 +99,6 @@ def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: P
             assert told == pytest.approx(latency(network) * 1e3, rel=0.03)
 
 
-def test_a_primitive_that_did_not_run_leaves_no_lookup_table(tmp_path: Path) -> None:
-    one = study()
-    folder = made(tmp_path / "p", one)
-    for family in one.families.values():
-        for network in family.swaps():
-            folder.add(trained(network, accuracy(network)))
-            runs = network.primitives[0] != "VGGblock_2"
-            folder.add(timed(network, latency(network) if runs else None, reason="" if runs else "crash: it ended"))
-    folder.close()
-    found = select(tmp_path / "p", "pareto", tmp_path / "o.yaml", options=ParetoOptions(most_share=1))
-    if "VGGblock_2" in found.groups[0]:
-        assert found.lookup is None
-    json.dumps(found.document(), allow_nan=False)
-
-
 def test_names_that_stand_for_something_else_in_aw_nas_are_told() -> None:
     ours, theirs = study(), study(numbering="aw_nas")
     groups = [["VGGblock_0", "Mobileblock_0"], ["Mobileblock_1", "VGGblock_2", "Mobileblock_1"]]
@@ -192,30 +159,6 @@ def test_the_published_rule_takes_the_family_that_is_cheapest(profile: Path, tmp
     assert all(set(group) <= names for group in document["groups"])
     assert int(document["networks_before"]) == len(names) ** 2
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-
-
-def test_where_all_variants_are_alike_chance_does_not_put_a_trained_one_first() -> None:
-    """Raw accuracies of a few beside believed ones of the others put a trained one first in 87 % of such worlds."""
-    text = CONFIG.replace("num_cell_groups: 2", "num_cell_groups: 3").replace("[0, 1]", "[0, 1, 2]")
-    one = study(text.replace("{C_in: 4, C_out: 8}]", "{C_in: 4, C_out: 8}, {C_in: 8, C_out: 8}]"))
-    family = one.families["VGG"]
-    swaps = family.swaps()
-    rows = {network.id: timed(network, 1e-3) for network in swaps}
-    rng, first = np.random.default_rng(0), 0
-    designs = [tuple(int(k) for k in row) for row in rng.integers(0, 3, (400, 3))]
-    for number in range(60):
-        few = [swaps[int(k)] for k in rng.permutation(len(swaps))[:2]]
-        others = [family.network(designs[(7 * number + k) % 400]) for k in range(5)]
-        networks = {n.id: n for n in (*few, *(n for n in others if n.id not in rows))}
-        seen = {
-            n.id: Seen(network=n, accuracy=0.9 + float(rng.normal(0, 0.012)), error=0.012, trainings=1)
-            for n in networks.values()
-        }
-        tables, known = published_tables(one, seen, rows)
-        assert not known.measured and known.trained == 2 and len(known.values) == len(swaps)
-        best = max(tables.accuracies, key=tables.accuracies.__getitem__)
-        first += family.network(best[1]) in few
-    assert first / 60 < 0.5, "2 of 7 by chance"
 
 
 def test_where_all_variants_are_trained_the_rule_sees_what_was_measured(profile: Path, tmp_path: Path) -> None:

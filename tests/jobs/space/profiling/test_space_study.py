@@ -68,7 +68,7 @@ def test_a_network_is_known_by_its_primitives() -> None:
     assert (across.id, across.family, across.assignment) == ("VGGblock_2+Mobileblock_0", "", ())
     tags = {tag.rpartition("/")[0] for tag in one.tagged(across).tags}
     assert tags == {"l0/VGGblock_2", "l1/Mobileblock_0", "head"}
-    assert one.tagged(network).net == one.families["VGG"].space.net((2, 0))
+    assert one.at((2, 0)) == network and one.at((2, 3)) == across
     for names in (["VGGblock_2"], ["VGGblock_2"] * 3, ["VGGblock_2", "VGGblock_7"], []):
         with pytest.raises(ProblemError):
             one.mixed(names)
@@ -90,13 +90,6 @@ def test_channels_that_do_not_fit_are_told() -> None:
     with pytest.raises(ProblemError, match="takes 1 channel, and an image has 3") as told:
         open_study(CONFIG, (3, 8, 8))
     assert "C_in" in told.value.hint
-
-
-def test_networks_are_the_same_where_the_question_is() -> None:
-    assert study().question() == study().question()
-    for other in (study(CONFIG + "# more\n"), study(numbering="aw_nas"), study(families=["VGG"])):
-        assert other.question() != study().question()
-    assert open_study(CONFIG, (1, 9, 8)).question() != study().question()
 
 
 def own_profile(folder: Path) -> Path:
@@ -156,24 +149,6 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("block", "told"),
-    [
-        ("    return x.conv(channels + 1, 3, stride=stride)", "channels"),
-        ("    raise RuntimeError('no block today')", "no block today"),
-    ],
-)
-def test_a_block_that_does_not_fit_is_told_before_anything_is_done(block: str, told: str, tmp_path: Path) -> None:
-    head, _, tail = OWN.partition("    y = x")
-    (tmp_path / "wide.py").write_text(head + block + "\n\n" + tail.partition("\n\n")[2])
-    config = write_config(tmp_path)
-    config.write_text(WITH_OWN)
-    with pytest.raises((UsageError, ProblemError), match=told) as refused:
-        api.profile_space(config, tmp_path / "out", latency=False, data=write_images(tmp_path), method="none")
-    assert refused.value.hint
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_block_that_fits_no_small_image_is_told(tmp_path: Path) -> None:
     """What works on the images that blocks are tried with may not on those of the study."""
     head, _, tail = OWN.partition("    y = x")
@@ -181,8 +156,11 @@ def test_a_block_that_fits_no_small_image_is_told(tmp_path: Path) -> None:
     block += "    return y.conv(channels, 3, stride=stride)\n\n"
     (tmp_path / "wide.py").write_text(head + block + tail.partition("\n\n")[2])
     text = WITH_OWN.replace("reduce_cell_groups: [0, 1]", "reduce_cell_groups: [0]")
+    config = write_config(tmp_path)
+    config.write_text(text)
     with pytest.raises((UsageError, ProblemError)) as refused:
-        study(text, blocks=(str(tmp_path / "wide.py"),))
+        api.profile_space(config, tmp_path / "out", latency=False, data=write_images(tmp_path), method="none")
+    assert not (tmp_path / "out").exists()
     line = (tmp_path / "wide.py").read_text().splitlines().index("        raise ValueError('too small an image')") + 1
     assert refused.value.message.endswith(f"ValueError: too small an image ({tmp_path}/wide.py, line {line})")
 

@@ -7,7 +7,7 @@ the profile as a proof, so that the same command finds the same networks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, with_proofs
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
@@ -29,7 +29,6 @@ from gnomon.jobs.space.document import (
     SpaceFrontDocument,
     Three,
 )
-from gnomon.jobs.space.job import OpenProfile
 from gnomon.jobs.space.profiling.estimates import (
     Known,
     accuracy_evidence,
@@ -42,14 +41,15 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.methods import PUBLISHED
+from gnomon.jobs.space.profiling.opened import OpenProfile
+from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.report import units
+from gnomon.spaces.selection.beliefs import Beliefs, believe
 from gnomon.spaces.selection.front import (
-    Beliefs,
     FrontOptions,
     PredictedFront,
-    believe,
     exact_front,
     in_rounds,
     predict_front,
@@ -109,14 +109,25 @@ def find_front(
             rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proofs)
     else:
         rounds = (predict_front(beliefs, options),)
+    measured, best = _held(study, asked, (beliefs, evidence, proofs), rounds)
     exact = {network.id for network in networks_of(study, front)}
-    networks = [network for number, some in enumerate(rounds, 1) for network in _predicted(study, some, number, exact)]
-    measured = None
-    if asked.measure:
-        networks = [replace(network, measured=_measured(network.id, proofs)) for network in networks]
-        assignments = np.concatenate([some.networks for some in rounds])
-        measured, best = _held(study, asked, (beliefs, evidence, proofs), networks, assignments)
-        networks = [replace(network, best=network.id in best) for network in networks]
+    networks = [
+        FrontNetwork(
+            id=network.id,
+            primitives=network.primitives,
+            on_front=network.id in exact,
+            round=number,
+            chance=float(some.chance[k]),
+            meets=float(some.meets[k]),
+            predicted=PredictedPoint(
+                accuracy=tuple(some.accuracy[k].tolist()), latency_s=tuple(some.latency[k].tolist())
+            ),
+            measured=_measured(network.id, proofs) if asked.measure else None,
+            best=network.id in best,
+        )
+        for number, some in enumerate(rounds, 1)
+        for k, network in enumerate(networks_of(study, some.networks))
+    ]
     document = SpaceFrontDocument(
         format="gnomon-space-front",
         version=1,
@@ -173,8 +184,7 @@ def beliefs_of(study: Study, known: Known) -> Beliefs:
 
 def networks_of(study: Study, assignments: Ints) -> list[Network]:
     """The networks of these indices in the space of all primitives."""
-    names = list(study.primitives)
-    return [study.mixed([names[k] for k in row]) for row in assignments.tolist()]
+    return [study.at(row) for row in assignments.tolist()]
 
 
 def measured_points(names: list[str], proofs: Known, beliefs: Beliefs) -> Floats:
@@ -192,26 +202,7 @@ def has_both(name: str, known: Known) -> bool:
 def _held_out(study: Study, evidence: Known) -> LookupErrorPart | None:
     """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
     model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
-    return None if model is None else model.held_out.get(EFFECTS)
-
-
-def _predicted(study: Study, front: PredictedFront, number: int, exact: set[str]) -> list[FrontNetwork]:
-    return [
-        FrontNetwork(
-            id=network.id,
-            primitives=network.primitives,
-            on_front=network.id in exact,
-            round=number,
-            chance=float(front.chance[k]),
-            meets=float(front.meets[k]),
-            predicted=PredictedPoint(
-                accuracy=tuple(front.accuracy[k].tolist()), latency_s=tuple(front.latency[k].tolist())
-            ),
-            measured=None,
-            best=False,
-        )
-        for k, network in enumerate(networks_of(study, front.networks))
-    ]
+    return None if model is None else model[0].held_out.get(EFFECTS)
 
 
 def _measured(name: str, proofs: Known) -> MeasuredPoint:
@@ -232,20 +223,21 @@ def _held(
     study: Study,
     asked: FrontRequest,
     known: tuple[Beliefs, Known, Known],
-    networks: Sequence[FrontNetwork],
-    assignments: Ints,
+    rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
     """Predictions against what was measured, and the best networks; none where no network has both prices."""
     beliefs, evidence, proofs = known
-    both = [k for k, network in enumerate(networks) if has_both(network.id, proofs)]
+    assignments = np.concatenate([some.networks for some in rounds])
+    every = [network.id for network in networks_of(study, assignments)]
+    both = [k for k, name in enumerate(every) if has_both(name, proofs)]
     if not both:
         return None, set()
-    names = [networks[k].id for k in both]
+    names = [every[k] for k in both]
     points = measured_points(names, proofs, beliefs)
     fits = np.flatnonzero(points[:, 0] <= (np.inf if asked.latency_s is None else asked.latency_s / beliefs.unit))
     best = {names[place] for place in fits[nondominated(points[fits])].tolist()} if len(fits) else set[str]()
-    accuracy = np.array([networks[k].predicted.accuracy for k in both]).T
-    latency = np.array([networks[k].predicted.latency_s for k in both]).T
+    accuracy = np.concatenate([some.accuracy for some in rounds])[both].T
+    latency = np.concatenate([some.latency for some in rounds])[both].T
     predicted = np.column_stack([latency[0] / beliefs.unit, 1 - accuracy[0]])
     after = beliefs_of(study, with_proofs(evidence, proofs))
     seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
@@ -263,20 +255,15 @@ def _held(
             ),
             accuracy=HeldAccuracies(
                 mean_error=float(np.abs(accuracy[0] - right).mean()),
-                inside=_inside(accuracy, right, np.array([one.error for one in seen])),
+                inside=inside(right, accuracy, np.array([one.error for one in seen])),
                 tau=tau(accuracy[0], right),
             ),
             latency=HeldLatencies(
                 mean_error=float(off.mean()),
                 worst_error=float(off.max()),
-                inside=_inside(latency, call, np.array([standard_error(row) for row in rows])),
+                inside=inside(call, latency, np.array([standard_error(row) for row in rows])),
                 tau=tau(latency[0], call),
             ),
         ),
         best,
     )
-
-
-def _inside(predicted: Floats, measured: Floats, errors: Floats) -> float:
-    middle, low, high = predicted
-    return inside(measured, (low, middle, high), errors)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +35,14 @@ Table = tuple[Floats, ...]
 """Milliseconds of each layer under each primitive of the study."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup(LookupPart):
-    """A table by layer and kept primitive, in milliseconds, and what it is of."""
-
-    rows: tuple[tuple[float, ...], ...]
-
-    @property
-    def part(self) -> LookupPart:
-        """What documents have of it: all but the table itself."""
-        return LookupPart(model=self.model, why=self.why, held_out=self.held_out)
+Rows = tuple[tuple[float, ...], ...]
+"""Milliseconds by layer and kept primitive."""
 
 
-def lookup_of(study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]) -> Lookup | None:
-    """The table of a choice; None where a kept primitive has no latency in some place."""
+def lookup_of(
+    study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]
+) -> tuple[LookupPart, Rows] | None:
+    """What the table of a choice is of, and the table; None where a kept primitive has no latency in some place."""
     families = {study.primitives[name].family for names in groups for name in names}
     measured = measured_networks(study, rows, families)
     tables = {SWAPS: _of_swaps(study, rows), EFFECTS: _of_effects(study, measured)}
@@ -57,34 +51,28 @@ def lookup_of(study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, 
         return None
     errors = _held_out(study, measured, there)
     model = min(errors, key=lambda name: errors[name].mean) if errors else _untested(families, there)
-    table, names = there[model], list(study.primitives)
-    return Lookup(
-        rows=tuple(
-            tuple(float(table[layer][names.index(name)]) for name in groups[group])
-            for layer, group in enumerate(study.layout.groups)
-        ),
-        model=model,
-        why=_why(errors),
-        held_out=errors,
+    kept = tuple(
+        tuple(float(there[model][layer][study.places[name]]) for name in groups[group])
+        for layer, group in enumerate(study.layout.groups)
     )
+    return LookupPart(model=model, why=_why(errors), held_out=errors), kept
 
 
-def write_lookup_files(profile: Path, toolchain: str, lookup: Lookup) -> Path:
+def write_lookup_files(profile: Path, toolchain: str, part: LookupPart, rows: Rows) -> Path:
     """Write the table and, beside it, what it is of and how far it is off; returns the table's path."""
     path = profile / f"lookup_table.{toolchain}.txt"
-    save_text(write_lookup(lookup.rows), path, option="--profile-dir")
-    about = {"table": path.name, "unit": "ms", **codec.document(lookup.part)}
+    save_text(write_lookup(rows), path, option="--profile-dir")
+    about = {"table": path.name, "unit": "ms", **codec.document(part)}
     save_text(indented(about), path.with_suffix(".json"), option="--profile-dir")
     return path
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
     """Networks of primitives of these families alone with their latencies in ms; None without any."""
-    known = study.primitives
     own = {
         name: row
         for name, row in rows.items()
-        if row.call_s is not None and all(n in known and known[n].family in families for n in row.primitives)
+        if row.call_s is not None and all(study.primitives[n].family in families for n in row.primitives)
     }
     if not own:
         return None
@@ -94,13 +82,12 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
 
 def _of_swaps(study: Study, rows: Mapping[str, LatencyRow]) -> Table:
     """The costs of each family's one-change variants; NaN where there is none."""
-    names = list(study.primitives)
-    table = tuple(np.full(len(names), math.nan) for _ in study.layout.groups)
+    table = tuple(np.full(len(study.places), math.nan) for _ in study.layout.groups)
     for known in predictors(study, rows).values():
         costs = known.costs
         for layer, (group, row) in enumerate(zip(study.layout.groups, costs.cost_s, strict=True)):
             for name, cost_s in zip(costs.cells.choices[group], row.tolist(), strict=True):
-                table[layer][names.index(name)] = cost_s * 1e3
+                table[layer][study.places[name]] = cost_s * 1e3
     return table
 
 
@@ -125,9 +112,8 @@ def _fitted(study: Study, measured: Evidence) -> Effects:
 
 def _known(study: Study, groups: Sequence[Sequence[str]], table: Table) -> bool:
     """Whether each kept primitive has a number in each layer of its group."""
-    names = list(study.primitives)
     return all(
-        math.isfinite(table[layer][names.index(name)])
+        math.isfinite(table[layer][study.places[name]])
         for layer, group in enumerate(study.layout.groups)
         for name in groups[group]
     )
@@ -160,8 +146,7 @@ def _held_out(study: Study, measured: Evidence, tables: Mapping[str, Table]) -> 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
     """The networks that models are tested on: mixed ones, of several families if there are enough of these."""
-    names = list(study.primitives)
-    networks = [study.mixed([names[k] for k in row]) for row in measured.assignments.tolist()]
+    networks = [study.at(row) for row in measured.assignments.tolist()]
     single = {one.id for family in study.families.values() for one in family.swaps()}
     mixed = np.array([one.id not in single for one in networks])
     across = np.array([not one.family for one in networks])

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
 from gnomon.errors import UsageError
-from gnomon.jobs.space.job import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.estimates import Known, seen_networks
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, read_question, settings_in
 from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
+from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Method, Training
+from gnomon.jobs.space.profiling.training import Method, Training, train
 from gnomon.measure.progress import Watch
-from gnomon.spaces.cells.costs import kendall_tau
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.loop import check_device
 
@@ -76,9 +76,9 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
     known = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
     settings = settings_in({} if known is None else known.context)
     chain = chosen_toolchain(toolchain, settings)
-    measurer = profile.measurer(_calibration(profile, chain), proof=True)
+    measurer = Measurer(profile=profile, calibration=_calibration(profile, chain), proof=True)
     measurer.check(chain, settings)
-    profile.train(_trainings(profile, wanted), len(wanted) * profile.asked.seeds)
+    train(profile, _trainings(profile, wanted), len(wanted) * profile.asked.seeds)
     measured = measurer.run(chain, settings, wanted)
     seen = seen_networks(study, folder.accuracy.values(), PROOF)
     return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured
@@ -124,19 +124,14 @@ def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
     return most[0][0] if most else None
 
 
-def inside(measured: Floats, believed: tuple[Floats, Floats, Floats], errors: Floats) -> float:
+def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
     """The share of measured values within the 95 % interval of what one more measurement of such a network shows.
 
-    It is as wide as what is believed (low, middle, high) and the standard error of the measured value itself together.
+    It is as wide as what is believed (middle, low, high) and the standard error of the measured value itself together.
     """
-    low, middle, high = believed
+    middle, low, high = believed
     reach = np.where(measured < middle, middle - low, high - middle)
     return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
-
-
-def tau(predicted: Floats, measured: Floats) -> float | None:
-    """Kendall's tau of predicted and measured values; None for one alone."""
-    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def with_proofs(evidence: Known, proofs: Known) -> Known:

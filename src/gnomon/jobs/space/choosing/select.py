@@ -10,11 +10,10 @@ from typing import Any, Literal, get_args
 
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
-from gnomon.jobs.space.choosing.lookup import Lookup, lookup_of, write_lookup_files
-from gnomon.jobs.space.document import ContenderPart, RuleAccuracies, SelectionDocument, WalkedPart
+from gnomon.jobs.space.choosing.lookup import lookup_of, write_lookup_files
+from gnomon.jobs.space.document import ContenderPart, LookupPart, RuleAccuracies, SelectionDocument, WalkedPart
 from gnomon.jobs.space.profiling.estimates import (
     Seen,
-    SwapAccuracies,
     accuracy_evidence,
     evidence_of,
     latency_evidence,
@@ -30,7 +29,8 @@ from gnomon.jobs.space.profiling.look import SELECTION, imported, read_rows, stu
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
-from gnomon.spaces.selection.published import NetworkTables, PublishedRule, select_published
+from gnomon.spaces.selection.published import Network as OfFamily
+from gnomon.spaces.selection.published import PublishedRule, select_published
 from gnomon.system.files import save_text
 
 Rule = Literal["pareto", "published"]
@@ -76,8 +76,8 @@ def select_primitives(asked: SelectRequest) -> SelectionDocument:
         groups, family, details = _by_pareto(study, seen, rows, asked.options)
     else:
         groups, family, details = _by_published_rule(study, seen, rows)
-    output, model = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
-    lookup = None if model is None else write_lookup_files(asked.profile, toolchain, model)
+    output, known = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
+    lookup, model = None if known is None else write_lookup_files(asked.profile, toolchain, *known), known and known[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
     remark = _remark(asked.rule, study.numbering, model if study.document.names_latency_file else None)
@@ -105,7 +105,7 @@ def select_primitives(asked: SelectRequest) -> SelectionDocument:
         networks_after=str(math.prod(map(len, groups))),
         output=str(output),
         lookup=None if lookup is None else str(lookup),
-        lookup_model=None if model is None else model.part,
+        lookup_model=model,
         latency_file=lookup is not None and study.document.names_latency_file,
         **details,
     )
@@ -120,30 +120,25 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
     return [name for name in kept if name not in theirs or theirs[name].digest != study.primitives[name].digest]
 
 
-def _remark(rule: Rule, numbering: str, model: Lookup | None) -> str:
+def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
     """Comments that say where the values come from which were filled in."""
     told = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
     return told + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
 
 
-def published_tables(
+def published_prices(
     study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
-) -> tuple[NetworkTables, SwapAccuracies]:
-    """The one-change variants of all families that have a latency, with accuracies of one kind, and which kind."""
+) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
+    """Accuracies, all of one kind, and milliseconds of the one-change variants that have a latency; and which kind."""
     timed = {
         network.id: (network, milliseconds(row.call_s))
         for family in study.families.values()
         for network in family.swaps()
         if (row := rows.get(network.id)) is not None and row.call_s is not None
     }
-    known = swap_accuracies(study, seen, (network for network, _ in timed.values()))
-    both = [(*timed[name], accuracy) for name, accuracy in known.values.items()]
-    tables = NetworkTables(
-        primitives={name: tuple(one.name for one in family.primitives) for name, family in study.families.items()},
-        accuracies={(network.family, network.assignment): accuracy for network, _, accuracy in both},
-        latencies={(network.family, network.assignment): milliseconds for network, milliseconds, _ in both},
-    )
-    return tables, known
+    accuracies, kind = swap_accuracies(study, seen, (network for network, _ in timed.values()))
+    both = ((*timed[name], accuracy) for name, accuracy in accuracies.items())
+    return {(network.family, network.assignment): (accuracy, ms) for network, ms, accuracy in both}, kind
 
 
 def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> Choice:
@@ -154,19 +149,15 @@ def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str
         latency_cost_coeff=own.latency_cost_coeff,
         select_ss_threshold=own.select_ss_threshold,
     )
-    tables, known = published_tables(study, seen, rows)
-    selection = select_published(tables, constants)
+    prices, accuracies = published_prices(study, seen, rows)
+    primitives = {name: [one.name for one in family.primitives] for name, family in study.families.items()}
+    selection = select_published(primitives, prices, constants)
     walked = tuple(
         WalkedPart(id=study.families[family].network(assignment).id, cost=cost)
         for (family, assignment), cost in zip(selection.networks, selection.costs, strict=True)
     )
-    kind: Literal["measured", "believed"] = "measured" if known.measured else "believed"
-    accuracies = RuleAccuracies(kind=kind, trained=known.trained, networks=len(known.values))
-    return (
-        selection.groups,
-        selection.family,
-        {"networks": walked, "counts": selection.counts, "accuracies": accuracies},
-    )
+    details = {"networks": walked, "counts": selection.counts, "accuracies": accuracies}
+    return selection.groups, selection.family, details
 
 
 def _by_pareto(
@@ -179,7 +170,7 @@ def _by_pareto(
     )
     details = {
         "why": selection.why,
-        "share_kept": (selection.share_kept, selection.share_low, selection.share_high),
+        "share_kept": selection.share_kept,
         "stability": selection.stability,
         "primitives": selection.primitives,
         "contenders": tuple(contenders),

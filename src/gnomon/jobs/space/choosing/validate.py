@@ -17,7 +17,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, tau, with_proofs
+from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, with_proofs
 from gnomon.jobs.space.document import (
     FrontsPart,
     FrontsVolumes,
@@ -37,6 +37,7 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import PROOF, LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import read_selection, study_of
+from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
 from gnomon.spaces.cells.effects import balanced_design, fit_effects
@@ -109,13 +110,12 @@ def _fronts(study: Study, selection: SelectionDocument, asked: ValidateRequest, 
     if not asked.front:
         return []
     beliefs = beliefs_of(study, known)
-    names = list(study.primitives)
     return [
         predict_front(
             beliefs,
             FrontOptions(
                 networks=asked.front,
-                choices=tuple(tuple(sorted(names.index(name) for name in group)) for group in groups),
+                choices=tuple(tuple(sorted(study.places[name] for name in group)) for group in groups),
                 seed=asked.request.seed,
             ),
         ).networks
@@ -186,11 +186,12 @@ def _accuracies(study: Study, known: Mapping[str, Seen], measured: Mapping[str, 
         return None
     evidence = accuracy_evidence(study, measured)
     effects = fit_effects(mixed_space(study), accuracy_evidence(study, known), scale="logit")
-    believed, low, high = effects.predict(evidence.assignments)
+    predicted = effects.predict(evidence.assignments)
+    believed = predicted[0]
     return NewAccuracies(
         networks=len(believed),
         mean_error=float(np.abs(believed - evidence.values).mean()),
-        inside=inside(evidence.values, (low, believed, high), evidence.errors),
+        inside=inside(evidence.values, predicted, evidence.errors),
         tau=tau(believed, evidence.values),
     )
 

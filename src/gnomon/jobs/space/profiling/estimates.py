@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
 import numpy as np
 
-from gnomon.core.space import Slot, Space
+from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
-from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart
+from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
 from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
-from gnomon.jobs.space.profiling.study import Family, Network, Study
+from gnomon.jobs.space.profiling.study import Family, Network, Study, space_of
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.features import Ints
@@ -44,14 +45,17 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
     known = [name for name in (*METHODS, IMPORTED) if name in there]
-    if wanted is None and known:
-        return known[0]
-    if wanted is None or wanted not in there:
-        raise UsageError(
-            f"no network was trained{'' if wanted is None else f' by the method {wanted}'}",
-            hint=f"Methods with trained networks: {', '.join(known) or 'none; run gnomon space profile first'}.",
-        )
-    return wanted
+    return _chosen(known, wanted, "no network was trained", "method", "Methods with trained networks")
+
+
+def _chosen(known: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
+    """The wanted one, or the first. UsageError for another, and without any."""
+    if known and (wanted is None or wanted in known):
+        return wanted or known[0]
+    raise UsageError(
+        f"{nothing}{'' if wanted is None else f' by the {kind} {wanted}'}",
+        hint=f"{there}: {', '.join(known) or 'none; run gnomon space profile first'}.",
+    )
 
 
 def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False) -> dict[str, Seen]:
@@ -129,31 +133,22 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None
     ones = [one for one in seen.values() if one.network.family == family.name]
     if not ones:
         return None
-    evidence = Evidence(
-        assignments=np.array([one.network.assignment for one in ones]),
-        values=np.array([one.accuracy for one in ones]),
-        errors=np.array([one.error for one in ones]),
-    )
-    return fit_effects(family.space.space, evidence, scale="logit")
+    return fit_effects(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapAccuracies:
-    """Accuracies of one-change variants by id, all of one kind: as `measured`, or what is believed of each.
-
-    `trained` of them were trained. What was measured of some does not stand beside what is believed of others: that is
-    drawn together, so that the best and the worst place would go to those that were measured.
-    """
-
-    values: Mapping[str, float]
-    measured: bool
-    trained: int
+def _accuracies(seen: Iterable[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
+    values, errors = zip(*((one.accuracy, one.error) for one in seen), strict=True)
+    return Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
 
 
-def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]) -> SwapAccuracies:
-    """Accuracies of these one-change variants: as measured where all of them were trained, else as believed.
+def swap_accuracies(
+    study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]
+) -> tuple[dict[str, float], RuleAccuracies]:
+    """Accuracies of these one-change variants by id: as measured where all were trained, else as believed; and which.
 
-    Variants of families of which nothing was trained are left out.
+    What was measured of some does not stand beside what is believed of others: that is drawn together, so that the best
+    and the worst place would go to those that were measured. Variants of families of which nothing was trained are left
+    out.
     """
     known = {one.network.family for one in seen.values()}
     wanted = [one for one in networks if one.family in known]
@@ -168,7 +163,8 @@ def swap_accuracies(study: Study, seen: Mapping[str, Seen], networks: Iterable[N
             if effects is not None:
                 believed = effects.predict([one.assignment for one in own])[0].tolist()
                 values |= dict(zip((one.id for one in own), believed, strict=True))
-    return SwapAccuracies(values=values, measured=trained == len(wanted), trained=trained)
+    kind: Literal["measured", "believed"] = "measured" if trained == len(wanted) else "believed"
+    return values, RuleAccuracies(kind=kind, trained=trained, networks=len(values))
 
 
 def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> RankingPart | None:
@@ -248,15 +244,8 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
     """The wanted toolchain, or the first that measured anything. UsageError, with those that did, for another."""
-    known = tuple(dict.fromkeys(row.toolchain for row in rows if row.call_s is not None))
-    if wanted is None and known:
-        return known[0]
-    if wanted is None or wanted not in known:
-        raise UsageError(
-            f"nothing was measured{'' if wanted is None else f' by the toolchain {wanted}'}",
-            hint=f"Measured by: {', '.join(known) or 'none; run gnomon space profile first'}.",
-        )
-    return wanted
+    known = toolchains_of(row for row in rows if row.call_s is not None)
+    return _chosen(known, wanted, "nothing was measured", "toolchain", "Measured by")
 
 
 def standard_error(row: LatencyRow) -> float:
@@ -267,7 +256,7 @@ def standard_error(row: LatencyRow) -> float:
     if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
     quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else _NORMAL_95
-    return (row.high_s - row.low_s) / 2 / quantile
+    return abs(row.high_s - row.low_s) / 2 / quantile
 
 
 def milliseconds(seconds: float) -> float:
@@ -285,29 +274,23 @@ def seconds(milliseconds: float) -> float:
 
 def mixed_space(study: Study) -> Space:
     """The space in which each cell group chooses from the primitives of all families."""
-    names = tuple(study.primitives)
-    return Space(tuple(Slot(f"cell{g}", names) for g in range(study.layout.group_count)))
+    return space_of(study.primitives, study.layout.group_count)
 
 
 def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
     """Networks of any families with their accuracies, as indices in the space of all primitives."""
-    place = {name: index for index, name in enumerate(study.primitives)}
-    ones = list(seen.values())
-    return Evidence(
-        assignments=np.array([[place[name] for name in one.network.primitives] for one in ones]),
-        values=np.array([one.accuracy for one in ones]),
-        errors=np.array([one.error for one in ones]),
+    return _accuracies(
+        seen.values(), [[study.places[name] for name in one.network.primitives] for one in seen.values()]
     )
 
 
 def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
     """Networks of any families with their latencies in seconds, as indices in the space of all primitives."""
-    place = {name: index for index, name in enumerate(study.primitives)}
-    ones = [row for row in rows.values() if row.call_s is not None and all(name in place for name in row.primitives)]
+    ones = [row for row in rows.values() if row.call_s is not None]
     if not ones:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
     return Evidence(
-        assignments=np.array([[place[name] for name in row.primitives] for row in ones]),
+        assignments=np.array([[study.places[name] for name in row.primitives] for row in ones]),
         values=np.array([row.call_s for row in ones], np.float64),
         errors=np.array([standard_error(row) for row in ones]),
     )
@@ -315,21 +298,18 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
 
 def family_latencies(study: Study, family: Family, rows: Mapping[str, LatencyRow]) -> dict[Assignment, Latency]:
     """The measured latencies of a family's networks, by assignment."""
-    found = {}
-    for row in rows.values():
-        if row.call_s is None or row.reason or not all(name in study.primitives for name in row.primitives):
-            continue
-        network = study.mixed(row.primitives)
-        if network.family == family.name:
-            found[network.assignment] = Latency(call_s=row.call_s, error_s=standard_error(row))
-    return found
+    return {
+        network.assignment: Latency(call_s=row.call_s, error_s=standard_error(row))
+        for row in rows.values()
+        if row.call_s is not None and not row.reason and (network := study.mixed(row.primitives)).family == family.name
+    }
 
 
 def cells_of(study: Study, family: Family) -> Cells:
     """The layers, primitives and defaults of a family, as costs are counted over them."""
     return Cells(
         groups=study.layout.groups,
-        choices=tuple(slot.choices for slot in family.space.space.slots),
+        choices=tuple(slot.choices for slot in family.space.slots),
         defaults=family.defaults,
     )
 

@@ -32,6 +32,7 @@ from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
 from gnomon.session import replay as recall
 from gnomon.session.request import MeasureRequest
+from gnomon.spaces.latency_table import differing
 from gnomon.system.files import Journal, read_file, read_journal, write_whole
 from gnomon.system.locks import lock_file
 
@@ -242,22 +243,13 @@ def _manifest_of(path: Path) -> dict[str, Any]:
 def check_question(path: Path, question: Mapping[str, Any]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
     known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
-    unlike = list(_unlike("", known, asked))
+    unlike = [f"{name}: {_short(a)} there, {_short(b)} now" for name, a, b in differing(known, asked)]
     if unlike:
         more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
         raise UsageError(
             f"{path} was made from another question ({'; '.join(unlike[:_MOST_TOLD])}{more})",
             hint="Give --profile-dir another path, or ask as before: nothing there is deleted.",
         )
-
-
-def _unlike(where: str, known: Any, asked: Any) -> Iterator[str]:
-    """What differs, each with its place."""
-    if isinstance(known, dict) and isinstance(asked, dict):
-        for name in sorted(known.keys() | asked.keys()):
-            yield from _unlike(f"{where}.{name}" if where else name, known.get(name), asked.get(name))
-    elif known != asked:
-        yield f"{where}: {_short(known)} there, {_short(asked)} now"
 
 
 def read_accuracy(path: Path) -> Iterator[AccuracyRow]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import DeviceError, GnomonError, UsageError
+from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load
@@ -66,28 +66,18 @@ class FilesRequest:
     closely: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesMeasured:
-    """What networks took by key, in the order in which they were given, and by which clock; a failure has a reason."""
-
-    timed: Mapping[str, Timed]
-    clock: Clock
-
-
 def measure_files(
     asked: FilesRequest,
     files: Mapping[str, Path],
     *,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
-) -> FilesMeasured:
-    """Measure networks; what fails is a row with its reason, and the others go on.
+) -> tuple[dict[str, Timed], Clock]:
+    """What networks take by key, in the order in which they are given, and by which clock; a failure has a reason.
 
-    A file is known by its content: what was measured of it is not measured again, whatever its key. UsageError where no
-    file is given; other GnomonErrors for the device and the runtime, MeasurementError where not even the anchor runs.
+    A file is known by its content: what was measured of it is not measured again, whatever its key. GnomonErrors for
+    the device and the runtime, MeasurementError where not even the anchor runs.
     """
-    if not files:
-        raise UsageError("there is no network to measure", hint="Give the ONNX file of at least one.")
     return patiently(lambda request: _measure(replace(asked, request=request), files, watch, tell), asked.request, tell)
 
 
@@ -96,7 +86,7 @@ def _measure(
     files: Mapping[str, Path],
     watch: Watch | None,
     tell: Callable[[str], None] | None,
-) -> FilesMeasured:
+) -> tuple[dict[str, Timed], Clock]:
     steps = Steps("networks", watch)
     request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
     question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
@@ -124,7 +114,7 @@ def _measure(
                 timed |= dict.fromkeys(keys[name], took)
             steps.step(len(part))
         bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
-        return FilesMeasured(timed={key: timed[key] for key in files}, clock=gauge.clock)
+        return {key: timed[key] for key in files}, gauge.clock
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:

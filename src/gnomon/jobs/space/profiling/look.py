@@ -164,7 +164,7 @@ def space_document(
                 primitives=tuple(PrimitivePart(name=one.name, meaning=one.meaning) for one in family.primitives),
                 default=family.primitives[family.default].name,
                 swaps=len(family.swaps()),
-                networks=str(family.space.space.size),
+                networks=str(family.space.size),
             )
             for name, family in study.families.items()
         },

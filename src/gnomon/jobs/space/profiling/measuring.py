@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.jobs.space.profiling.folder import (
     LATENCY,
     MANIFEST,
+    PROOF,
     LatencyRow,
     ProfileFolder,
     check_context,
@@ -34,21 +36,19 @@ from gnomon.jobs.space.profiling.folder import (
 )
 from gnomon.jobs.space.profiling.images import write_calibration, write_validation
 from gnomon.jobs.space.profiling.latency import FilesRequest, measure_files
-from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Workers
+from gnomon.jobs.space.profiling.opened import OpenProfile
+from gnomon.jobs.space.profiling.study import Network
+from gnomon.jobs.space.profiling.training import Workers, best_weights
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
 from gnomon.session.bench.baseline import Timed
-from gnomon.session.request import MeasureRequest
-from gnomon.spaces.cells.space import State, model_weights, shared
+from gnomon.spaces.cells.space import model_weights, shared
 from gnomon.system.files import file_digest, save_text
 from gnomon.system.process import guarded_folder
 from gnomon.toolchains.base import Artifact, StepRecord, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import evaluate
-from gnomon.training.data.dataset import Dataset
-from gnomon.training.data.streamed import Streamed
 from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
 
@@ -58,16 +58,13 @@ _MOST_PROCESSES = 1_000_000
 
 
 def measure_over_http(
-    server: DpuServer | None, models: Mapping[str, tuple[LatencyRow, Path]], folder: Path, watch: Watch | None
+    server: DpuServer, models: Mapping[str, tuple[LatencyRow, Path]], folder: Path, watch: Watch | None
 ) -> Iterator[LatencyRow]:
     """Send each model to the server and yield its row with the time that came back, or the reason why none did.
 
-    Replies are kept as they came: `vitis/<id>.latency.txt`. UsageError where no server is named, DeviceError where the
-    way to it fails: what was measured until then has been yielded.
+    Replies are kept as they came: `vitis/<id>.latency.txt`. DeviceError where the way to it fails: what was measured
+    until then has been yielded.
     """
-    if server is None:
-        raise UsageError("this toolchain measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
-    check_server(server)
     where = folder / "vitis"
     where.mkdir(exist_ok=True)
     steps = Steps("networks measured over HTTP", watch)
@@ -114,26 +111,25 @@ def _seconds(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurer:
-    """Where and with what is measured. `server` is for toolchains whose result is measured over HTTP.
+    """Measures networks of a profile with their trained weights.
 
-    `weights` finds the trained weights of a network, None where it was not trained: it is then measured with made-up
-    ones, and its accuracy is not reported. Networks with blocks of PyTorch's are written by `workers` processes.
-    `calibration` are the images that a quantiser sees, None: some of the training part of `data`. Rows of a `proof` say
-    so; what was measured for one and is asked for without is evidence from then on.
+    One that was not trained is measured with made-up ones, and its accuracy is not reported. `calibration` are the
+    images that a quantiser sees, None: some of the training part. Rows of a `proof` say so; what was measured for one
+    and is asked for without is evidence from then on. `seconds` are those of the wall by part of the work.
     """
 
-    folder: ProfileFolder
-    study: Study
-    request: MeasureRequest
-    weights: Callable[[Network], State | None]
-    data: Dataset | Streamed | None = None
-    calibration: NDArray[np.uint8] | None = None
-    server: DpuServer | None = None
+    profile: OpenProfile
+    calibration: NDArray[np.uint8] | None
     proof: bool = False
-    workers: int = 1
-    watch: Watch | None = None
-    tell: Callable[[str], None] = lambda sentence: None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def _folder(self) -> ProfileFolder:
+        return self.profile.folder
+
+    @property
+    def _path(self) -> Path:
+        return self.profile.folder.path
 
     def check(self, toolchain: Toolchain, settings: Mapping[str, Any]) -> dict[str, str]:
         """The context that a toolchain with these settings measures in; nothing is done yet.
@@ -142,13 +138,16 @@ class Measurer:
         networks were measured otherwise.
         """
         check_ready(toolchain)
-        over_http = toolchain.runtime == "http"
-        if over_http and self.server is None:
-            raise UsageError(f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL.")
-        # A board is known by its name: the port is that of a program which may be started again.
-        host = check_server(self.server).hostname if over_http and self.server is not None else None
-        context = measuring_context(self.request, settings, host)
-        check_context(self.folder.latency.values(), toolchain.name, context)
+        asked, host = self.profile.asked, None
+        if toolchain.runtime == "http":
+            if asked.server is None:
+                raise UsageError(
+                    f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL."
+                )
+            # A board is known by its name: the port is that of a program which may be started again.
+            host = check_server(asked.server).hostname
+        context = measuring_context(asked.request, settings, host)
+        check_context(self._folder.latency.values(), toolchain.name, context)
         return context
 
     def run(
@@ -159,78 +158,81 @@ class Measurer:
         Raises what `check` does, and what the device and the way to it raise.
         """
         context = self.check(toolchain, settings)
-        start = time.monotonic()
-        models, trained, unwritten = self._models(networks)
-        self._took("write", start)
-        keys = {
-            n.id: f"{toolchain.name}/{file_digest(models[n.id])[:12] if n.id in models else 'none'}/{n.id}"
-            for n in networks
-        }
-        known = {n.id: self.folder.latency[keys[n.id]] for n in networks if keys[n.id] in self.folder.latency}
-        for name, row in known.items():
-            if row.proof and not self.proof:
-                known[name] = replace(row, proof=False)
-                self.folder.add(known[name])
+        with self._took("write"):
+            models, trained, unwritten = self._models(networks)
+        rows, known = dict[str, LatencyRow](), dict[str, LatencyRow]()
         for n in networks:
+            key = f"{toolchain.name}/{file_digest(models[n.id])[:12] if n.id in models else 'none'}/{n.id}"
+            bare = LatencyRow(
+                key=key,
+                network=n.id,
+                primitives=n.primitives,
+                toolchain=toolchain.name,
+                at_s=time.time(),
+                context=context,
+                proof=self.proof,
+            )
             if n.id in unwritten:  # who calls again may have mended its blocks
-                known[n.id] = self._unwritten(toolchain, n, keys[n.id], unwritten[n.id], context)
-                self.folder.add(known[n.id])
-        todo = [n for n in networks if n.id not in known]
-        if not todo:
+                known[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
+                self._folder.add(known[n.id])
+            elif (row := self._folder.latency.get(key)) is None:
+                rows[n.id] = bare
+            elif row.proof and not self.proof:
+                known[n.id] = replace(row, proof=False)
+                self._folder.add(known[n.id])
+            else:
+                known[n.id] = row
+        if not rows:
             return known
-        start = time.monotonic()
-        made = self._make(toolchain, todo, models)
-        self._took("make", start)
-        bare = {n.id: replace(self._bare(toolchain, n, keys[n.id], made[n.id]), context=context) for n in todo}
-        start = time.monotonic()
-        checked = self._checked(toolchain, bare, made, trained)
-        self._took("check", start)
-        start = time.monotonic()
-        for row in self._timed(toolchain, checked, made):
-            self._log(row, "measure", {**_outcome(row), "context": row.context})
-            self.folder.add(row)
-            known[row.network] = row
-        self._took("measure", start)
+        with self._took("make"):
+            made = self._make(toolchain, {name: models[name] for name in rows})
+        rows = {name: self._with_artifact(row, made[name]) for name, row in rows.items()}
+        with self._took("check"):
+            rows = self._checked(toolchain, rows, made, trained)
+        with self._took("measure"):
+            for row in self._timed(toolchain, rows, made):
+                self._log(row, "measure", {**_outcome(row), "context": row.context})
+                self._folder.add(row)
+                known[row.network] = row
         return {n.id: known[n.id] for n in networks}
 
     def _log(self, row: LatencyRow, step: str, told: Mapping[str, Any]) -> Path:
         """The log of a step of a network, begun with what is told of it, a line each."""
-        where = self.folder.path
-        path = where / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
+        path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **told}
-        if (model := where / row.artifact).is_file():
+        if (model := self._path / row.artifact).is_file():
             lines["SHA-256"] = file_digest(model)
-        with writing(where):
+        with writing(self._path):
             path.parent.mkdir(exist_ok=True)
             path.write_text("".join(f"{name}: {_line(value)}\n" for name, value in lines.items()), encoding="utf-8")
         return path
 
-    def _took(self, part: str, start: float) -> None:
+    @contextmanager
+    def _took(self, part: str) -> Iterator[None]:
+        """Add the time of the block, unless it raises, to that of a part of the work."""
+        start = time.monotonic()
+        yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
     def _models(self, networks: Sequence[Network]) -> tuple[dict[str, Path], set[str], dict[str, Failure]]:
         """The ONNX file of each network, the ids of those that were trained, and why some could not be written."""
         models, trained = dict[str, Path](), set[str]()
         todo: dict[str, tuple[ExportJob, Path]] = {}
+        study, seed = self.profile.study, self.profile.asked.request.seed
+        trainings = [row for row in self._folder.accuracy.values() if (row.method == PROOF) == self.proof]
         for network in networks:
-            tagged, state = self.study.tagged(network), self.weights(network)
+            tagged, state = study.tagged(network), best_weights(trainings, self._path, network)
             if state is not None:
                 trained.add(network.id)
                 state = shared(state, tagged)
-            path = self.folder.path / "models" / f"{file_stem(network.id)}.onnx"
+            path = self._path / "models" / f"{file_stem(network.id)}.onnx"
             if tagged.modules:
-                job = ExportJob(
-                    tagged=tagged,
-                    state=state or {},
-                    modules=self.study.origins(tagged),
-                    seed=self.request.seed,
-                    opset=OPSET,
-                )
+                job = ExportJob(tagged=tagged, state=state or {}, modules=study.origins(tagged), seed=seed, opset=OPSET)
                 todo[network.id] = (job, path)
                 continue
             weights = None if state is None else model_weights(tagged, state)
-            with writing(self.folder.path):
-                models[network.id] = write_net(tagged.net, path, seed=self.request.seed, weights=weights)
+            with writing(self._path):
+                models[network.id] = write_net(tagged.net, path, seed=seed, weights=weights)
         made, unwritten = self._exported(todo)
         return models | made, trained, unwritten
 
@@ -242,73 +244,51 @@ class Measurer:
         failed: dict[str, Failure] = {}
         if not todo:
             return models, failed
-        steps = Steps("networks written by PyTorch", self.watch)
+        steps = Steps("networks written by PyTorch", self.profile.watch)
         steps.expect(len(todo))
-        with guarded_folder("gnomon-export-") as folder, Workers(min(self.workers, len(todo)), None) as workers:
+        count = min(self.profile.asked.workers_on("cpu"), len(todo))
+        with guarded_folder("gnomon-export-") as folder, Workers(count, None) as workers:
             parts = {name: folder / f"{number}.onnx" for number, name in enumerate(todo)}
             work = {name: (job, str(parts[name])) for name, (job, _) in todo.items()}
             for name, failure in workers.run_all(run_export, work):
                 if failure is not None:
                     failed[name] = failure
                 else:
-                    with writing(self.folder.path):
+                    with writing(self._path):
                         models[name] = adopt(parts[name], jobs[name][1], digests[name])
                 steps.step(1)
         return models, failed
 
-    def _unwritten(
-        self, toolchain: Toolchain, network: Network, key: str, failure: Failure, context: Mapping[str, str]
-    ) -> LatencyRow:
-        """The row of a network that PyTorch could not write."""
-        return LatencyRow(
-            key=key,
-            network=network.id,
-            primitives=network.primitives,
-            toolchain=toolchain.name,
-            at_s=time.time(),
-            reason=f"PyTorch cannot write it as ONNX: {failure.message}",
-            context=context,
-        )
-
-    def _make(
-        self, toolchain: Toolchain, networks: Sequence[Network], models: Mapping[str, Path]
-    ) -> dict[str, Artifact]:
-        where, logs = self.folder.path / "models", self.folder.path / "log_files"
-        calibration = where / "calibration.npz"
+    def _make(self, toolchain: Toolchain, models: Mapping[str, Path]) -> dict[str, Artifact]:
+        where, logs = self._path / "models", self._path / "log_files"
         if toolchain.name != toolchain.runtime:
             where, logs = where / toolchain.name, logs / toolchain.name
-            calibration = where / "calibration.npz"
-            with writing(self.folder.path):
+            with writing(self._path):
                 where.mkdir(exist_ok=True)
                 logs.mkdir(exist_ok=True)
-                if self.data is not None:
-                    write_calibration(self.data, self.calibration, calibration)
-        by_key = {file_stem(n.id): n.id for n in networks}
+                write_calibration(self.profile.data, self.calibration, where / "calibration.npz")
+        by_key = {file_stem(name): name for name in models}
         jobs = [
-            ToolJob(key=key, model=models[name], folder=where, calibration=calibration, logs=logs)
+            ToolJob(key=key, model=models[name], folder=where, calibration=where / "calibration.npz", logs=logs)
             for key, name in by_key.items()
         ]
-        steps = Steps(f"networks made by {toolchain.name}", self.watch)
+        steps = Steps(f"networks made by {toolchain.name}", self.profile.watch)
         steps.expect(len(jobs))
         made = {}
-        for artifact in toolchain.make(jobs, self.tell):
+        for artifact in toolchain.make(jobs, self.profile.tell):
             made[by_key[artifact.key]] = artifact
             steps.step(1)
         return made
 
-    def _bare(self, toolchain: Toolchain, network: Network, key: str, made: Artifact) -> LatencyRow:
-        """The row of a network that is not measured yet."""
-        where = self.folder.path
-        return LatencyRow(
-            key=key,
-            network=network.id,
-            primitives=network.primitives,
-            toolchain=toolchain.name,
+    def _with_artifact(self, row: LatencyRow, made: Artifact) -> LatencyRow:
+        """A row with what a toolchain made, or why nothing."""
+        where = self._path
+        return replace(
+            row,
             artifact=str(made.path.relative_to(where)) if made.path and made.path.is_relative_to(where) else "",
             steps=tuple(_step(step, where) for step in made.steps),
             at_s=time.time(),
             reason=f"{made.failure.stage}: {made.failure.message}" if made.failure else "",
-            proof=self.proof,
         )
 
     def _checked(
@@ -319,31 +299,30 @@ class Measurer:
         trained: set[str],
     ) -> dict[str, LatencyRow]:
         """Rows with what their models really are, and how well those that were trained classify."""
-        found = dict(rows)
+        found, data = dict(rows), self.profile.data
         paths = {name: one.path for name, one in made.items() if one.path is not None and one.path.suffix == ".onnx"}
         if toolchain.name != toolchain.runtime:
             for name, path in paths.items():
                 found[name] = _with_bits(found[name], path)
-        if self.data is None or toolchain.runtime not in ("onnxruntime", "openvino"):
+        if toolchain.runtime not in ("onnxruntime", "openvino"):
             return found
-        with writing(self.folder.path):
-            images = write_validation(self.data, self.folder.path / "models" / "validation.npz")
+        with writing(self._path):
+            images = write_validation(data, self._path / "models" / "validation.npz")
         models = {name: path for name, path in paths.items() if name in trained}
-        begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self.folder.path))}
+        begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self._path))}
         logs = {name: self._log(found[name], "check", begun) for name in models}
-        steps = Steps(f"networks checked, as {toolchain.name} made them", self.watch)
+        steps = Steps(f"networks checked, as {toolchain.name} made them", self.profile.watch)
         steps.expect(len(models))
-        evaluations = evaluate(models, images, toolchain.runtime, mean=self.data.mean, std=self.data.std, logs=logs)
-        for one in evaluations if models else ():
-            row = found[one.key]
-            with writing(self.folder.path), logs[one.key].open("a", encoding="utf-8") as log:
-                told = one.failure.message if one.failure else f"{int(one.correct.sum())} of {len(one.correct)} right"
+        evaluations = evaluate(models, images, toolchain.runtime, mean=data.mean, std=data.std, logs=logs)
+        for name, correct in evaluations if models else ():
+            row = found[name]
+            told = correct.message if isinstance(correct, Failure) else f"{int(correct.sum())} of {len(correct)} right"
+            with writing(self._path), logs[name].open("a", encoding="utf-8") as log:
                 log.write(f"outcome: {_line(told)}\n")
-            if one.failure is not None:
-                row = replace(row, notes=(*row.notes, f"its accuracy is not known: {one.failure.message}"))
+            if isinstance(correct, Failure):
+                found[name] = replace(row, notes=(*row.notes, f"its accuracy is not known: {correct.message}"))
             else:
-                row = replace(row, correct=one.accuracy, images=len(one.correct))
-            found[one.key] = row
+                found[name] = replace(row, correct=float(correct.mean()), images=len(correct))
             steps.step(1)
         return found
 
@@ -351,31 +330,29 @@ class Measurer:
         self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], made: Mapping[str, Artifact]
     ) -> Iterator[LatencyRow]:
         """Rows with their times, each as soon as it is known."""
+        profile = self.profile
         yield from (row for row in rows.values() if row.reason)
         files = {name: made[name].path for name, row in rows.items() if not row.reason}
         paths = {name: path for name, path in files.items() if path is not None}
         if not paths:
             return
-        if toolchain.runtime == "http":
-            yield from measure_over_http(
-                self.server, {n: (rows[n], p) for n, p in paths.items()}, self.folder.path, self.watch
-            )
+        if (server := profile.asked.server) is not None and toolchain.runtime == "http":
+            models = {name: (rows[name], path) for name, path in paths.items()}
+            yield from measure_over_http(server, models, self._path, profile.watch)
             return
-        request = replace(self.request, runtimes=(toolchain.runtime,))
-        # The record holds what is measured, so that who goes on finds it there, and more networks are added to it.
-        question = {"profile": self.folder.id, "toolchain": toolchain.name}
         # Every prediction rests on the default networks, more than on any other.
-        defaults = {family.network(family.defaults).id for family in self.study.families.values()}
+        defaults = {family.network(family.defaults).id for family in profile.study.families.values()}
         asked = FilesRequest(
-            request=request,
-            subject=self.folder.path.name,
-            question=question,
-            files=(self.folder.path / MANIFEST, self.folder.path / LATENCY),
+            request=replace(profile.asked.request, runtimes=(toolchain.runtime,)),
+            subject=self._path.name,
+            # The record holds what is measured, so that who goes on finds it there, and more are added to it.
+            question={"profile": self._folder.id, "toolchain": toolchain.name},
+            files=(self._path / MANIFEST, self._path / LATENCY),
             closely=frozenset(defaults & paths.keys()),
         )
-        found = measure_files(asked, paths, watch=self.watch, tell=self.tell)
-        for name, one in found.timed.items():
-            yield replace(_with_time(rows[name], one), clock=found.clock)
+        timed, clock = measure_files(asked, paths, watch=profile.watch, tell=profile.tell)
+        for name, one in timed.items():
+            yield replace(_with_time(rows[name], one), clock=clock)
 
 
 def _outcome(row: LatencyRow) -> dict[str, Any]:

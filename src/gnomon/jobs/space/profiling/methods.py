@@ -44,27 +44,27 @@ class Budget:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A method that is ready to be done, and about how many trainings it takes."""
-
-    method: Method
-    trainings: int
-
-
-def plan(name: str, study: Study, budget: Budget) -> Plan:
-    """The trainings of a method, in rounds. `name` is one of METHODS."""
+def plan(name: str, study: Study, budget: Budget) -> tuple[Method, int]:
+    """The trainings of a method, which is one of METHODS, in rounds; and how many they are."""
     families = tuple(study.families.values())
-    swaps = sum(len(family.swaps()) for family in families)
     if name == PUBLISHED:
-        return Plan(method=_published(families, budget), trainings=swaps)
-    if name == "fair":
-        extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
-        return Plan(method=_fair(families, budget), trainings=swaps * budget.seeds + extra)
-    across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
-    networks = sum(_networks(family, budget) for family in families) + len(across)
-    extra = max(0, _NOISE_SEEDS - budget.seeds) * len(families)
-    return Plan(method=_balanced(families, across, budget), trainings=networks * budget.seeds + extra)
+        return _published(families, budget), sum(len(family.swaps()) for family in families)
+    wanted: list[Training] = []
+    for family in families:
+        # How much accuracy depends on the seed is seen on the first network: of variants the default one.
+        networks = family.swaps()
+        if name == "balanced":
+            design = balanced_design(family.counts, _networks(family, budget), seed=budget.seed)
+            networks = tuple(family.network(row) for row in design)
+        wanted += _trainings(name, networks, budget, at_first=True)
+    if name == "balanced":
+        across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
+        wanted += _trainings(name, across, budget)
+    return _at_once(wanted), len(wanted)
+
+
+def _at_once(wanted: Sequence[Training]) -> Method:
+    yield wanted
 
 
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
@@ -73,12 +73,12 @@ def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
     Networks of one family tell what that family does in all cell groups together; where a selection puts families side
     by side, it has to know what each does in each group. None where there is one family, or one cell group.
     """
-    names, groups = list(study.primitives), study.layout.group_count
-    alone = sum((len(family.primitives) / len(names)) ** groups for family in study.families.values())
+    count_of_all, groups = len(study.primitives), study.layout.group_count
+    alone = sum((len(family.primitives) / count_of_all) ** groups for family in study.families.values())
     if len(study.families) < 2 or groups < 2 or count < 1:
         return []
-    drawn = balanced_design([len(names)] * groups, math.ceil(count / (1 - alone)), seed=seed)
-    networks = [study.mixed([names[k] for k in row]) for row in drawn.tolist()]
+    drawn = balanced_design([count_of_all] * groups, math.ceil(count / (1 - alone)), seed=seed)
+    networks = map(study.at, drawn.tolist())
     return list({n.id: n for n in networks if not n.family}.values())[:count]
 
 
@@ -131,20 +131,6 @@ def _published(families: Sequence[Family], budget: Budget) -> Method:
         for family in trained
         for network in family.swaps()[1:]
     ]
-
-
-def _fair(families: Sequence[Family], budget: Budget) -> Method:
-    # How much accuracy depends on the seed is seen on the default network.
-    yield [one for family in families for one in _trainings("fair", family.swaps(), budget, at_first=True)]
-
-
-def _balanced(families: Sequence[Family], across: Sequence[Network], budget: Budget) -> Method:
-    wanted: list[Training] = []
-    for family in families:
-        counts = [len(ones) for ones in family.space.choices]
-        design = balanced_design(counts, _networks(family, budget), seed=budget.seed)
-        wanted += _trainings("balanced", [family.network(row) for row in design], budget, at_first=True)
-    yield [*wanted, *_trainings("balanced", across, budget)]
 
 
 def _trainings(

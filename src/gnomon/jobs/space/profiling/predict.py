@@ -91,18 +91,14 @@ def strange(cells: Cells, chosen: Ints, seen: Sequence[tuple[int, ...]]) -> Flag
 class SpacePredictor:
     """Latencies of any network of the cells. Made by `fit_predictor`.
 
-    `way` is what predicts, `why` says in a sentence why. `held_out` are the errors of each way that could be tested on
-    mixed networks. `width` makes an interval of the way's own doubt (of the additive one: of the prediction), by what
-    held-out networks showed. `noise` is the mean relative standard error of those networks' own latencies: no way gets
-    below it. `fitted` are all networks that it was fitted to, which are not a test of it.
+    `part` says what predicts, why, and how far each way that could be tested on mixed networks is off; its `noise` is
+    the mean relative standard error of those networks' own latencies: no way gets below it. `width` makes an interval
+    of the way's own doubt (of the additive one: of the prediction), by what held-out networks showed. `fitted` are all
+    networks that the estimator was fitted to.
     """
 
-    cells: Cells
     costs: LayerCosts
-    way: Way
-    why: str
-    held_out: Mapping[str, HeldOutPart]
-    noise: float
+    part: PredictorPart
     width: float
     fitted: tuple[Assignment, ...]
     estimator: Estimator | None
@@ -113,25 +109,19 @@ class SpacePredictor:
         NaN for a network with a primitive at a place where it was never measured, such as one that does not run there.
         An additive prediction has an infinite interval where too few mixed networks tell how wide it is.
         """
-        chosen = np.asarray(assignments, np.int64).reshape(-1, len(self.cells.choices))
+        cells = self.costs.cells
+        chosen = np.asarray(assignments, np.int64).reshape(-1, len(cells.choices))
         told = self.costs.predict_s(chosen)
         if self.estimator is None:
             wide = np.where(np.isnan(told), np.nan, self.width)
             return Prediction(mean_s=told, low_s=np.maximum(told * (1 - wide), 0.0), high_s=told * (1 + wide))
-        found = self.estimator.predict(
-            rows_of(self.cells, chosen, neighbours=self.way == NEIGHBOURS), unknown=Unknown.WIDEN
-        )
+        rows = rows_of(cells, chosen, neighbours=self.part.way == NEIGHBOURS)
+        found = self.estimator.predict(rows, unknown=Unknown.WIDEN)
         half = (found.high_s - found.mean_s) * self.width
         ends = [found.mean_s, np.maximum(found.mean_s - half, 0.0), found.mean_s + half]
-        unknown = strange(self.cells, chosen, self.fitted)
+        unknown = strange(cells, chosen, self.fitted)
         mean, low, high = (np.where(unknown, np.nan, values) for values in ends)
         return Prediction(mean_s=mean, low_s=low, high_s=high)
-
-    @property
-    def part(self) -> PredictorPart:
-        """What documents have of it."""
-        noise, width = (value if math.isfinite(value) else None for value in (self.noise, self.width))
-        return PredictorPart(way=self.way, why=self.why, held_out=self.held_out, noise=noise, width=width)
 
 
 def score(predicted: Floats, measured: Floats) -> HeldOutPart:
@@ -142,8 +132,13 @@ def score(predicted: Floats, measured: Floats) -> HeldOutPart:
         mean=float(off.mean()),
         median=float(np.median(off)),
         p90=float(np.quantile(off, 0.9)),
-        tau=kendall_tau(predicted, measured) if len(off) > 1 else None,
+        tau=tau(predicted, measured),
     )
+
+
+def tau(predicted: Floats, measured: Floats) -> float | None:
+    """Kendall's tau-b of predicted and measured values; None for one alone."""
+    return kendall_tau(predicted, measured) if len(measured) > 1 else None
 
 
 def fit_predictor(
@@ -156,25 +151,27 @@ def fit_predictor(
 
     A way that is fitted is tested on folds of the mixed networks, and taken if its error is the lowest; that with
     neighbours only if it is so by more than a standard error of the difference. Or the `way` that is named is taken.
-    ProblemError where the default network has no latency.
     """
-    costs, single = layer_costs(cells, measured), set(_single(cells))
+    costs, single = layer_costs(cells, measured), set(swaps(cells.defaults, [len(ones) for ones in cells.choices]))
     mixed = [net for net in measured if net not in single]
     y = np.array([measured[net].call_s for net in mixed])
-    noise = float(np.mean([measured[net].error_s / measured[net].call_s for net in mixed])) if mixed else math.nan
+    noise = float(np.mean([measured[net].error_s / measured[net].call_s for net in mixed])) if mixed else None
     off = _held_out(costs, measured, mixed)
     best, why = _chosen({one: np.abs(predicted / y - 1) for one, (predicted, _) in off.items()})
     if way is not None and way != best:
         best, why = way, f"it was asked for; {best} would have been chosen: {why}"
+    width = _width(np.abs(off[best][0] - y) / off[best][1], best) if best in off else math.inf
     return SpacePredictor(
-        cells=cells,
         costs=costs,
-        way=best,
-        why=why,
-        held_out={one: score(predicted, y) for one, (predicted, _) in off.items()},
-        noise=noise,
-        width=_width(np.abs(off[best][0] - y) / off[best][1], best) if best in off else math.inf,
-        fitted=tuple(measured) if best != "additive" else tuple(net for net in measured if net in single),
+        part=PredictorPart(
+            way=best,
+            why=why,
+            held_out={one: score(predicted, y) for one, (predicted, _) in off.items()},
+            noise=noise,
+            width=width if math.isfinite(width) else None,
+        ),
+        width=width,
+        fitted=tuple(measured),
         estimator=None if best == "additive" else _fit(cells, measured, list(measured), best),
     )
 
@@ -237,10 +234,6 @@ def _fit(cells: Cells, measured: Mapping[Assignment, Latency], nets: Sequence[As
         y,
         options=FitOptions(learner="never", coverage=COVERAGE),
     )
-
-
-def _single(cells: Cells) -> list[Assignment]:
-    return list(swaps(cells.defaults, [len(ones) for ones in cells.choices]))
 
 
 def _width(ratios: Floats, way: Way) -> float:

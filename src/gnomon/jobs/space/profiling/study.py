@@ -10,15 +10,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.config import ConfigDocument, SpaceConfig, read_aw_nas_config
 from gnomon.spaces.cells.primitives import Primitive, Stem, default_of, families_of, named
 from gnomon.spaces.cells.space import (
     CellLayout,
-    CellSpace,
     TaggedNet,
-    mixed_id,
     named_function,
     network_id,
     swaps,
@@ -44,21 +43,27 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family: its space, in which each cell group chooses from all of its primitives, and its default."""
+    """A family: primitives, in the order of their numbers, one of which each cell group chooses; and its default."""
 
     name: str
-    space: CellSpace
+    primitives: tuple[Primitive, ...]
     default: int
+    groups: int
 
     @property
-    def primitives(self) -> tuple[Primitive, ...]:
-        """Those that each cell group chooses from, in the order of their numbers."""
-        return self.space.choices[0]
+    def space(self) -> Space:
+        """The choices of each cell group by the names of the primitives."""
+        return space_of([one.name for one in self.primitives], self.groups)
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of choices of each cell group."""
+        return [len(self.primitives)] * self.groups
 
     @property
     def defaults(self) -> tuple[int, ...]:
         """The assignment of the default network."""
-        return (self.default,) * len(self.space.choices)
+        return (self.default,) * self.groups
 
     def network(self, assignment: Sequence[int]) -> Network:
         """The network of an assignment."""
@@ -72,8 +77,13 @@ class Family:
 
     def swaps(self) -> tuple[Network, ...]:
         """The default network, then every one-change variant: 1 + groups * (primitives - 1) networks."""
-        counts = [len(ones) for ones in self.space.choices]
-        return tuple(self.network(assignment) for assignment in swaps(self.defaults, counts))
+        return tuple(self.network(assignment) for assignment in swaps(self.defaults, self.counts))
+
+
+def space_of(names: Iterable[str], groups: int) -> Space:
+    """The space in which each of so many cell groups chooses from these primitives."""
+    choices = tuple(names)
+    return Space(tuple(Slot(f"cell{group}", choices) for group in range(groups)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +106,16 @@ class Study:
         """All primitives of all families by name."""
         return {one.name: one for family in self.families.values() for one in family.primitives}
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each primitive stands among all."""
+        return {name: place for place, name in enumerate(self.primitives)}
+
+    def at(self, places: Iterable[int]) -> Network:
+        """The network of the primitives at these places among all, one a cell group."""
+        names = list(self.primitives)
+        return self.mixed([names[place] for place in places])
+
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
@@ -116,7 +136,7 @@ class Study:
         if len(families) == 1:
             family = self.families[families.pop()]
             return family.network([family.primitives.index(one) for one in chosen])
-        return Network(id=mixed_id(names), family="", assignment=(), primitives=tuple(names))
+        return Network(id="+".join(names), family="", assignment=(), primitives=tuple(names))
 
     def notes(self) -> list[str]:
         """Sentences about blocks that are not what accuracies and files take them for."""
@@ -273,13 +293,9 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
             f"the default {wanted} of the family {name} is not among its primitives in the config",
             hint=f"Its primitives: {', '.join(one.name for one in ones)}.",
         )
-    space = CellSpace(name=f"{name}-cells", layout=layout, choices=(ones,) * layout.group_count)
-    family = Family(name=name, space=space, default=ones.index(default))
-    for one in ones:
-        _built(
-            layout, [one] * layout.group_count
-        )  # a block that does not fit its place is told before anything is done
-    return family
+    for one in ones:  # a block that does not fit its place is told before anything is done
+        _built(layout, [one] * layout.group_count)
+    return Family(name=name, primitives=ones, default=ones.index(default), groups=layout.group_count)
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:

@@ -1,6 +1,6 @@
 """Trains many networks in other processes or on other machines; each is kept as soon as it is done.
 
-A method says what is trained and looks at what came out (`methods`). `Trainer` does it, writes it down, and finds it
+A method says what is trained and looks at what came out (`methods`). `train` does it, writes it down, and finds it
 again when the same command is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
 `concurrent.futures.Executor`.
 """
@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -24,8 +24,10 @@ from typing import Any, Self, TypeVar
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, RecordError, UsageError
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
-from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.measure.progress import Steps, Watch
+from gnomon.jobs.space.profiling.images import carried
+from gnomon.jobs.space.profiling.opened import OpenProfile
+from gnomon.jobs.space.profiling.study import Network
+from gnomon.measure.progress import Steps
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.system.cluster import connected
 from gnomon.training.job import Trained, TrainingData, TrainJob, read_state, write_state
@@ -40,21 +42,6 @@ _TRIES = 2
 _GUARD = "In a script, call it from a function that is called below `if __name__ == '__main__':`."
 
 _FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
-
-
-@contextmanager
-def open_executor(workers: int, cluster: str | None) -> Iterator[Executor]:
-    """An executor of `workers` processes on this machine, or of a Dask cluster by its scheduler's address.
-
-    What has not begun when it is closed is dropped. UsageError for another kind of address, RuntimeMissingError without
-    Dask, DeviceError for a scheduler that does not answer.
-    """
-    if cluster is None:
-        with _pool(workers) as pool:
-            yield pool
-    else:
-        with _dask(cluster) as executor:
-            yield executor
 
 
 class Workers:
@@ -85,14 +72,13 @@ class Workers:
         suspects: list[str] = []
         todo = list(jobs)
         while todo:
-            lost = yield from self._until_broken(work, {key: jobs[key] for key in todo})
-            suspects += lost.suspects
-            todo = lost.untouched
+            lost, todo = yield from self._until_broken(work, {key: jobs[key] for key in todo})
+            suspects += lost
         for key in suspects:
             for _ in range(_TRIES):
                 with Workers(1, self._cluster) as alone:
-                    lost = yield from alone._until_broken(work, {key: jobs[key]})
-                if not lost.suspects:
+                    lost, _ = yield from alone._until_broken(work, {key: jobs[key]})
+                if not lost:
                     break
             else:
                 message = f"its worker ended {_TRIES} times while it was at this alone"
@@ -100,10 +86,16 @@ class Workers:
 
     def _until_broken(
         self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
-    ) -> Generator[tuple[str, Found], None, _Lost]:
-        """Results as they come, until all are done or a worker is lost; then the next work gets new workers."""
+    ) -> Generator[tuple[str, Found], None, tuple[list[str], list[str]]]:
+        """Results as they come, until all are done or a worker is lost; then the next work gets new workers.
+
+        Returns the jobs that were under way when a worker was lost, and those that had not begun. UsageError for an
+        address that is none of a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not
+        answer.
+        """
         if self._executor is None:
-            self._executor = self._open.enter_context(open_executor(self._count, self._cluster))
+            opened = _pool(self._count) if self._cluster is None else _dask(self._cluster)
+            self._executor = self._open.enter_context(opened)
         executor, broken = self._executor, False
         todo, running, suspects = list(jobs), dict[Future[Found], str](), list[str]()
         room = 2 * _width(executor)
@@ -130,15 +122,7 @@ class Workers:
         if broken:
             self._executor = None
             self._open.close()
-        return _Lost(suspects, todo)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """Jobs that were under way when a worker died, and those that had not begun."""
-
-    suspects: list[str]
-    untouched: list[str]
+        return suspects, todo
 
 
 def _worker_lost(error: BaseException) -> bool:
@@ -170,8 +154,6 @@ class _Pool(ProcessPoolExecutor):
 
 @contextmanager
 def _pool(workers: int) -> Iterator[_Pool]:
-    if workers < 1:
-        raise UsageError(f"{workers} workers are asked for", hint="Give at least 1.")
     if multiprocessing.parent_process() is not None:
         # A worker imports the script that started it; if that starts workers too, there is no end.
         raise UsageError("workers are started while a worker imports this script", hint=_GUARD)
@@ -245,51 +227,50 @@ Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
 """Yields trainings that can be done side by side, and is sent their rows by key, until it has enough."""
 
 
+def train(profile: OpenProfile, method: Method, expected: int) -> None:
+    """Do all that a method wants, in its order; rows that the journal has already are not trained again.
+
+    What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
+    trainings there will be. MeasurementError where none of a round succeeds.
+    """
+    asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
+    steps = Steps("networks trained", profile.watch)
+    steps.expect(expected)
+    with (
+        carried(profile.data, partial, far=asked.cluster is not None) as images,
+        Workers(asked.workers_on(asked.training_device), asked.cluster) as workers,
+    ):
+        trainer = Trainer(profile=profile, images=images)
+        wanted = next(method, None)
+        while wanted is not None:
+            rows = trainer.round(wanted, workers, steps)
+            try:
+                wanted = method.send(rows)
+            except StopIteration:
+                break
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """Where and with what is trained: the folder, the study, images, and how many workers or which cluster."""
+    """Trains for a profile, on its images as workers get them."""
 
-    folder: ProfileFolder
-    study: Study
-    data: TrainingData
-    workers: int = 1
-    cluster: str | None = None
-    device: str = "cpu"
-    watch: Watch | None = None
-    tell: Callable[[str], None] = lambda sentence: None
+    profile: OpenProfile
+    images: TrainingData
 
-    def run(self, method: Method, expected: int) -> list[AccuracyRow]:
-        """Do all that a method wants, in its order; rows that the journal has already are not trained again.
-
-        What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
-        trainings there will be. MeasurementError where none of a round succeeds.
-        """
-        steps = Steps("networks trained", self.watch)
-        steps.expect(expected)
-        found: list[AccuracyRow] = []
-        with Workers(self.workers, self.cluster) as workers:
-            wanted = next(method, None)
-            while wanted is not None:
-                rows = self._round(wanted, workers, steps)
-                found += rows.values()
-                try:
-                    wanted = method.send(rows)
-                except StopIteration:
-                    break
-        return found
-
-    def _round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
+    def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
+        """Do trainings side by side, and return their rows by key."""
+        folder = self.profile.folder
         by_key = {one.key: one for one in wanted}
-        known = {key: row for key in by_key if (row := done_row(self.folder, key)) is not None}
+        known = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
         steps.step(len(known))
         for key in known:  # whoever wrote the row may have been killed before this
             self._clean(key)
-        todo = {key: (self._job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
+        todo = {key: (self.job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
         for key, done in workers.run_all(run_training, todo):
             row = self._row(by_key[key], done)
             if isinstance(done, Trained) and not row.reason:
                 self._keep(by_key[key], done)
-            self.folder.add(row)
+            folder.add(row)
             self._clean(key)
             known[key] = row
             steps.step(1)
@@ -300,30 +281,32 @@ class Trainer:
             )
         return {key: known[key] for key in by_key}
 
-    def _job(self, one: Training) -> TrainJob:
-        tagged = self.study.tagged(one.network)
+    def job(self, one: Training) -> TrainJob:
+        """A training as it goes to a worker."""
+        study = self.profile.study
+        tagged = study.tagged(one.network)
         init: State | None = None
         if one.begins_with is not None:
-            init = shared(read_state(weights_path(self.folder.path, one.begins_with)), tagged)
+            init = shared(read_state(weights_path(self.profile.folder.path, one.begins_with)), tagged)
         return TrainJob(
             tagged=tagged,
             recipe=one.recipe,
-            data=self.data,
+            data=self.images,
             seed=one.seed,
             init=init,
-            device=self.device,
-            modules=self.study.origins(tagged),
+            device=self.profile.asked.training_device,
+            modules=study.origins(tagged),
         )
 
     def _keep(self, one: Training, done: Trained) -> None:
         """The weights and a text of the network; before the row that tells of it."""
-        path = weights_path(self.folder.path, one)
+        path = weights_path(self.profile.folder.path, one)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if done.state is not None:
                 write_state(path, done.state)
                 text = path.with_name(path.name.replace(".safetensors", ".repr.txt"))
-                text.write_text(network_text(self.study.tagged(one.network)), encoding="utf-8")
+                text.write_text(_network_text(self.profile.study.tagged(one.network)), encoding="utf-8")
         except OSError as error:
             raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
 
@@ -358,17 +341,27 @@ class Trainer:
     def _partial(self, key: str) -> str | None:
         """Where a training leaves what it goes on from after each epoch; another machine has no such folder."""
         name = hashlib.sha256(key.encode()).hexdigest()[:24]
-        return None if self.cluster else str((self.folder.path / "checkpoints" / "partial" / f"{name}.pt").absolute())
+        path = self.profile.folder.path / "checkpoints" / "partial" / f"{name}.pt"
+        return None if self.profile.asked.cluster else str(path.absolute())
 
     def _clean(self, key: str) -> None:
         if partial := self._partial(key):
             Path(partial).unlink(missing_ok=True)
 
 
-def done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
+def _done_row(folder: ProfileFolder, key: str) -> AccuracyRow | None:
     """The row of a training that need not be done any more, None without one."""
     row = folder.accuracy.get(key)
     return None if row is None or (row.reason and not row.reason.startswith(_FINAL)) else row
+
+
+def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) -> State | None:
+    """The weights of a network's best training by validation; None where none was kept."""
+    own = [row for row in rows if row.network == network.id and row.validation is not None and not row.reason]
+    for row in sorted(own, key=lambda row: -(row.validation or 0.0)):
+        if weights_path(folder, row).is_file():
+            return read_state(weights_path(folder, row))
+    return None
 
 
 def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
@@ -380,7 +373,7 @@ def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
     return where / f"{file_stem(name)}.safetensors"
 
 
-def network_text(tagged: TaggedNet) -> str:
+def _network_text(tagged: TaggedNet) -> str:
     """A network for people: a line a node, with its tag, what it is, and what it reads."""
     lines = []
     for index, (node, tag) in enumerate(zip(tagged.net.nodes, tagged.tags, strict=True)):
