@@ -448,12 +448,6 @@ def _tracked() -> list[bytes]:
 _PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
 
 
-def _accepted(accept: str) -> object:
-    from gnomon.serving.handlers import wants_json
-
-    return wants_json(accept)
-
-
 def _served(data: bytes) -> object:
     """The server's reply to what a client sends. An answer that tells of a defect is one."""
     reply = asyncio.run(_replied(data))
@@ -676,7 +670,7 @@ def _help_architectures(path: Path) -> object:
         times = path.with_name(f"{kind}.pt")
         times.write_bytes(_made("help latencies")[0])
         with contextlib.suppress(UsageError):
-            found = import_nets(times, path, space)
+            found = import_nets(times, path, load_space(space))
     return found
 
 
@@ -904,9 +898,6 @@ TARGETS: dict[str, Target] = _all(
     ),
     # Serving
     Target(name="http", seeds=good.requests, read=_served),
-    Target(
-        name="accept", seeds=good.texts("application/json;q=0.5, text/plain", "*/*"), read=text(_accepted), lines=True
-    ),
     Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
     Target(
         name="printed times",

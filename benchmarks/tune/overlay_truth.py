@@ -105,7 +105,7 @@ def one_run(seed: int, folder: Path, given: Any) -> dict[str, Any]:
     chosen = analysis.chosen()
     rows = [
         row
-        for times in truth.times
+        for times in (choice.times for choice in truth.network.layers)
         if shares.get(times.layer, 0) >= given.share and (row := judged(chosen[times.layer], times)) is not None
     ]
     carried = [layer for one in collected for layer in one.layers]

@@ -23,8 +23,7 @@ from tests.cli.commands.test_stab_command import keep
 from tests.cli.commands.test_tune_commands import logs
 from tests.jobs.estimator.estimator_kit import kit, measured, save
 from tests.jobs.solve.test_solve_job import PROBLEM
-from tests.jobs.space.choosing.test_space_select import accuracy, latency
-from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
+from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, synthetic
 from tests.spaces.test_latency_table import failed, row, table
 
 import gnomon

@@ -22,7 +22,7 @@ from tests.tuning.tvmkit import LOOPBACK, living
 
 from gnomon.runtimes.tvm import Tvm
 from gnomon.system.process import Guard
-from gnomon.tuning.tracker import Tracker
+from gnomon.tuning.tracker import Tracker, address_of
 
 WHEELS = (*Tvm.wheels[:2], "ml_dtypes==0.6.0", "typing_extensions==4.16.0", "psutil==7.2.2", "cloudpickle==3.1.2")
 #: 228 of 268 MB, which only a machine that compiles needs.
@@ -111,4 +111,4 @@ def _listed(tracker: Tracker, key: str, process: subprocess.Popen[bytes], log: P
         assert process.poll() is None, f"the server ended: {told}"
         assert time.monotonic() < until_s, f"the tracker does not list the server: {told}"
         time.sleep(0.5)
-    return found[0].address
+    return address_of(*found[0].addr)

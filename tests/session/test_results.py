@@ -15,9 +15,8 @@ from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
 from tests.jobs.place.test_fleet_text import fleet
-from tests.jobs.space.choosing.test_space_select import accuracy, latency
 from tests.jobs.space.kits.space_kit import validation
-from tests.jobs.space.kits.studykit import LAYERS, study, synthetic
+from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, synthetic
 
 import gnomon
 from gnomon.api.estimator import fit_estimator

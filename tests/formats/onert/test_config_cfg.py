@@ -67,7 +67,6 @@ def test_settings_hold_and_nothing_else_changes(text: str, settings: dict[str, s
 
 DECISION = StabDecision(
     default="ruy",
-    best={0: "ruy", 1: "cpu", 2: "cpu"},
     mapped={2: "cpu", 1: "cpu"},
     typed={"Conv2D": "ruy", "FullyConnected": "ruy"},
     backends=("cpu", "ruy", "xnnpack"),
