@@ -578,7 +578,7 @@ def test_a_word_that_no_file_can_be_named_by_is_sought_in_the_record(tmp_path: P
     record = tmp_path / "record.sqlite"
     SqliteStore.open(record).close()
     for word in ("a" * 300, "a" * 300 + "#2", "a\0b"):
-        with pytest.raises(RecordError, match="there is no campaign"):
+        with pytest.raises(RecordError, match="the results database is empty"):
             read_side(word, record)
     with pytest.raises(RecordError, match="name too long"):
         read_side("last", Path("a" * 300))

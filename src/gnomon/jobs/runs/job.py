@@ -90,12 +90,10 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
         some = ", ".join(campaign.id for campaign in found[:5])
         raise RecordError(f"{len(found)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
     known = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
-    if not known and kind is None:
-        raise RecordError("the results database is empty", hint="Measure something first.")
-    raise RecordError(
-        f"there is no {'campaign' if kind is None else f'{kind} run'} {named!r}",
-        hint=f"The newest are: {known}." if known else "Measure something first.",
-    )
+    hint = f"The newest are: {known}." if known else "Measure something first."
+    if kind is not None:
+        raise RecordError(f"there is no {kind} run {named!r}", hint=hint)
+    raise RecordError(f"no campaign begins with {named!r}" if known else "the results database is empty", hint=hint)
 
 
 def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> RunDocument:
