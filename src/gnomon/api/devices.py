@@ -90,8 +90,6 @@ def check_devices(*names: Name) -> DevicesDocument:
 def _listed(rows: Sequence[DeviceRow], *, named: bool) -> DevicesDocument:
     path = config.devices_path()
     return DevicesDocument(
-        format="gnomon-devices",
-        version=1,
         file=str(path),
         file_exists=path.exists(),
         named=named,
@@ -118,7 +116,7 @@ def add_device(
     table: dict[str, Any] = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
     row = job.add_and_check(config.device_from(name, {"address": address, **table}), check=check)
     path = str(config.devices_path())
-    return DeviceAddedDocument(format="gnomon-device-added", version=1, file=path, added=name, device=row)
+    return DeviceAddedDocument(file=path, added=name, device=row)
 
 
 def remove_device(name: Name) -> DeviceRemovedDocument:
@@ -127,7 +125,7 @@ def remove_device(name: Name) -> DeviceRemovedDocument:
     Raises UsageError where it is not there.
     """
     path = str(config.remove_device(name))
-    return DeviceRemovedDocument(format="gnomon-device-removed", version=1, file=path, removed=name)
+    return DeviceRemovedDocument(file=path, removed=name)
 
 
 def clean_device(name: Name, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:

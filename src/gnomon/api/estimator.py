@@ -97,7 +97,7 @@ def suggest_nets(
     )
     job.save_nets([NetRow(assignment=net) for net in nets], described.space.space, path, measured=False)
     names = tuple(tuple(described.space.space.names(net)) for net in nets)
-    return SuggestDocument(format="gnomon-estimator-suggest", version=1, file=str(out), nets=names)
+    return SuggestDocument(file=str(out), nets=names)
 
 
 def measure_nets(
@@ -317,7 +317,7 @@ def export_estimator(
     file = _unused(out, overwrite=overwrite)
     estimator = load_estimator(path, space)
     save_text(exported(estimator.estimator, job.space_document(estimator.described)), file)
-    return ExportDocument(format="gnomon-estimator-export", version=1, file=str(out))
+    return ExportDocument(file=str(out))
 
 
 def import_nets(
@@ -344,8 +344,6 @@ def import_nets(
     job.save_nets(rows, loaded.space, file, measured=True)
     skipped(left_out, on_message)
     return ImportDocument(
-        format="gnomon-estimator-import",
-        version=1,
         file=str(out),
         space=space,
         nets=len(rows),
@@ -385,7 +383,7 @@ def count_units(
         described = job.described(Path(table), space)
     counts = job.count_units(described, _nets(nets, described))
     save_text(write_counts(counts), file)
-    return CountDocument(format="gnomon-estimator-count", version=1, file=str(out), counts=counts)
+    return CountDocument(file=str(out), counts=counts)
 
 
 def _unused(out: PathLike, *, overwrite: bool) -> Path:

@@ -46,8 +46,6 @@ def runs(
     with job.open_record(address) as store:
         rows = tuple(islice(job.list_campaigns(store), limit + 1))
     return RunsDocument(
-        format="gnomon-runs",
-        version=1,
         record=str(address or default_record()),
         campaigns=rows[:limit],
         more=len(rows) > limit,

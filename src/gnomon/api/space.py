@@ -436,7 +436,7 @@ def list_primitives(
         KnownPrimitive(name=one.name, family=one.family, meaning=one.meaning, digest=one.digest)
         for one in known_blocks(numbering, tuple(map(str, blocks))).values()
     )
-    return PrimitivesDocument(format="gnomon-space-primitives", version=1, numbering=numbering, primitives=primitives)
+    return PrimitivesDocument(numbering=numbering, primitives=primitives)
 
 
 def list_toolchains() -> document.ToolchainsDocument:
@@ -448,7 +448,7 @@ def list_toolchains() -> document.ToolchainsDocument:
         KnownToolchain(name=name, measured_by=one.runtime, missing=tuple(one.check()))
         for name, one in ((name, chosen_toolchain(name)) for name in toolchain_names())
     )
-    return ToolchainsDocument(format="gnomon-space-toolchains", version=1, toolchains=rows)
+    return ToolchainsDocument(toolchains=rows)
 
 
 def open_profile(

@@ -170,7 +170,7 @@ def import_tables(
     tables = tuple(look.look(path, None) for path in paths)
     if tuple(paths) == (Path(out),):
         return tables[0]
-    return TablesDocument(format="gnomon-tables", version=1, tables=tables)
+    return TablesDocument(tables=tables)
 
 
 def export_table(
@@ -198,9 +198,7 @@ def export_table(
     else:
         files, left_out = exchange.export_table(paths, Path(out), space)
     skipped(left_out, on_message)
-    return TableExportDocument(
-        format="gnomon-table-export", version=1, files=tuple(map(str, files)), left_out=tuple(left_out)
-    )
+    return TableExportDocument(files=tuple(map(str, files)), left_out=tuple(left_out))
 
 
 def sum_blocks(

@@ -210,7 +210,7 @@ def tune(
     for wish in wishes[1:]:  # before hours of the first
         check_device(wish)
     tuned = [job.tune(replace(asked, device=wish), **to) for wish, to in _reporting(wishes, on_progress, on_message)]
-    several = TunedDocument(format="gnomon-tuned", version=1, tuned=tuple(tuned))
+    several = TunedDocument(tuned=tuple(tuned))
     return tuned[0] if len(tuned) == 1 else cast("TuneDocument", several)
 
 
@@ -309,9 +309,7 @@ def overlay_collect(
         job.check_collect(request(wish))
     reporting = _reporting(wishes, on_progress, on_message)
     collected = [document for wish, to in reporting for document in job.collect(request(wish), **to)]
-    return CollectedDocument(
-        format="gnomon-overlay-collected", version=1, logs=tuple(map(str, paths)), collected=tuple(collected)
-    )
+    return CollectedDocument(logs=tuple(map(str, paths)), collected=tuple(collected))
 
 
 def overlay_analyze(

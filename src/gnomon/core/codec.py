@@ -295,6 +295,7 @@ def _adapt(schema: Any) -> None:
     """Let JSON's lists and objects be tuples and records, which values of Python are not in strict mode."""
     for part in parts(schema, "tuple"):
         part |= {"strict": False, "fail_fast": True}
+    _demand_fixed(schema)
     for part in list(parts(schema, "dataclass")):
         part["strict"] = False
         if part.pop("post_init"):
@@ -302,6 +303,14 @@ def _adapt(schema: Any) -> None:
             part.clear()
             part |= {"type": "function-after", "schema": record, "ref": record.pop("ref")}
             part["function"] = {"type": "no-info", "function": _reported(_checked)}
+
+
+def _demand_fixed(schema: Any) -> None:
+    """Demand fields that have one value alone, such as the format of a document, although no caller names them."""
+    for field in parts(schema, "dataclass-field"):
+        default = field["schema"]
+        if default["type"] == "default" and default["schema"].get("expected") == [default.get("default")]:
+            field["schema"] = default["schema"]
 
 
 def _checked(record: Any) -> Any:
@@ -350,5 +359,7 @@ def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
-    schema = TypeAdapter(kind).json_schema(schema_generator=Untitled)
+    fields = copy.deepcopy(TypeAdapter(kind).core_schema)
+    _demand_fixed(fields)
+    schema = Untitled().generate(fields)
     return {"$schema": Untitled.schema_dialect, **schema, "title": title}

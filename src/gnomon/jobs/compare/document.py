@@ -114,8 +114,8 @@ class CompareDocument(Answer):
     `fail_slower` is the share by which nothing may have become slower; null: no gate.
     """
 
-    format: Literal["gnomon-compare"]
-    version: Literal[1]
+    format: Literal["gnomon-compare"] = "gnomon-compare"
+    version: Literal[1] = 1
     alpha: float
     relevant: float
     sides: tuple[SidePart, ...]

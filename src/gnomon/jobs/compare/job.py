@@ -101,8 +101,6 @@ def compare(
         for number, side in enumerate(sides[1:], 1)
     )
     return CompareDocument(
-        format="gnomon-compare",
-        version=1,
         alpha=alpha,
         relevant=relevant,
         sides=tuple(map(_side, sides)),

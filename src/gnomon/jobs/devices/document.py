@@ -82,8 +82,8 @@ class DeviceRow(Answer):
 class DevicesDocument(Answer):
     """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices, `named`: some were asked for."""
 
-    format: Literal["gnomon-devices"]
-    version: Literal[1]
+    format: Literal["gnomon-devices"] = "gnomon-devices"
+    version: Literal[1] = 1
     file: str
     file_exists: bool
     named: bool
@@ -100,8 +100,8 @@ class DevicesDocument(Answer):
 class DeviceAddedDocument(Answer):
     """A device that was given a name: `gnomon devices add`; null where it was not looked at."""
 
-    format: Literal["gnomon-device-added"]
-    version: Literal[1]
+    format: Literal["gnomon-device-added"] = "gnomon-device-added"
+    version: Literal[1] = 1
     file: str
     added: str
     device: DeviceRow | None
@@ -111,8 +111,8 @@ class DeviceAddedDocument(Answer):
 class DeviceRemovedDocument(Answer):
     """A name that was taken out of the file of devices: `gnomon devices remove`."""
 
-    format: Literal["gnomon-device-removed"]
-    version: Literal[1]
+    format: Literal["gnomon-device-removed"] = "gnomon-device-removed"
+    version: Literal[1] = 1
     file: str
     removed: str
 
@@ -121,8 +121,8 @@ class DeviceRemovedDocument(Answer):
 class DeviceCleanedDocument(Answer):
     """What was removed from a device: `gnomon devices clean`."""
 
-    format: Literal["gnomon-device-cleaned"]
-    version: Literal[2]
+    format: Literal["gnomon-device-cleaned"] = "gnomon-device-cleaned"
+    version: Literal[2] = 2
     name: str
     folder: str | None
     entries: int
@@ -133,8 +133,8 @@ class DeviceCleanedDocument(Answer):
 class DeviceHealthDocument(Answer):
     """How a device is: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
 
-    format: Literal["gnomon-device-health"]
-    version: Literal[1]
+    format: Literal["gnomon-device-health"] = "gnomon-device-health"
+    version: Literal[1] = 1
     name: str
     health: Health
     was: Quarantine | None
@@ -167,8 +167,8 @@ class KnownRuntime:
 class RuntimesDocument(Answer):
     """The runtimes that gnomon knows, those that are installed first: `gnomon runtimes`. `gnomon` is its version."""
 
-    format: Literal["gnomon-runtimes"]
-    version: Literal[1]
+    format: Literal["gnomon-runtimes"] = "gnomon-runtimes"
+    version: Literal[1] = 1
     gnomon: str
     device: HerePart
     runtimes: tuple[KnownRuntime, ...]
@@ -179,8 +179,8 @@ class RuntimesDocument(Answer):
 class ServeDocument:
     """Where `gnomon serve` listens, in which process, and what measures there. `token`: one must be sent."""
 
-    format: Literal["gnomon-serve"]
-    version: Literal[1]
+    format: Literal["gnomon-serve"] = "gnomon-serve"
+    version: Literal[1] = 1
     url: str
     host: str
     port: int

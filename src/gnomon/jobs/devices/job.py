@@ -100,7 +100,7 @@ def probe_device(
     UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.
     """
     health = probe_now(resolve(name), record, tell=tell)
-    return DeviceHealthDocument(format="gnomon-device-health", version=1, name=name, health=health, was=None)
+    return DeviceHealthDocument(name=name, health=health, was=None)
 
 
 def release_device(name: str) -> DeviceHealthDocument:
@@ -110,7 +110,7 @@ def release_device(name: str) -> DeviceHealthDocument:
     if was is None:
         raise UsageError(f"{name} is not in quarantine", hint="`gnomon devices` lists the devices that are.")
     health = health_of(config.name)
-    return DeviceHealthDocument(format="gnomon-device-health", version=1, name=name, health=health, was=was)
+    return DeviceHealthDocument(name=name, health=health, was=was)
 
 
 def examine(

@@ -23,8 +23,6 @@ def known_runtimes() -> RuntimesDocument:
         fingerprint, name, python = link.info.fingerprint, link.info.name, link.info.python
     rows = [_row(runtime, answers[runtime.name], python or "python") for runtime in good]
     return RuntimesDocument(
-        format="gnomon-runtimes",
-        version=1,
         gnomon=__version__,
         device=HerePart(name=name, interpreter=python, fingerprint=dict(fingerprint)),
         runtimes=tuple(sorted(rows, key=lambda row: (not row.installed, row.name))),

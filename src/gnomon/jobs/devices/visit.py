@@ -109,6 +109,4 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
     """What was removed from a device; nothing where no folder is kept, as on this machine."""
-    return DeviceCleanedDocument(
-        format="gnomon-device-cleaned", version=2, name=name, folder=folder, entries=entries, size_bytes=size_bytes
-    )
+    return DeviceCleanedDocument(name=name, folder=folder, entries=entries, size_bytes=size_bytes)

@@ -87,8 +87,8 @@ class EvaluationPart:
 class FitDocument(Answer):
     """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units."""
 
-    format: Literal["gnomon-estimator-fit"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
+    version: Literal[1] = 1
     space: str
     samples: int
     units: int
@@ -107,8 +107,8 @@ class FitDocument(Answer):
 class EvaluationDocument(Answer):
     """What an estimator's file predicts of measured nets that it was not fitted to."""
 
-    format: Literal["gnomon-estimator-evaluation"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-evaluation"] = "gnomon-estimator-evaluation"
+    version: Literal[1] = 1
     space: str
     file: str
     evaluation: EvaluationPart
@@ -129,8 +129,8 @@ class PredictedNet:
 class PredictionsDocument(Answer):
     """What an estimator predicts of nets, in their order; the intervals hold with the probability `coverage`."""
 
-    format: Literal["gnomon-estimator-predictions"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-predictions"] = "gnomon-estimator-predictions"
+    version: Literal[1] = 1
     space: str
     coverage: float
     bound_s: float | None
@@ -151,8 +151,8 @@ class ExplainedPart:
 class ExplanationDocument(Answer):
     """What the latency of a net is made of."""
 
-    format: Literal["gnomon-estimator-explanation"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-explanation"] = "gnomon-estimator-explanation"
+    version: Literal[1] = 1
     latency_s: float
     low_s: float | None
     high_s: float | None
@@ -163,8 +163,8 @@ class ExplanationDocument(Answer):
 class ExportDocument(Answer):
     """The Python file that an estimator was written as: `gnomon estimator export`."""
 
-    format: Literal["gnomon-estimator-export"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-export"] = "gnomon-estimator-export"
+    version: Literal[1] = 1
     file: str
 
 
@@ -172,8 +172,8 @@ class ExportDocument(Answer):
 class SuggestDocument(Answer):
     """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`."""
 
-    format: Literal["gnomon-estimator-suggest"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-suggest"] = "gnomon-estimator-suggest"
+    version: Literal[1] = 1
     file: str
     nets: tuple[tuple[str, ...], ...]
 
@@ -182,8 +182,8 @@ class SuggestDocument(Answer):
 class ImportDocument(Answer):
     """The csv of another tool's nets, how many were measured, and what was left out: `gnomon estimator import`."""
 
-    format: Literal["gnomon-estimator-import"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-import"] = "gnomon-estimator-import"
+    version: Literal[1] = 1
     file: str
     space: str
     nets: int
@@ -195,8 +195,8 @@ class ImportDocument(Answer):
 class CountDocument(Answer):
     """How often each unit occurs in each net, and the csv of that: `gnomon estimator count`."""
 
-    format: Literal["gnomon-estimator-count"]
-    version: Literal[1]
+    format: Literal["gnomon-estimator-count"] = "gnomon-estimator-count"
+    version: Literal[1] = 1
     file: str
     counts: tuple[UnitCount, ...]
 
@@ -229,8 +229,8 @@ class ModelPredictionDocument(Answer):
     `shares` of the time are known in each way; `guessed_s` is what operators that are not units take by what others do.
     """
 
-    format: Literal["gnomon-model-prediction"]
-    version: Literal[1]
+    format: Literal["gnomon-model-prediction"] = "gnomon-model-prediction"
+    version: Literal[1] = 1
     model: str
     tables: tuple[str, ...]
     context: Mapping[str, Any]
@@ -253,8 +253,6 @@ def fit_document(
     prices = {} if described.table is None else described.table.times_s
     known = zip(described.columns.names, estimator.known, strict=True)
     return FitDocument(
-        format="gnomon-estimator-fit",
-        version=1,
         space=described.space.name,
         samples=len(samples),
         units=len(described.tables.units),
@@ -272,8 +270,6 @@ def fit_document(
 def evaluation_document(made: SpaceEstimator, evaluation: EvaluationPart, file: str) -> EvaluationDocument:
     """How good an estimator's file is on nets that it was not fitted to."""
     return EvaluationDocument(
-        format="gnomon-estimator-evaluation",
-        version=1,
         space=made.described.space.name,
         file=file,
         evaluation=evaluation,
@@ -289,8 +285,6 @@ def predictions_document(
 ) -> PredictionsDocument:
     """Predicted nets, with their probabilities to stay `below` the bound."""
     return PredictionsDocument(
-        format="gnomon-estimator-predictions",
-        version=1,
         space=made.described.space.name,
         coverage=made.estimator.noise.coverage,
         bound_s=bound_s,
@@ -307,8 +301,6 @@ def explanation_document(made: SpaceEstimator, net: Sequence[int]) -> Explanatio
     row = made.described.rows([net])
     predicted = made.estimator.predict(row, unknown=Unknown.WIDEN)
     return ExplanationDocument(
-        format="gnomon-estimator-explanation",
-        version=1,
         latency_s=float(predicted.mean_s[0]),
         low_s=float(predicted.low_s[0]),
         high_s=float(predicted.high_s[0]),

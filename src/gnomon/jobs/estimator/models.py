@@ -140,8 +140,6 @@ def predict_model(
     known_s[_SOURCES[2]] += guessed
     missed = Counter((one.type, one.reason) for one in found.left_out)
     return ModelPredictionDocument(
-        format="gnomon-model-prediction",
-        version=1,
         model=str(path),
         tables=tuple(map(str, tables)),
         context=table.manifest.context,

@@ -14,8 +14,8 @@ Kind = Literal["job", "runtime", "device"]
 class NewDocument(Answer):
     """A package that was written: its folder, and the files in it."""
 
-    format: Literal["gnomon-new"]
-    version: Literal[1]
+    format: Literal["gnomon-new"] = "gnomon-new"
+    version: Literal[1] = 1
     kind: Kind
     name: str
     folder: str

@@ -70,4 +70,4 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
             f"{folder} cannot be written: {error.strerror or error}",
             hint="Name a folder that can be written: --out DIR.",
         ) from error
-    return NewDocument(format="gnomon-new", version=1, kind=kind, name=name, folder=str(folder), files=tuple(texts))
+    return NewDocument(kind=kind, name=name, folder=str(folder), files=tuple(texts))

@@ -272,8 +272,6 @@ def _document(
 ) -> CollectDocument:
     trials = by_layer(log.trials)
     return CollectDocument(
-        format="gnomon-overlay-collect",
-        version=1,
         model=log.model,
         device=device_part(device),
         host=log.host,

@@ -45,8 +45,8 @@ class CollectedLayer:
 class CollectDocument(Answer):
     """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
 
-    format: Literal["gnomon-overlay-collect"]
-    version: Literal[1]
+    format: Literal["gnomon-overlay-collect"] = "gnomon-overlay-collect"
+    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     host: str
@@ -62,8 +62,8 @@ class CollectDocument(Answer):
 class CollectedDocument(Answer):
     """What `gnomon overlay collect` measured of all `logs` on all devices: a document a log and device."""
 
-    format: Literal["gnomon-overlay-collected"]
-    version: Literal[1]
+    format: Literal["gnomon-overlay-collected"] = "gnomon-overlay-collected"
+    version: Literal[1] = 1
     logs: tuple[str, ...] = ()
     collected: tuple[CollectDocument, ...]
 
@@ -241,8 +241,8 @@ class AnalyzeDocument(Answer):
     `doubts` are about this machine while the whole network was measured on it.
     """
 
-    format: Literal["gnomon-overlay-analyze"]
-    version: Literal[1]
+    format: Literal["gnomon-overlay-analyze"] = "gnomon-overlay-analyze"
+    version: Literal[1] = 1
     model: TunedModel
     devices: tuple[str, ...]
     hosts: tuple[str, ...]

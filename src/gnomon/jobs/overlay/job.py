@@ -142,8 +142,6 @@ def analyze(
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
     document = AnalyzeDocument(
-        format="gnomon-overlay-analyze",
-        version=1,
         model=records[0].model,
         devices=tuple(pooled.devices),
         hosts=tuple(sorted({one.host for one in records})),

@@ -129,8 +129,8 @@ class ParetoDocument(Answer):
     the point that was deployed to `package`. `seconds` is without `waited_s` for the device.
     """
 
-    format: Literal["gnomon-pareto"]
-    version: Literal[2]
+    format: Literal["gnomon-pareto"] = "gnomon-pareto"
+    version: Literal[2] = 2
     source: str | None = None
     model: ModelPart | None = None
     graph: GraphPart | None = None

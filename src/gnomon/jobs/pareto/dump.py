@@ -214,8 +214,6 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
         save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
     complete = found.complete and not lacking
     return ParetoDocument(
-        format="gnomon-pareto",
-        version=2,
         source=str(source),
         objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as the dump has it")),
         space=space_part(space, dump.space, len(space.slots), None),

@@ -128,8 +128,6 @@ def _measured(
         graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
         proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
         return ParetoDocument(
-            format="gnomon-pareto",
-            version=2,
             model=model_part(request.model, graph),
             graph=graph_part(graph),
             operators=operator_parts(graph),

@@ -69,8 +69,8 @@ class OplistDocument(Answer):
     ONE's pareto_profiler reads it, null where onert takes no such model; `file` is where it was written, if it was.
     """
 
-    format: Literal["gnomon-oplist"]
-    version: Literal[1]
+    format: Literal["gnomon-oplist"] = "gnomon-oplist"
+    version: Literal[1] = 1
     model: OplistModel
     by: str
     backends: tuple[str, ...]
@@ -112,8 +112,6 @@ def oplist(
             raise _not_onert(graph, opcodes)
         save_text(write_oplist(form), out, what="the oplist")
     return OplistDocument(
-        format="gnomon-oplist",
-        version=1,
         model=OplistModel(
             path=str(model.path),
             format=graph.format,

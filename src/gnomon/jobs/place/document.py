@@ -125,8 +125,8 @@ class PlaceDocument(Answer):
     `seconds` is what the job took, without `waited_s` for its device.
     """
 
-    format: Literal["gnomon-place"]
-    version: Literal[2]
+    format: Literal["gnomon-place"] = "gnomon-place"
+    version: Literal[2] = 2
     model: ModelPart
     graph: GraphPart
     device: str
@@ -388,8 +388,8 @@ class ProfileDocument(Answer):
     turns, a fresh process of each after the other, its own among them; null in a document of before that was told.
     """
 
-    format: Literal["gnomon-profile"]
-    version: Literal[2]
+    format: Literal["gnomon-profile"] = "gnomon-profile"
+    version: Literal[2] = 2
     model: ModelPart
     graph: GraphPart
     device: str
@@ -460,8 +460,8 @@ class DevicePart:
 class FleetDocument(Answer):
     """All that `gnomon place` found on several devices, in the order they were asked: each one's own document."""
 
-    format: Literal["gnomon-fleet"]
-    version: Literal[3]
+    format: Literal["gnomon-fleet"] = "gnomon-fleet"
+    version: Literal[3] = 3
     model: str
     devices: tuple[DevicePart, ...]
     record: str
@@ -503,8 +503,8 @@ class SweepPart:
 class SweepDocument(Answer):
     """What `gnomon place` or `gnomon profile` answered for each of several sizes or inputs."""
 
-    format: Literal["gnomon-sweep"]
-    version: Literal[1]
+    format: Literal["gnomon-sweep"] = "gnomon-sweep"
+    version: Literal[1] = 1
     model: str
     parts: tuple[SweepPart, ...]
     seconds: float

@@ -169,8 +169,6 @@ def place_on(
         raise errors[0]
     first = next(iter(requests.values()))
     return FleetDocument(
-        format="gnomon-fleet",
-        version=3,
         model=str(first.model),
         devices=tuple(
             DevicePart(name=name, placement=None, error=error_part(end))

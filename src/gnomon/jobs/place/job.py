@@ -204,8 +204,6 @@ def _profiled(
     resolutions_s = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in alive}
     conditions = conditions_part(lab)
     return ProfileDocument(
-        format="gnomon-profile",
-        version=2,
         model=model_part(request.model, lab.graph),
         graph=graph_part(lab.graph),
         device=lab.device.name,
@@ -561,8 +559,6 @@ def _place(
         proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
         conditions = conditions_part(lab)
         return PlaceDocument(
-            format="gnomon-place",
-            version=2,
             model=model_part(request.model, chosen.graph),
             graph=graph_part(chosen.graph),
             device=lab.device.name,

@@ -36,6 +36,4 @@ def sweep(
         parts.append(part)
     if len(errors) == len(parts):
         raise errors[0]
-    return SweepDocument(
-        format="gnomon-sweep", version=1, model=str(model), parts=tuple(parts), seconds=time.monotonic() - began_s
-    )
+    return SweepDocument(model=str(model), parts=tuple(parts), seconds=time.monotonic() - began_s)

@@ -56,8 +56,8 @@ class CandidatePart:
 class RunsDocument(Answer):
     """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
 
-    format: Literal["gnomon-runs"]
-    version: Literal[1]
+    format: Literal["gnomon-runs"] = "gnomon-runs"
+    version: Literal[1] = 1
     record: str
     campaigns: tuple[CampaignRow, ...]
     more: bool
@@ -70,8 +70,8 @@ class RunDocument(Answer):
     The fastest candidate by the clock comes first, the failed ones last.
     """
 
-    format: Literal["gnomon-run"]
-    version: Literal[1]
+    format: Literal["gnomon-run"] = "gnomon-run"
+    version: Literal[1] = 1
     clock: Literal["wall", "cpu"]
     row: CampaignRow
     candidates: tuple[CandidatePart, ...]
@@ -98,8 +98,8 @@ class BroughtPart:
 class BroughtDocument(Answer):
     """What `gnomon runs import` and `merge` did, by their files."""
 
-    format: Literal["gnomon-brought"]
-    version: Literal[1]
+    format: Literal["gnomon-brought"] = "gnomon-brought"
+    version: Literal[1] = 1
     record: str
     files: tuple[BroughtPart, ...]
 

@@ -104,8 +104,6 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
     ]
     found.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
     return RunDocument(
-        format="gnomon-run",
-        version=1,
         clock=clock,
         row=_row(store, campaign),
         candidates=tuple(found),

@@ -46,7 +46,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
 
 
 def _document(record: RecordAddress, files: tuple[BroughtPart, ...]) -> BroughtDocument:
-    return BroughtDocument(format="gnomon-brought", version=1, record=str(record), files=files)
+    return BroughtDocument(record=str(record), files=files)
 
 
 def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:

@@ -16,8 +16,8 @@ class SolveDocument(Answer):
     `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took.
     """
 
-    format: Literal["gnomon-solve"]
-    version: Literal[1]
+    format: Literal["gnomon-solve"] = "gnomon-solve"
+    version: Literal[1] = 1
     assignment: tuple[str, ...]
     code: str
     cost: tuple[float, ...]
@@ -54,8 +54,8 @@ class FrontPointPart:
 class FrontDocument(Answer):
     """What `gnomon front` found, and what is proved of it."""
 
-    format: Literal["gnomon-front"]
-    version: Literal[1]
+    format: Literal["gnomon-front"] = "gnomon-front"
+    version: Literal[1] = 1
     certificate: str | Mapping[str, float]
     objectives: tuple[ObjectivePart, ...]
     points: tuple[FrontPointPart, ...]

@@ -35,8 +35,6 @@ def solve_problem(
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     found = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
     return SolveDocument(
-        format="gnomon-solve",
-        version=1,
         assignment=found.choices,
         code=decimal(found.code),
         cost=found.cost,
@@ -69,8 +67,6 @@ def front_problem(
     found = exact_front(model, epsilon=epsilon, left_s=left_s, watch=watch)
     seconds = time.perf_counter() - begin
     return FrontDocument(
-        format="gnomon-front",
-        version=1,
         certificate=found.certificate.document(),
         objectives=tuple(ObjectivePart(name=o.name, unit=o.unit) for o in model.objectives),
         points=tuple(

@@ -176,8 +176,8 @@ class SpaceDocument(Answer):
     `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
     """
 
-    format: Literal["gnomon-space"]
-    version: Literal[1]
+    format: Literal["gnomon-space"] = "gnomon-space"
+    version: Literal[1] = 1
     profile: str
     numbering: str
     data: str
@@ -258,8 +258,8 @@ class SelectionDocument(Answer):
     `accuracies` those of the published rule; each is null where the other decided.
     """
 
-    format: Literal["gnomon-space-select"]
-    version: Literal[1]
+    format: Literal["gnomon-space-select"] = "gnomon-space-select"
+    version: Literal[1] = 1
     profile: str
     rule: str
     method: str
@@ -374,8 +374,8 @@ class HeldFront:
 class SpaceFrontDocument(Answer):
     """The best networks of the full space, predicted and measured: `gnomon space front`."""
 
-    format: Literal["gnomon-space-front"]
-    version: Literal[1]
+    format: Literal["gnomon-space-front"] = "gnomon-space-front"
+    version: Literal[1] = 1
     profile: str
     method: str
     toolchain: str
@@ -434,8 +434,8 @@ class FrontsPart:
 class ValidationDocument(Answer):
     """What a selection promised against new networks: `gnomon space validate`."""
 
-    format: Literal["gnomon-space-validate"]
-    version: Literal[2]
+    format: Literal["gnomon-space-validate"] = "gnomon-space-validate"
+    version: Literal[2] = 2
     profile: str
     toolchain: str
     networks: int
@@ -448,8 +448,8 @@ class ValidationDocument(Answer):
 class SpaceExportDocument(Answer):
     """A csv of networks: `gnomon space export`."""
 
-    format: Literal["gnomon-space-export"]
-    version: Literal[1]
+    format: Literal["gnomon-space-export"] = "gnomon-space-export"
+    version: Literal[1] = 1
     file: str
     rows: int
     accuracies: int
@@ -470,8 +470,8 @@ class KnownPrimitive:
 class PrimitivesDocument(Answer):
     """The primitives of a numbering: `gnomon space primitives`."""
 
-    format: Literal["gnomon-space-primitives"]
-    version: Literal[1]
+    format: Literal["gnomon-space-primitives"] = "gnomon-space-primitives"
+    version: Literal[1] = 1
     numbering: str
     primitives: tuple[KnownPrimitive, ...]
 
@@ -489,6 +489,6 @@ class KnownToolchain:
 class ToolchainsDocument(Answer):
     """The toolchains: `gnomon space toolchains`."""
 
-    format: Literal["gnomon-space-toolchains"]
-    version: Literal[1]
+    format: Literal["gnomon-space-toolchains"] = "gnomon-space-toolchains"
+    version: Literal[1] = 1
     toolchains: tuple[KnownToolchain, ...]

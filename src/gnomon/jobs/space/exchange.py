@@ -154,8 +154,6 @@ def export_networks(
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, mixed_space(study)), out)
     return SpaceExportDocument(
-        format="gnomon-space-export",
-        version=1,
         file=str(out),
         rows=len(rows),
         accuracies=sum(row.accuracy is not None for row in rows),

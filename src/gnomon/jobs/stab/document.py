@@ -75,8 +75,8 @@ class StabDocument(Answer):
     is the document of the placement that proved it, null without profiling.
     """
 
-    format: Literal["gnomon-stab"]
-    version: Literal[2]
+    format: Literal["gnomon-stab"] = "gnomon-stab"
+    version: Literal[2] = 2
     nnpackage: ModelPart
     graph: GraphPart
     threads: int

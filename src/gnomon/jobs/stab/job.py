@@ -127,8 +127,6 @@ def _scheduled(
         write_scheduled(model, schedule, request.out, overwrite=request.overwrite)
     say(f"The scheduled nnpackage is {request.out}")
     return StabDocument(
-        format="gnomon-stab",
-        version=2,
         nnpackage=model_part(model.path, model.graph),
         graph=graph_part(model.graph),
         threads=threads,

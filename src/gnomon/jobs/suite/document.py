@@ -57,8 +57,8 @@ def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
 class SuiteDocument(Answer):
     """What `gnomon suite run` and `status` print: the run of a suite, and each cell in the order of the file."""
 
-    format: Literal["gnomon-suite"]
-    version: Literal[1]
+    format: Literal["gnomon-suite"] = "gnomon-suite"
+    version: Literal[1] = 1
     suite: str
     run: str
     record: str
@@ -100,8 +100,8 @@ class ComparedCell:
 class SuiteCompareDocument(Answer):
     """What `gnomon suite compare` prints; all verdicts of all cells together hold with probability 1 - `alpha`."""
 
-    format: Literal["gnomon-suite-compare"]
-    version: Literal[1]
+    format: Literal["gnomon-suite-compare"] = "gnomon-suite-compare"
+    version: Literal[1] = 1
     suite: str
     before: str
     after: str

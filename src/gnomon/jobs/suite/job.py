@@ -394,8 +394,6 @@ def _shown(
     parts = tuple(ended.get(cell.id) or cell_part(cell, "waiting") for cell in last.cells)
     states = [part.state for part in parts]
     return SuiteDocument(
-        format="gnomon-suite",
-        version=1,
         suite=campaign.context.model_name,
         run=campaign.id,
         record=str(record or default_record()),
@@ -471,8 +469,6 @@ def compare_suites(
             for side in gone
         ]
     return SuiteCompareDocument(
-        format="gnomon-suite-compare",
-        version=1,
         suite=runs[1].context.model_name,
         before=runs[0].id,
         after=runs[1].id,

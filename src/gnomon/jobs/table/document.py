@@ -43,8 +43,8 @@ class TableDocument(Answer):
     From `measured` on it is what a build did: how many units, in which campaign, and the doubts; null otherwise.
     """
 
-    format: Literal["gnomon-table"]
-    version: Literal[1]
+    format: Literal["gnomon-table"] = "gnomon-table"
+    version: Literal[1] = 1
     table: str
     space: str
     context: Mapping[str, Any]
@@ -85,8 +85,6 @@ def table_document(
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
     return kind(
-        format="gnomon-table",
-        version=1,
         table=str(path),
         space=manifest.space,
         context=manifest.context,
@@ -129,8 +127,8 @@ def _unit(row: Row, time_s: float | None) -> UnitPart:
 class TablesDocument(Answer):
     """Tables of one file, one a runtime: `gnomon table import`."""
 
-    format: Literal["gnomon-tables"]
-    version: Literal[1]
+    format: Literal["gnomon-tables"] = "gnomon-tables"
+    version: Literal[1] = 1
     tables: tuple[TableDocument, ...]
 
 
@@ -149,8 +147,8 @@ class DifferingUnit:
 class TableDiffDocument(Answer):
     """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
 
-    format: Literal["gnomon-table-diff"]
-    version: Literal[1]
+    format: Literal["gnomon-table-diff"] = "gnomon-table-diff"
+    version: Literal[1] = 1
     tables: tuple[str, str]
     unlike: tuple[str, ...]
     only: tuple[tuple[str, ...], tuple[str, ...]]
@@ -172,8 +170,8 @@ class KnownSpace:
 class SpacesDocument(Answer):
     """The search spaces that are known by name: `gnomon table spaces`."""
 
-    format: Literal["gnomon-table-spaces"]
-    version: Literal[1]
+    format: Literal["gnomon-table-spaces"] = "gnomon-table-spaces"
+    version: Literal[1] = 1
     spaces: tuple[KnownSpace, ...]
 
 
@@ -181,8 +179,8 @@ class SpacesDocument(Answer):
 class TableExportDocument(Answer):
     """The files that a table was written as, and what was left out: `gnomon table export`."""
 
-    format: Literal["gnomon-table-export"]
-    version: Literal[1]
+    format: Literal["gnomon-table-export"] = "gnomon-table-export"
+    version: Literal[1] = 1
     files: tuple[str, ...]
     left_out: tuple[str, ...]
 
@@ -211,8 +209,8 @@ class BlockSum:
 class BlocksDocument(Answer):
     """A YAML table of blocks: `gnomon table blocks`. `left_out` is what of the file is wrong."""
 
-    format: Literal["gnomon-table-blocks"]
-    version: Literal[1]
+    format: Literal["gnomon-table-blocks"] = "gnomon-table-blocks"
+    version: Literal[1] = 1
     file: str
     blocks: tuple[BlockPart, ...]
     left_out: tuple[str, ...]
@@ -241,8 +239,8 @@ class NetFailure:
 class NetsDocument(Answer):
     """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
 
-    format: Literal["gnomon-nets"]
-    version: Literal[1]
+    format: Literal["gnomon-nets"] = "gnomon-nets"
+    version: Literal[1] = 1
     clock: str
     nets: tuple[NetPart, ...]
     failures: tuple[NetFailure, ...]

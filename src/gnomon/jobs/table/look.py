@@ -53,8 +53,6 @@ def compare(first: Path, second: Path) -> TableDiffDocument:
     units = [{row.unit for row in table.rows} for table in tables]
     logs = [math.log(unit.ratio) for unit in both]
     return TableDiffDocument(
-        format="gnomon-table-diff",
-        version=1,
         tables=(str(first), str(second)),
         unlike=tuple(unlike(tables[0].manifest, tables[1].manifest)),
         only=(
@@ -78,7 +76,7 @@ def known() -> SpacesDocument:
     for name in known_spaces():
         tables = load_space(name).tables(UNFUSED)
         spaces.append(KnownSpace(name=name, nets=str(tables.nets()), units=len(tables.units)))
-    return SpacesDocument(format="gnomon-table-spaces", version=1, spaces=tuple(spaces))
+    return SpacesDocument(spaces=tuple(spaces))
 
 
 def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
@@ -93,8 +91,6 @@ def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
     chosen = [_block(known, name) for name in names]
     total = BlockSum(blocks=len(chosen), mean_s=_MS * math.fsum(b.mean_ms for b in chosen)) if chosen else None
     return BlocksDocument(
-        format="gnomon-table-blocks",
-        version=1,
         file=str(file),
         blocks=tuple(map(_part, known.values())),
         left_out=tuple(complaints.told),

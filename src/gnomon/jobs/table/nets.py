@@ -114,8 +114,6 @@ def _measure(
         bench.runner.finish({"reason": f"{len(nets)} nets of {space.name}"})
         measured = tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets))
         return measured, NetsDocument(
-            format="gnomon-nets",
-            version=1,
             clock=gauge.clock,
             nets=tuple(
                 NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)

@@ -178,8 +178,8 @@ class TuneDocument(Answer):
     machine while the whole network was measured.
     """
 
-    format: Literal["gnomon-tune"]
-    version: Literal[1]
+    format: Literal["gnomon-tune"] = "gnomon-tune"
+    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     records: str
@@ -209,8 +209,8 @@ class TuneDocument(Answer):
 class TunedDocument(Answer):
     """What `gnomon tune` found on several devices, one after the other."""
 
-    format: Literal["gnomon-tuned"]
-    version: Literal[1]
+    format: Literal["gnomon-tuned"] = "gnomon-tuned"
+    version: Literal[1] = 1
     tuned: tuple[TuneDocument, ...]
 
     @property
@@ -261,8 +261,8 @@ class LibraryFile:
 class TunedFilesDocument(Answer):
     """What tuning has made in a folder: `gnomon tune list`."""
 
-    format: Literal["gnomon-tuned-files"]
-    version: Literal[1]
+    format: Literal["gnomon-tuned-files"] = "gnomon-tuned-files"
+    version: Literal[1] = 1
     folder: str
     models: tuple[ModelFile, ...]
     records: tuple[RecordFile, ...]
@@ -290,8 +290,8 @@ class ExecDocument(Answer):
     `library` is what was compiled of a `source` of records.
     """
 
-    format: Literal["gnomon-exec"]
-    version: Literal[1]
+    format: Literal["gnomon-exec"] = "gnomon-exec"
+    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     source: str

@@ -151,8 +151,6 @@ def _measured(
     if reference is None:
         notes.append("There are no reference outputs beside the library: what it computes was not checked.")
     return recorded.campaign, ExecDocument(
-        format="gnomon-exec",
-        version=1,
         model=model,
         device=device_part(device),
         source=str(request.source),

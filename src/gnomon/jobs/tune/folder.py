@@ -216,8 +216,6 @@ def view(out: Path | None = None) -> TunedFilesDocument:
     folder = tune_folder(out)
     models = [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
     return TunedFilesDocument(
-        format="gnomon-tuned-files",
-        version=1,
         folder=str(folder.root),
         models=tuple(
             ModelFile(name=str(path.relative_to(folder.models)), path=str(path), bytes=_size(path)) for path in models

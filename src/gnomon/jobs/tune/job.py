@@ -124,8 +124,6 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
             parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
-                format="gnomon-tune",
-                version=1,
                 model=model,
                 device=device_part(device, request.device.config.name),
                 records=str(file.path),

@@ -20,8 +20,8 @@ class WaitPart:
 class YoursDocument(Answer):
     """What the job found. `campaign` and `record` say which run of which results database it was made of."""
 
-    format: Literal["gnomon-yours"]
-    version: Literal[1]
+    format: Literal["gnomon-yours"] = "gnomon-yours"
+    version: Literal[1] = 1
     model: str
     campaign: str
     record: str

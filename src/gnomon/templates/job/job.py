@@ -23,8 +23,6 @@ def yours(
     """Measure how long each configuration takes to load MODEL and to answer once."""
     measured = profile(model, runtimes=runtimes, processes=1)
     document = YoursDocument(
-        format="gnomon-yours",
-        version=1,
         model=measured.model.path,
         campaign=measured.campaign,
         record=measured.record,

@@ -129,8 +129,6 @@ def find_front(
         for k, network in enumerate(networks_of(study, some.networks))
     ]
     document = SpaceFrontDocument(
-        format="gnomon-space-front",
-        version=1,
         profile=str(asked.profile),
         method=method,
         toolchain=toolchain,

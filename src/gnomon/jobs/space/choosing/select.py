@@ -84,8 +84,6 @@ def select_primitives(asked: SelectRequest) -> SelectionDocument:
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
     candidates = sum(len(one.primitives) for name, one in study.families.items() if family in (None, name))
     selection = SelectionDocument(
-        format="gnomon-space-select",
-        version=1,
         profile=str(asked.profile),
         rule=asked.rule,
         method=method,

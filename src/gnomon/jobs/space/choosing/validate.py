@@ -92,8 +92,6 @@ def validate_selection(
         proofs = prove(profile, [*reduced, *full, *every], selection.toolchain)
     drawn = [network.id for network in (*reduced, *full)]
     document = ValidationDocument(
-        format="gnomon-space-validate",
-        version=2,
         profile=str(asked.profile),
         toolchain=selection.toolchain,
         networks=len(drawn),

@@ -153,8 +153,6 @@ def space_document(
     """What the lines of both journals say of a study on images of this name, as `look`."""
     accuracy, latency = rows
     return SpaceDocument(
-        format="gnomon-space",
-        version=1,
         profile=str(path),
         numbering=study.numbering,
         data=data,
