@@ -107,7 +107,7 @@ CONV = "layer_001 (Name:conv Type:convolutional)"
         (
             GPU,
             {"Forward Propagate": RESULT["Execution_Data"]["GPU"]["Forward Propagate"]},
-            "the profiling level detailed",
+            "the profiling level must be detailed",
         ),
     ],
 )

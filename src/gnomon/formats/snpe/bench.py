@@ -162,7 +162,7 @@ class _Run:
     Forward_Propagate: _Whole
     Total_Inference_Time: _Whole
     layers: Annotated[
-        Mapping[str, _Statistics], Must(be="times of layers, by the profiling level detailed,", fits=bool)
+        Mapping[str, _Statistics], Must(be="times of layers (the profiling level must be detailed)", fits=bool)
     ]
 
 
