@@ -44,7 +44,7 @@ def test_the_published_command_line_works_on_a_device_behind_ssh(
     steps = ["Upload the agent and net", "Profile each backend", "The traces are in traces", "Schedule a backend"]
     positions = [done.output.index(step) for step in [*steps, "The scheduled nnpackage is nnpkg_sched/net"]]
     assert positions == sorted(positions)
-    assert "29 of 29 operators ran where planned, as reported by onert's trace." in done.output
+    assert "29 of 29 operators ran where planned, as reported by the runtime." in done.output
     for backend in ("cpu", "ruy"):
         trace = read_trace(Path(f"traces/net_{backend}_1").read_bytes())
         assert trace.origin is not None
