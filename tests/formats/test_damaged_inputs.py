@@ -15,7 +15,7 @@ from gnomon.errors import GnomonError
 OTHERS = (
     *("metaschedule workloads", "metaschedule records", "tuning log", "unit", "selection", "reply of a board"),
     *("profile", "profile accuracy", "profile latency", "table manifest", "table rows"),
-    *("npz", "npz member", "npz to evaluate", "idx", "data set", "weights"),
+    *("npz", "npz member", "idx", "weights"),
 )
 MODELS = (
     *("onnx", "flatbuffers", "OpenVINO model", "ncnn model", "nnpackage", "nnpackage config"),
