@@ -608,7 +608,9 @@ _CHROME = {
     ]
 }
 _ADDRESSES = ("ssh://me@board:22", "local", "adb://SERIAL", "sdb:", "ssh://[fe80::1%eth0]:22", "tvm://a:9190/key")
-_REPLIES = ({"kind": "measured", "result": {"latency_s": 1e-3, "reference_s": [1e-3], "runtime": "r"}},
+_MEASURED = {"latency_s": 1e-3, "low_s": None, "high_s": None, "processes": 1, "loads": 1, "samples": 9, "runtime": "r",
+             "configuration": "c", "device": "d", "reference_s": [1e-3]}  # fmt: skip
+_REPLIES = ({"kind": "measured", "result": _MEASURED},
             {"kind": "refused", "message": "x", "hint": "y"},
             {"kind": "failed", "error": "DeviceError", "message": "x", "hint": ""})  # fmt: skip
 _NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
