@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gnomon.jobs.html.blocks import Grid
     from gnomon.store.address import RecordLike
 
 
@@ -44,3 +45,10 @@ def html_page(document: Mapping[str, Any], name: str) -> str:
     from gnomon.jobs.html.page import page
 
     return page([document], [name])
+
+
+def first_table(document: Mapping[str, Any], most: int) -> Grid | None:
+    """The first table of a document's report, of so many rows, for a notebook; None where it has none."""
+    from gnomon.jobs.html.views import first_table as table
+
+    return table(document, most)

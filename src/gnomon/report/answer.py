@@ -19,7 +19,7 @@ SVG = "image/svg+xml"
 
 _WIDTH, _MOST_ROWS = 160, 20
 _PAGE = "gnomon.api.html:html_page"
-_TABLE = "gnomon.jobs.html.views:first_table"
+_TABLE = "gnomon.api.html:first_table"
 
 
 class Answer:
