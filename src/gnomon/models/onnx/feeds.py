@@ -142,7 +142,7 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
         wanted: list[Feed] = []
         for node, place, whole in _read_by(tensor.name, readers):
             rule = _RULES.get(node.op_type, {}).get(place)
-            if rule is None:
+            if rule is None or (floating and node.op_type in _OF_INTEGERS):
                 continue
             use = _Use(node=node, place=place, size=math.prod(shape), whole=whole, shapes=shapes, constants=constants)
             feed = rule(use)
@@ -427,6 +427,7 @@ def _between(least: float, most: float) -> _Rule:
 _SCALE = _between(0.01, 0.1)
 _POSITIVE = _between(0.5, 1.5)
 _RECURRENT: dict[int, _Rule] = {4: _length}
+_OF_INTEGERS = {"Div", "Mod"}
 _RULES: dict[str, dict[int, _Rule]] = {
     "AffineGrid": {1: _grid},
     "BatchNormalization": {4: _POSITIVE},
@@ -438,7 +439,7 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "CumSum": {1: _one(0)},
     "DFT": {1: _transform_length, 2: _one(1)},
     "DequantizeLinear": {1: _SCALE},
-    "Div": {1: _between(1, 2)},
+    "Div": {1: _between(1, 8)},
     "Dropout": {1: _one(0.5)},
     "EmbedLayerNormalization": {0: _rows(2), 1: _rows(4)},
     "Expand": {1: _result},
