@@ -20,10 +20,12 @@ from onnx import TensorProto, helper
 from tests.models.modelkit import model, node, save, value
 
 from gnomon.cli import main
-from gnomon.errors import PROVES_NOTHING, UNDECIDED
+from gnomon.core.sample import Failure
+from gnomon.errors import PROVES_NOTHING, UNDECIDED, MeasurementError
 from gnomon.jobs.place.document import PlaceDocument
 from gnomon.jobs.place.job import place
 from gnomon.jobs.place.report import place_report
+from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
 from gnomon.runtimes import registry
@@ -281,3 +283,22 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs_o
         assert "left-open" in kinds(lab)
         assert [t.configuration.options["dims"] for t in lab.targets] == [{}]
         assert (lab.slack, found.runtime) == (0.0, "onnxruntime")
+
+
+def test_two_ways_that_do_not_answer_end_it_with_the_time_and_the_inputs_to_give(
+    small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = value("x", [1, 16]), value("y", [1, 16])
+    save(model([node("Tanh", ["x"], ["y"], "t")], [x], [y]), tmp_path / "m.onnx")
+    waited: list[float] = []
+
+    def hangs(runner: Any, job: Any, *, timeout_s: float) -> tuple[None, Failure]:
+        waited.append(timeout_s)
+        return None, Failure(stage="load", kind="hang", message="no answer to 'open'", transient=False)
+
+    monkeypatch.setattr(CampaignRunner, "reference", hangs)
+    request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime", "openvino"), effort=small)
+    with open_lab(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
+        reference(lab)
+    assert waited == [small.timeout_s, small.timeout_s / 2]
+    assert f"--timeout {5 * small.timeout_s:.0f}" in told.value.hint
