@@ -285,20 +285,17 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs_o
         assert (lab.slack, found.runtime) == (0.0, "onnxruntime")
 
 
-def test_two_ways_that_do_not_answer_end_it_with_the_time_and_the_inputs_to_give(
+def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_give(
     small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y = value("x", [1, 16]), value("y", [1, 16])
     save(model([node("Tanh", ["x"], ["y"], "t")], [x], [y]), tmp_path / "m.onnx")
-    waited: list[float] = []
 
     def hangs(runner: Any, job: Any, *, timeout_s: float) -> tuple[None, Failure]:
-        waited.append(timeout_s)
         return None, Failure(stage="load", kind="hang", message="no answer to 'open'", transient=False)
 
     monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime", "openvino"), effort=small)
     with open_lab(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
         reference(lab)
-    assert waited == [small.timeout_s, small.timeout_s / 2]
     assert f"--timeout {5 * small.timeout_s:.0f}" in told.value.hint

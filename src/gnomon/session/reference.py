@@ -96,8 +96,8 @@ _CHANGED = Doubt(
     message="the model's file changed meanwhile, so that some processes may have run another model than others",
     hint="Let its writer finish, and measure again with --fresh.",
 )
-_MOST_HANGS = 2
-"""How many ways to compute the reference may hang before no other is tried; the later has half of --timeout."""
+_MOST_HANGS = 4
+"""How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
 
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
@@ -144,7 +144,7 @@ def reference(lab: Lab) -> Sensitivity:
         for judge in left:
             if hung == _MOST_HANGS:
                 break
-            found, failure = runner.reference(judge.job, timeout_s=timeout_s / (1 + hung))
+            found, failure = runner.reference(judge.job, timeout_s=timeout_s)
             hung += failure is not None and failure.kind == "hang"
             if found is not None:
                 if lab.open_outputs:
@@ -174,8 +174,8 @@ def reference(lab: Lab) -> Sensitivity:
         reasons.append(f"{target.configuration.name}: {describe(failure)}")
     hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
     if hung:
-        hint = "Inputs may ask for more work than real ones: give these with --input NAME=FILE.npy, or more time with"
-        hint += f" --timeout {5 * timeout_s:.0f}."
+        hint = "Inputs may ask for more work than real ones do: give these with --input NAME=FILE.npy, or more time"
+        hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})", hint=hint)
 
 
