@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -299,3 +300,24 @@ def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_g
     with open_lab(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
         reference(lab)
     assert f"--timeout {5 * small.timeout_s:.0f}" in told.value.hint
+
+
+def test_inputs_that_were_not_given_and_ask_for_much_work_are_asked_for(
+    small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnomon.session.reference._DRAWN_SHARE", 0.0)
+    nodes = [node("Range", ["zero", "n", "one"], ["y"], "r")]
+    constants = {"zero": np.int64(0), "one": np.int64(1)}
+    n, y = value("n", [], TensorProto.INT64), value("y", ["m"], TensorProto.INT64)
+    save(model(nodes, [n], [y], constants), tmp_path / "m.onnx")
+    request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small)
+    with (
+        open_lab(request, kind="profile", question={}) as lab,
+        pytest.raises(MeasurementError, match="made-up") as slow,
+    ):
+        reference(lab)
+    assert "--input n=n.npy" in slow.value.hint and "--timeout" in slow.value.hint
+    given = replace(request, feeds={"n": tmp_path / "n.npy"})
+    np.save(tmp_path / "n.npy", np.int64(5))
+    with open_lab(given, kind="profile", question={}) as lab:
+        assert reference(lab).runtime == "onnxruntime"

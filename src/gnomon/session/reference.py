@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -99,6 +100,9 @@ _CHANGED = Doubt(
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
 
+_DRAWN_SHARE = 0.5
+"""Share of --timeout that the reference may take where inputs that were not given decide how much work there is."""
+
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
 
 
@@ -127,13 +131,15 @@ def reference(lab: Lab) -> Sensitivity:
     not it is to be measured; else one that loads the file as it is. Another runtime confirms it, where there is one:
     see `gnomon.session.judges.confirmed`. Where the device has only runtimes that need the file converted, this machine
     computes them if it can, so that the conversion is checked too.
-    UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs.
+    UsageError where the file of an input does not fit the model, MeasurementError where no runtime gives outputs, or
+    where inputs that were not given ask for so much work that it would take minutes to say anything.
     """
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
+    drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
     reasons: list[str] = []
     # The user's own file on the device, whose inputs are fixed only by what they are fed with.
     own, hung, refused = lab.placed, 0, dict[str, str]()
@@ -144,7 +150,11 @@ def reference(lab: Lab) -> Sensitivity:
         for judge in left:
             if hung == _MOST_HANGS:
                 break
+            began_s = time.monotonic()
             found, failure = runner.reference(judge.job, timeout_s=timeout_s)
+            took_s = time.monotonic() - began_s
+            if drawn is not None and took_s > _DRAWN_SHARE * timeout_s:
+                raise _too_much_work(drawn, judge, took_s)
             hung += failure is not None and failure.kind == "hang"
             if found is not None:
                 if lab.open_outputs:
@@ -177,6 +187,12 @@ def reference(lab: Lab) -> Sensitivity:
         hint = "Inputs may ask for more work than real ones do: give these with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})", hint=hint)
+
+
+def _too_much_work(drawn: Doubt, judge: Judge, took_s: float) -> MeasurementError:
+    message = f"a few calls with made-up inputs take {took_s:.0f} s or more ({judge.label}); {drawn.message}"
+    hint = f"{drawn.hint}. Or measure with the made-up ones: --timeout {5 * took_s:.0f}."
+    return MeasurementError(message, hint=hint)
 
 
 def _noted(lab: Lab, runner: CampaignRunner, found: JudgedReference) -> Sensitivity:
