@@ -305,11 +305,18 @@ def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_g
 def test_inputs_that_were_not_given_and_ask_for_much_work_are_asked_for(
     small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gnomon.session.reference._DRAWN_SHARE", 0.0)
     nodes = [node("Range", ["zero", "n", "one"], ["y"], "r")]
     constants = {"zero": np.int64(0), "one": np.int64(1)}
     n, y = value("n", [], TensorProto.INT64), value("y", ["m"], TensorProto.INT64)
     save(model(nodes, [n], [y], constants), tmp_path / "m.onnx")
+    np.save(tmp_path / "n.npy", np.int64(5))
+    limits_s = []
+
+    def hangs(runner: Any, job: Any, *, timeout_s: float) -> tuple[None, Failure]:
+        limits_s.append(timeout_s)
+        return None, Failure(stage="load", kind="hang", message="no answer to 'open'", transient=False)
+
+    monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small)
     with (
         open_lab(request, kind="profile", question={}) as lab,
@@ -317,7 +324,8 @@ def test_inputs_that_were_not_given_and_ask_for_much_work_are_asked_for(
     ):
         reference(lab)
     assert "--input n=n.npy" in slow.value.hint and "--timeout" in slow.value.hint
+    assert len(limits_s) == 1 and limits_s[0] < small.timeout_s
     given = replace(request, feeds={"n": tmp_path / "n.npy"})
-    np.save(tmp_path / "n.npy", np.int64(5))
-    with open_lab(given, kind="profile", question={}) as lab:
-        assert reference(lab).runtime == "onnxruntime"
+    with open_lab(given, kind="profile", question={}) as lab, pytest.raises(MeasurementError, match="no runtime"):
+        reference(lab)
+    assert limits_s[1] == small.timeout_s

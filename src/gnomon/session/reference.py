@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -100,7 +99,7 @@ _CHANGED = Doubt(
 _MOST_HANGS = 4
 """How many ways to compute the reference may hang before no other is tried: each takes the whole of --timeout."""
 
-_DRAWN_SHARE = 0.5
+_DRAWN_SHARE = 1 / 3
 """Share of --timeout that the reference may take where inputs that were not given decide how much work there is."""
 
 _INPUT_REFUSED = "InputError: "  # how the agent begins what it says of an input's file
@@ -140,6 +139,7 @@ def reference(lab: Lab) -> Sensitivity:
     clean = [t for t in lab.targets if not t.configuration.environment]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
+    limit_s = timeout_s if drawn is None else _DRAWN_SHARE * timeout_s
     reasons: list[str] = []
     # The user's own file on the device, whose inputs are fixed only by what they are fed with.
     own, hung, refused = lab.placed, 0, dict[str, str]()
@@ -150,11 +150,9 @@ def reference(lab: Lab) -> Sensitivity:
         for judge in left:
             if hung == _MOST_HANGS:
                 break
-            began_s = time.monotonic()
-            found, failure = runner.reference(judge.job, timeout_s=timeout_s)
-            took_s = time.monotonic() - began_s
-            if drawn is not None and took_s > _DRAWN_SHARE * timeout_s:
-                raise _too_much_work(drawn, judge, took_s)
+            found, failure = runner.reference(judge.job, timeout_s=limit_s)
+            if drawn is not None and failure is not None and failure.kind == "hang":
+                raise _too_much_work(drawn, judge, limit_s)
             hung += failure is not None and failure.kind == "hang"
             if found is not None:
                 if lab.open_outputs:
@@ -189,9 +187,9 @@ def reference(lab: Lab) -> Sensitivity:
     raise MeasurementError(f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})", hint=hint)
 
 
-def _too_much_work(drawn: Doubt, judge: Judge, took_s: float) -> MeasurementError:
-    message = f"a few calls with made-up inputs take {took_s:.0f} s or more ({judge.label}); {drawn.message}"
-    hint = f"{drawn.hint}. Or measure with the made-up ones: --timeout {5 * took_s:.0f}."
+def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementError:
+    message = f"a few calls with made-up inputs take more than {limit_s:.0f} s ({judge.label}); {drawn.message}"
+    hint = f"{drawn.hint}. Or measure with the made-up ones: --timeout {15 * limit_s:.0f}."
     return MeasurementError(message, hint=hint)
 
 

@@ -103,7 +103,8 @@ def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
     for row in shown:
         page.item(f"Warning: {row.message}.", row.hint if row in first else "")
     if page.brief and len(shown) < len(warnings):
-        page.omitted.append(f"{len(warnings) - len(shown)} more warnings")
+        left = len(warnings) - len(shown)
+        page.omitted.append(f"{left} more warning{'s' * (left > 1)}")
 
 
 def doubts(rows: Sequence[Doubt], page: Page) -> None:
