@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onnx import TensorProto  # noqa: E402
 from tests.agent.drivers.litertkit import tflite  # noqa: E402
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
+from gnomon.core.sample import Failure  # noqa: E402
 from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.models.load import files_beside  # noqa: E402
@@ -186,6 +188,15 @@ def test_operators_are_placed_one_by_one_on_the_copy_alone(small: Effort, tmp_pa
         assert "one by one" in found.copy and asked == [copy[1]]
         found = support_of_file(ask, lambda refused: None, runtime, lab.placed, several, python=True)
         assert found.copy == ""
+
+        def hangs(runtime: Any, placed: Any, configuration: Configuration) -> Support:
+            assert placed is lab.placed, "as silent of a copy, after as long again"
+            return Support(
+                operators={}, failures={"cpu": Failure(stage="load", kind="hang", message="", transient=False)}
+            )
+
+        single = replace(several, backends=("cpu",))
+        assert support_of_file(hangs, lambda refused: copy, runtime, lab.placed, single, python=True).failures
 
 
 def test_pnnx_finds_weights_beside_the_file(small: Effort, tmp_path: Path) -> None:
