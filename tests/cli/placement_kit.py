@@ -9,6 +9,7 @@ from typing import Any
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure, OperatorSamples, Run, Samples
+from gnomon.jobs.place.decide import column_part, contender_part, decision_part
 from gnomon.jobs.place.document import (
     PlaceDocument,
     PlacedOperator,
@@ -16,7 +17,6 @@ from gnomon.jobs.place.document import (
     ProfiledOperator,
     SolutionPart,
 )
-from gnomon.jobs.place.job import column_part, contender_part, decision_part
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt

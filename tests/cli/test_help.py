@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from gnomon.cli.complete import complete_run, complete_runtime, complete_space
 from gnomon.cli.help import EXAMPLES, GROUPS, path_of
 from gnomon.cli.main import cli
-from gnomon.report.page import Page
-from gnomon.report.table import Table
+from gnomon.report.page import Page, Table
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:

@@ -9,34 +9,46 @@ from pathlib import Path
 
 import pytest
 from tests.jobs.estimator.estimator_kit import conv, kit, last, measured, save, small_space
+from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, synthetic
 
 from gnomon.cli.main import run
 
 COUNT = """
-import sys
+import subprocess, sys
 from gnomon.cli.main import run
+
+def loaded():
+    return sorted(m for m in sys.modules if m.partition(".")[0] == "gnomon")
+
+def begin(*arguments, **options):
+    first.extend(() if first else loaded())
+    start(*arguments, **options)
+
+first, start = [], subprocess.Popen.__init__
+subprocess.Popen.__init__ = begin
 code = run(sys.argv[1:])
-print(*sorted(m for m in sys.modules if m.partition(".")[0] == "gnomon"), file=sys.stderr)
+print(" ".join(first), " ".join(loaded()), sep="\\n", file=sys.stderr)
 sys.exit(code)
 """
 
 
-def loaded(*command: str, folder: Path) -> list[str]:
-    """The modules of gnomon that a command loads, in a process of its own."""
+def loaded(*command: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The modules of gnomon that a command loads until it starts its first process, and in all."""
     done = subprocess.run(
         [sys.executable, "-c", COUNT, *command], capture_output=True, text=True, cwd=folder, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stderr.splitlines()[-1].split()
+    first, every = done.stderr.splitlines()[-2:]
+    return first.split(), every.split()
 
 
 def test_help_loads_the_command_line_and_its_declarations_alone(tmp_path: Path) -> None:
-    modules = loaded("place", "--help", folder=tmp_path)
-    light = ("gnomon.api", "gnomon.cli", "gnomon.errors", "gnomon.core", "gnomon.report")
+    _, modules = loaded("place", "--help", folder=tmp_path)
+    light = ("gnomon.api", "gnomon.cli", "gnomon.errors", "gnomon.report")
     known = {"gnomon", "gnomon.builtin", "gnomon.plugins", "gnomon.options", "gnomon.values"}
     known |= {"gnomon.store", "gnomon.store.address"}
     assert not [m for m in modules if m not in known and not m.startswith(light)]
-    assert len(modules) <= 25, " ".join(modules)
+    assert len(modules) <= 18, " ".join(modules)
 
 
 def test_a_prediction_loads_what_prediction_needs(tmp_path: Path) -> None:
@@ -53,7 +65,7 @@ def test_a_prediction_loads_what_prediction_needs(tmp_path: Path) -> None:
         + "\n\n".join(inspect.getsource(part) for part in parts)
         + "\nspace = small_space\n"
     )
-    modules = loaded("estimator", "predict", made, str(nets), "--space", name, folder=tmp_path)
+    _, modules = loaded("estimator", "predict", made, str(nets), "--space", name, folder=tmp_path)
     assert len(modules) <= 62, " ".join(modules)
     assert not [m for m in modules if m.startswith(("gnomon.devices", "gnomon.measure", "gnomon.session"))]
 
@@ -62,5 +74,22 @@ def test_a_placement_loads_what_placing_needs(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     model = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
     command = ("place", str(model), "--runtime", "onnxruntime", "-n", "1", "--processes", "1", "--quiet", "--json")
-    modules = loaded(*command, "--record", "r.sqlite", "--out", "out", folder=tmp_path)
-    assert len(modules) <= 120, " ".join(modules)
+    first, modules = loaded(*command, "--record", "r.sqlite", "--out", "out", folder=tmp_path)
+    assert len(first) <= 70 and len(modules) <= 118, " ".join(first)
+    late = (
+        "gnomon.core.solver",
+        "gnomon.session.prove",
+        "gnomon.session.package",
+        "gnomon.store.sqlite",
+        "gnomon.report.chart",
+    )
+    assert not [m for m in first if m.startswith(late)]
+
+
+@pytest.mark.parametrize(("how", "most"), [((), 70), (("--json",), 64)])
+def test_a_choice_of_primitives_loads_what_choosing_needs(how: tuple[str, ...], most: int, tmp_path: Path) -> None:
+    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+    synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
+    _, modules = loaded("space", "select", "p", "--max-fraction", "0.5", *how, folder=tmp_path)
+    assert len(modules) <= most, " ".join(modules)
+    assert not [m for m in modules if m.startswith(("gnomon.devices", "gnomon.measure", "gnomon.training"))]

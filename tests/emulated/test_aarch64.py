@@ -30,8 +30,9 @@ from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.onert import Onert
 from gnomon.session.model import place_model
 from gnomon.session.request import ModelRequest
+from gnomon.store.address import default_path
 from gnomon.store.base import CampaignQuery
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.sqlite import SqliteStore
 
 pytestmark = [
     pytest.mark.emulated,

@@ -19,7 +19,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import OperatorSamples, Run, Samples
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.documents import DOCUMENTS, document_record
-from gnomon.jobs.place.job import contender_part
+from gnomon.jobs.place.decide import contender_part
 from gnomon.measure.campaign import Measured
 from gnomon.report.plain import json_text
 from gnomon.session.contender import Part

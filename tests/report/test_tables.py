@@ -10,8 +10,7 @@ from gnomon.jobs.html.blocks import grid
 from gnomon.jobs.table.document import TableDocument
 from gnomon.jobs.table.report import table_report
 from gnomon.report.chart import CHOSEN, LOOKS
-from gnomon.report.page import Page
-from gnomon.report.table import Table
+from gnomon.report.page import Page, Table
 
 
 @pytest.mark.parametrize(("count", "headline"), [(0, "nothing was measured"), (2, "all known well")])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gnomon.core.graph import Tensor
 from gnomon.errors import UsageError
-from gnomon.session.shapes import Shapes, array_shape, fixed_shapes
+from gnomon.session.model import Shapes, array_shape, fixed_shapes
 
 Shape = tuple[int, ...]
 

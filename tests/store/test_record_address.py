@@ -9,8 +9,8 @@ from tests.store.postgreskit import running_server, why_not
 
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
-from gnomon.store.address import PostgresAddress, record_address, whole
-from gnomon.store.opening import default_record, open_store, read_store
+from gnomon.store.address import PostgresAddress, default_record, record_address, whole
+from gnomon.store.opening import open_store, read_store
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import sample_campaign
 

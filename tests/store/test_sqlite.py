@@ -21,8 +21,9 @@ import pytest
 from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
 from gnomon.store import schema
+from gnomon.store.address import default_path
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import StoreContract, failed_run, sample_campaign, sample_run
 
 GOLDEN = Path(__file__).parent / "data" / "record_v1.sqlite"

@@ -14,13 +14,13 @@ from tests.training.trainkit import LAYOUT, PRIMITIVES, Killed, by_onnx, check_s
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import STEMS
 from gnomon.models.units import OPSET, write_net
-from gnomon.spaces.cells.primitives import Primitive, Stem
+from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, Stem
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, model_weights, tagged_net
 from gnomon.spaces.unit import Trace
 from gnomon.training.export import ExportJob, export
 from gnomon.training.job import TrainJob
 from gnomon.training.loop import train
-from gnomon.training.modules import HEAD, STEM, ModuleBlock, end_block, known_blocks, load_factories
+from gnomon.training.modules import ModuleBlock, end_block, known_blocks, load_factories
 from gnomon.training.network import build, state_of
 from gnomon.training.recipe import Recipe
 

@@ -31,7 +31,6 @@ from gnomon.api.options import (
     package_path,
     parts_of,
 )
-from gnomon.api.pictures import draw
 from gnomon.errors import UsageError
 from gnomon.options import option
 from gnomon.values import span
@@ -152,6 +151,7 @@ def _finished(
     request: ModelRequest, placement: PlaceDocument, tell: Callable[[str], None] | None, *, picture: bool
 ) -> PlaceDocument:
     """The placement with the picture of its package, kept as the answer to the request."""
+    from gnomon.api.pictures import draw
     from gnomon.jobs.runs import answers
 
     package = None if placement.package is None else Path(placement.package)

@@ -14,9 +14,8 @@ from gnomon.errors import RecordError
 from gnomon.jobs.runs import answers, job, joining
 from gnomon.jobs.runs.document import BroughtDocument, RunDocument, RunsDocument
 from gnomon.options import option
-from gnomon.store.address import RecordLike, record_address
+from gnomon.store.address import RecordLike, default_record, record_address
 from gnomon.store.lines import write_lines
-from gnomon.store.opening import default_record
 from gnomon.store.sql import SqlStore
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, ca
 
 from gnomon.api.options import MeasureOptions, PathLike, measure_request
 from gnomon.errors import UsageError
-from gnomon.measure.progress import Watch
 from gnomon.options import option
-from gnomon.report.render import SUFFIXES, write_picture
 from gnomon.values import latency, new_file, seconds, toolchain_setting
 
 if TYPE_CHECKING:
     from gnomon.devices.http import DpuServer
     from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
+    from gnomon.measure.progress import Watch
 
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
 Blocks = Annotated[
@@ -116,6 +115,8 @@ class ProfileOptions(BenchOptions, total=False):
 
 def picture_file(text: str) -> Path:
     """A file to draw into, refused before anything is measured where it could not be."""
+    from gnomon.report.render import SUFFIXES
+
     path = new_file(text)
     if path.suffix not in SUFFIXES:
         raise ValueError(f"{text!r} is not a picture: give a file that ends in .svg, .png or .pdf")
@@ -234,7 +235,6 @@ def select_primitives(
     Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import select
-    from gnomon.jobs.space.picture import choice_charts
     from gnomon.spaces.selection.pareto import ParetoOptions
 
     request = select.SelectRequest(
@@ -249,6 +249,9 @@ def select_primitives(
     )
     selection = select.select_primitives(request)
     if picture is not None:
+        from gnomon.jobs.space.picture import choice_charts
+        from gnomon.report.render import write_picture
+
         write_picture(choice_charts(selection), Path(picture))
     return selection
 
@@ -289,7 +292,6 @@ def find_front(
     Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import front
-    from gnomon.jobs.space.picture import space_front_charts
 
     request = front.FrontRequest(
         profile=Path(profile_dir),
@@ -303,6 +305,9 @@ def find_front(
     )
     result = front.find_front(request, watch=on_progress, tell=on_message)
     if picture is not None:
+        from gnomon.jobs.space.picture import space_front_charts
+        from gnomon.report.render import write_picture
+
         write_picture(space_front_charts(result), Path(picture))
     return result
 

@@ -14,7 +14,7 @@ from gnomon.api.compare import CompareOptions, compare_settings
 from gnomon.api.options import Record
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.options import option
-from gnomon.store.address import RecordAddress, RecordLike, record_address
+from gnomon.store.address import RecordAddress, RecordLike, default_record, record_address
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
@@ -89,7 +89,7 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     from gnomon.jobs.runs.answers import answered_cell
     from gnomon.jobs.suite.plan import Cell
     from gnomon.store.base import ASKING_CELL
-    from gnomon.store.opening import default_record, open_store
+    from gnomon.store.opening import open_store
 
     began_s = time.monotonic()
     cell = codec.from_json(Cell, task["cell"])

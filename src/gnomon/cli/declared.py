@@ -18,10 +18,12 @@ import click
 
 from gnomon.cli.help import Command, Group
 from gnomon.cli.output import answering, showing
+from gnomon.errors import UsageError
 from gnomon.options import CommandRow, Option, option
 from gnomon.values import new_file
 
 T = TypeVar("T")
+Decorator = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,3 +310,13 @@ def _echoing(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(on_message=lambda sentence: click.echo(f"gnomon: {sentence}", err=True), **values)
 
     return echoing
+
+
+def gone(*names: str, hint: str) -> Decorator:
+    """Options that another tool or an earlier gnomon has under these names, answered by what to give instead."""
+
+    def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
+        if value is not None:
+            raise UsageError(f"there is no option {' or '.join(names)} of {context.command_path}", hint=hint)
+
+    return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)

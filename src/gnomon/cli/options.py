@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import click
-
 from gnomon.api.compare import CompareOptions
-from gnomon.cli.declared import HTML, JSON, Declared, options_of, parameter_of
-from gnomon.errors import UsageError
-
-Decorator = Callable[[Any], Any]
+from gnomon.cli.declared import HTML, JSON, Declared, Decorator, gone, options_of, parameter_of
 
 
 def declared_options(*declared: Declared) -> Decorator:
@@ -29,16 +23,6 @@ html_option = declared_options(HTML)
 json_option = declared_options(JSON)
 record_option = declared_options(*(one for one in options_of(CompareOptions) if one.name == "record"))
 sessions_options = declared_options(*(one for one in options_of(CompareOptions) if one.name in ("sessions", "changed")))
-
-
-def gone(*names: str, hint: str) -> Decorator:
-    """Options that another tool or an earlier gnomon has under these names, answered by what to give instead."""
-
-    def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
-        if value is not None:
-            raise UsageError(f"there is no option {' or '.join(names)} of {context.command_path}", hint=hint)
-
-    return click.option(*names, hidden=True, expose_value=False, is_eager=True, callback=refuse)
 
 
 _FERULES = (

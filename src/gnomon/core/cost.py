@@ -1,9 +1,12 @@
-"""What assignments cost: slot costs, pair costs, and charges paid once, for one or more objectives."""
+"""What assignments cost: slot costs, pair costs, and charges paid once, for one or more objectives.
+
+Work on them that may take long has no clock: it asks its caller again and again whether to stop (`Stop`).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,3 +238,16 @@ def magnitude(tables: Floats) -> float:
     finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)
     with np.errstate(over="ignore"):
         return float(finite.max(axis=1).sum())
+
+
+class OutOfTime(Exception):
+    """Who was asked said to stop."""
+
+
+Stop = Callable[[float], bool]
+"""Whether to stop, given the share of the work that is done."""
+
+
+def never(_: float) -> bool:
+    """Do not stop."""
+    return False

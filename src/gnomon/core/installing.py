@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from gnomon.errors import RuntimeMissingError
 
@@ -55,6 +56,14 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     ),
 }
 """The requirements of each extra of pyproject.toml, those of the extras in it among them; a test holds them equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A program, a package or a file that a toolchain needs and that is not here; `hint` says how to get it."""
+
+    what: str
+    hint: str
 
 
 def pip_line(requirements: Sequence[str], python: str = "python", *, options: Sequence[str] = ()) -> str:

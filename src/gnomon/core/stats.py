@@ -16,12 +16,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.sample import Run
+if TYPE_CHECKING:
+    from gnomon.core.sample import Run
+
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gnomon.core.installing import install_line
 from gnomon.errors import UsageError
-from gnomon.report.table import Table
+from gnomon.report.page import Table
 
 Rows = list[dict[str, Any]]
 

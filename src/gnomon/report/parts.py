@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Summary, may_be_as_fast
 from gnomon.report import units
 from gnomon.report.page import Page
+
+if TYPE_CHECKING:
+    from gnomon.core.sample import Failure
 
 
 def measured_with(context: Mapping[str, Any], clock: str = "") -> str:

@@ -30,7 +30,6 @@ from gnomon.models.model import Model, changed, image_sides, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
-from gnomon.session import replay as recall
 from gnomon.session.document import ConditionsPart, FedInput
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, read_model, texts_of
@@ -52,7 +51,6 @@ from gnomon.session.targets import (
     support_of_file,
     with_counters,
 )
-from gnomon.store.opening import open_store
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
 
@@ -326,6 +324,9 @@ def _live(
     request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
 ) -> Lab:
     """A lab on the device itself."""
+    from gnomon.session import replay as recall
+    from gnomon.store.opening import open_store
+
     model, source = read.model, read.source
     store = stack.enter_context(open_store(request.record))
     device = asked.device or stack.enter_context(open_device(request, asked.tell))
@@ -444,6 +445,9 @@ def _recorded(
     request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
 ) -> Lab:
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
+    from gnomon.session import replay as recall
+    from gnomon.store.opening import open_store
+
     model, source = read.model, read.source
     placed = read.placed(_nowhere)
     store = stack.enter_context(open_store(request.record))

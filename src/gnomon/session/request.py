@@ -19,16 +19,13 @@ from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
-from gnomon.devices.program import ProgramDriver
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordError, UsageError
 from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.runtimes.base import Wish
-from gnomon.runtimes.onert import OnertProgram
-from gnomon.store.address import RecordAddress
+from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CLOSED, FAILED
-from gnomon.store.opening import default_record
 from gnomon.system.stopping import pause
 from gnomon.values import MOST_SEED, WAIT_S
 from gnomon.wire import Machine
@@ -109,10 +106,6 @@ def timed(request: AnyRequest) -> AnyRequest:
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
 
-PROGRAMS: Mapping[str, ProgramDriver] = {"onert": OnertProgram()}
-"""The programs that gnomon knows, by their runtime's name."""
-
-
 def link_to(
     device: Device, *, timeout_s: float = 60.0, machine: Machine | None = None, kept: bool = False
 ) -> AgentLink:
@@ -122,8 +115,9 @@ def link_to(
     if device.describe().python:
         return AgentLink(device, timeout_s=timeout_s, machine=machine)
     from gnomon.measure.program import ProgramLink  # for boards without Python alone
+    from gnomon.runtimes.onert import OnertProgram
 
-    return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=PROGRAMS)
+    return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs={"onert": OnertProgram()})
 
 
 def machine_of(config: DeviceConfig) -> Machine:

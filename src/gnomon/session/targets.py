@@ -24,7 +24,6 @@ from gnomon.measure.link import AgentLink, conforms
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
 from gnomon.runtimes.registry import adapter_version
-from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
 from gnomon.wire import ProbeAnswer, ProbeCommand
@@ -208,6 +207,8 @@ def find_targets(
     `models` holds the model as each runtime loads it, by the runtime's name; `copy` gives the copy of it that is run
     where a support says so.
     """
+    from gnomon.runtimes.tunings import configurations
+
     targets: list[Target] = []
     present = [r for r in runtimes if r.name in probes and r.name in models]
     wishes = _wishes(present, probes, wish, missing)

@@ -31,6 +31,16 @@ RecordLike = str | os.PathLike[str] | PostgresAddress
 """What a caller may name a record by."""
 
 
+def default_path() -> Path:
+    """$GNOMON_HOME/record.sqlite, else $XDG_DATA_HOME/gnomon/record.sqlite, else the same in
+    ~/.local/share.
+    """
+    if home := os.environ.get("GNOMON_HOME"):
+        return Path(home) / "record.sqlite"
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "gnomon" / "record.sqlite"
+
+
 def whole(record: RecordAddress) -> RecordAddress:
     """The record as it is named in every folder, by whichever link it is reached."""
     return record.resolve() if isinstance(record, Path) else record
@@ -67,3 +77,12 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
             hint="Put the password into ~/.pgpass (or the file that PGPASSFILE names), and leave it out here.",
         )
     return PostgresAddress(url=told)
+
+
+def default_record() -> RecordAddress:
+    """The user's own record: what `GNOMON_RECORD` names, else the file `default_path()`."""
+    told = os.environ.get("GNOMON_RECORD")
+    if not told:
+        return default_path()
+    found = record_address(told)
+    return found.absolute() if isinstance(found, Path) else found

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnomon.store.address import PostgresAddress, RecordAddress, record_address
-from gnomon.store.sqlite import SqliteStore, default_path
+from gnomon.store.address import PostgresAddress, RecordAddress, default_record
 
 if TYPE_CHECKING:
     from gnomon.store.postgres import PostgresStore
-
-
-def default_record() -> RecordAddress:
-    """The user's own record: what `GNOMON_RECORD` names, else the file `default_path()`."""
-    told = os.environ.get("GNOMON_RECORD")
-    if not told:
-        return default_path()
-    found = record_address(told)
-    return found.absolute() if isinstance(found, Path) else found
+    from gnomon.store.sqlite import SqliteStore
 
 
 def open_store(record: RecordAddress | None) -> SqliteStore | PostgresStore:
     """The record opened to be added to, and made if there is none; None: the user's own. RecordError."""
     record = default_record() if record is None else record
-    return _postgres().open(record) if isinstance(record, PostgresAddress) else SqliteStore.open(record)
+    return _postgres().open(record) if isinstance(record, PostgresAddress) else _sqlite().open(record)
 
 
 def read_store(record: RecordAddress | None) -> SqliteStore | PostgresStore:
     """The record opened to be looked at; one that is not there is empty; None: the user's own. RecordError."""
     record = default_record() if record is None else record
-    return _postgres().read(record) if isinstance(record, PostgresAddress) else SqliteStore.read(record)
+    return _postgres().read(record) if isinstance(record, PostgresAddress) else _sqlite().read(record)
 
 
 def _postgres() -> type[PostgresStore]:
@@ -39,6 +29,13 @@ def _postgres() -> type[PostgresStore]:
     from gnomon.store.postgres import PostgresStore
 
     return PostgresStore
+
+
+def _sqlite() -> type[SqliteStore]:
+    """Imported where a record is opened."""
+    from gnomon.store.sqlite import SqliteStore
+
+    return SqliteStore
 
 
 def is_missing(record: RecordAddress) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Self
 
 from gnomon.errors import RecordError
 from gnomon.store import schema
+from gnomon.store.address import default_path
 from gnomon.store.sql import SqlStore
 from gnomon.system.locks import HeldCampaigns
 
@@ -29,16 +29,6 @@ _HINTS = {
     sqlite3.SQLITE_NOTADB: "Give another path; this file was not touched.",
     sqlite3.SQLITE_MISUSE: "Open the record again; a store is used by one thread, until it is closed.",
 }
-
-
-def default_path() -> Path:
-    """$GNOMON_HOME/record.sqlite, else $XDG_DATA_HOME/gnomon/record.sqlite, else the same in
-    ~/.local/share.
-    """
-    if home := os.environ.get("GNOMON_HOME"):
-        return Path(home) / "record.sqlite"
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(data) / "gnomon" / "record.sqlite"
 
 
 class SqliteStore(SqlStore):

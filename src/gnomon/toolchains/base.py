@@ -9,27 +9,22 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 from gnomon.core.codec import Must, ReadBy, matching, whole
-from gnomon.core.sample import Failure
+from gnomon.core.installing import Missing
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.plugins import loaded, named
-from gnomon.system.children import Program
+
+if TYPE_CHECKING:
+    from gnomon.core.sample import Failure
+    from gnomon.system.children import Program
 
 GROUP = "gnomon.toolchains"
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
 """Is told in a sentence what is being done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """A program, a package or a file that a toolchain needs and that is not here; `hint` says how to get it."""
-
-    what: str
-    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +144,8 @@ class ChildSettings:
 
     def program(self, name: str, *own: str) -> Program:
         """The child program of that name, which is given its `own` of the settings."""
+        from gnomon.system.children import Program
+
         return Program(
             name=name,
             settings={setting: getattr(self, setting) for setting in own},

@@ -13,19 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
 from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import (
-    Artifact,
-    Missing,
-    StepRecord,
-    Tell,
-    Toolchain,
-    ToolJob,
-    check_ready,
-    read_settings,
-)
+from gnomon.toolchains.base import Artifact, StepRecord, Tell, Toolchain, ToolJob, check_ready, read_settings
 
 STEP = "quantize"
 

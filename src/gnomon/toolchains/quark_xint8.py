@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from gnomon.core.installing import pip_line
+from gnomon.core.installing import Missing, pip_line
 from gnomon.errors import DeviceError
 from gnomon.system.children import Program, child_environment
 from gnomon.system.process import guarded_folder, own_guard, run_process
-from gnomon.toolchains.base import ChildSettings, Missing, Text, Toolchain, UserPath, read_settings
+from gnomon.toolchains.base import ChildSettings, Text, Toolchain, UserPath, read_settings
 from gnomon.toolchains.children import ChildToolchain
 
 NAME = "quark-xint8"

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
 from gnomon.system.children import tail
@@ -26,7 +27,6 @@ from gnomon.system.files import file_digest
 from gnomon.system.process import Completed, own_guard, run_process
 from gnomon.toolchains.base import (
     Artifact,
-    Missing,
     StepRecord,
     Tell,
     Text,

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.primitives import Primitive, digest_of
+from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, digest_of
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import load_attribute
 from gnomon.spaces.unit import Symbol
 from gnomon.training.network import Factory, seeded, torch_package
 
-STEM, HEAD = "stem", "head"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _TRIED_AT: dict[str, tuple[tuple[Shape, tuple[int, ...]], ...]] = {
     STEM: (((3, 16, 16), (16,)),),
@@ -70,10 +69,11 @@ def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()
 
     RuntimeMissingError where there is a module and no PyTorch.
     """
-    return known_primitives(numbering, blocks, _bound)
+    return known_primitives(numbering, blocks, bound)
 
 
-def _bound(one: Primitive, origin: str) -> Primitive:
+def bound(one: Primitive, origin: str) -> Primitive:
+    """A primitive with its block, where it is a module, of this origin."""
     if one.module is None:
         return one
     block = ModuleBlock(name=one.name, origin=origin, factory=one.module)

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+from gnomon.core.cost import Charge, CostModel, Objective, OutOfTime, PairCost
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, best_order
 from gnomon.core.solver.solve import solve
 from gnomon.core.space import Slot, Space
-from gnomon.core.stop import OutOfTime
 from gnomon.errors import ProblemError
 
 

@@ -59,7 +59,7 @@ def test_one_that_goes_on_has_not_failed(tmp_path: Path, small: Effort, monkeypa
         raise MeasurementError("the bench is broken", hint="Mend it.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnomon.jobs.place.job.profile_singles", broken)
+        patch.setattr("gnomon.jobs.place.decide.profile_singles", broken)
         with pytest.raises(MeasurementError):
             profile(request)
     profile(request)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.spaces.cells.effects import Evidence, expit, learn, learn_both, shared_pairs
-from gnomon.spaces.selection.beliefs import believe
-from gnomon.spaces.selection.kept import Front, exchanged
+from gnomon.spaces.selection.beliefs import Front, believe, exchanged
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 
 Floats = NDArray[np.float64]

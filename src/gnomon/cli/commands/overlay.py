@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gnomon.cli.declared import command_of
+from gnomon.cli.declared import command_of, gone
 from gnomon.cli.help import Group
-from gnomon.cli.options import ferules, gone
+from gnomon.cli.options import ferules
 from gnomon.options import CommandRow
 
 _COLLECT = CommandRow(

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from gnomon.cli.declared import DeclaredGroup
-from gnomon.cli.options import gone
+from gnomon.cli.declared import DeclaredGroup, gone
 from gnomon.options import CommandRow
 
 _ROWS = {

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import Floats, Ints
-from gnomon.core.stop import OutOfTime, Stop, never
+from gnomon.core.cost import Floats, Ints, OutOfTime, Stop, never
 from gnomon.errors import ProblemError, UsageError
 
 _BLOCK = 256  # rows that are compared with all kept ones at once

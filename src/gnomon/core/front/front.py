@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
 from gnomon.core.front.plan import make_plan
 from gnomon.core.front.plane import PlaneSearch, search_wide
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.prune import infeasible, weigh_charges
-from gnomon.core.stop import OutOfTime
 from gnomon.errors import UsageError
 
 _SOME_SLOTS = 64  # from here on a front that needs no search is worth showing

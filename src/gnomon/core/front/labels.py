@@ -29,10 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import Floats, Ints
+from gnomon.core.cost import Floats, Ints, OutOfTime, Stop
 from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, later, minimise_weighted
-from gnomon.core.stop import OutOfTime, Stop
 
 _TINY = 1e-300
 _LARGE = 8  # times the set that is not thinned: thinned at once

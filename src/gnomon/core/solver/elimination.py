@@ -23,9 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints, magnitude, weighted_sum
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, magnitude, never, weighted_sum
 from gnomon.core.solver.ordering import Limits, Order, best_order
-from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import ProblemError
 
 

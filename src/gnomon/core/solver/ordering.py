@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from gnomon.core.stop import OutOfTime, Stop, never
+from gnomon.core.cost import OutOfTime, Stop, never
 
 _COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is worth its time
 

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import CostModel, Floats, Ints, weighted_sum
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never, weighted_sum
 from gnomon.core.solver.elimination import Energy, Minimum, minimise
 from gnomon.core.space import Space
-from gnomon.core.stop import OutOfTime, Stop, never
 from gnomon.errors import InfeasibleError
 
 _ROUNDS = 20

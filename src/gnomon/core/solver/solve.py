@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.ordering import degeneracy
 from gnomon.core.solver.prune import (
@@ -21,7 +21,6 @@ from gnomon.core.solver.prune import (
     surviving,
     weigh_charges,
 )
-from gnomon.core.stop import OutOfTime, Stop
 from gnomon.errors import ProblemError, UsageError
 
 METHODS = ("auto", "elimination", "milp")

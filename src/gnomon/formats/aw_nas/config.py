@@ -5,11 +5,16 @@ profiler of search spaces reads it. Four sections are read; all others are aw_na
 ``search_space_cfg`` and ``weights_manager_cfg`` are the space. ``ss_profiler_cfg`` is that profiler's, with its
 defaults; here each key has its default by itself. ``gnomon_cfg`` is what that profiler has no key for: it passes aw_nas
 by, which reads no section that it does not know. Values are those of PyYAML, as for both of those programs.
+
+`with_value` writes another value into a config's text. Nothing else is touched: comments, quotes, indentation and the
+line ends of everything else stay letter for letter. For that the text is edited at the places that ruamel.yaml
+finds; what ruamel.yaml writes itself keeps comments, and neither indentation nor blanks.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,8 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from gnomon.core.codec import OTHERS_TOO, Must, matching, whole, within
 from gnomon.core.strict_json import Complaints, repeated, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.aw_nas.output import with_value
-from gnomon.formats.yaml import YamlReader, almost, read_yaml, yaml_text
+from gnomon.formats.yaml import Node, YamlReader, almost, read_yaml, yaml_text
 
 Numbering = Literal["ssprofile", "aw_nas"]
 STEMS = (
@@ -37,9 +41,11 @@ STEMS = (
 )
 """Of aw_nas's operations those that widen images; the first is what its ``use_stem`` is where nothing is said."""
 
+Lists = Sequence[Sequence[str]]
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
 _WHAT = "config"
 _HINT = "Correct the config. Its layout is that of aw_nas's configs: search_space_cfg, weights_manager_cfg and others."
+_PLAIN = "Write search_space_cfg as a plain block of keys, each with a colon behind it in its line."
 _READ = ("search_space_cfg", "weights_manager_cfg", "ss_profiler_cfg", "gnomon_cfg")
 _SPACE, _CHOICES, _FILLED = "search_space_cfg", "shared_primitives", "cell_shared_primitives"
 _LATENCY_FILE = ("objective_cfg", "latency_file")
@@ -472,3 +478,76 @@ def _stem_warnings(manager: _ManagerSection) -> tuple[str, ...]:
 
 def _channels(count: int) -> str:
     return f"{count} channel{'' if count == 1 else 's'}"
+
+
+def with_value(text: str, section: str, key: str, value: str | Lists | None, column: int | None = None) -> str:
+    """The text with another value of a section's key.
+
+    Lists are of plain words. With a column, that of their dashes, they stand in lines of their own, as PyYAML writes
+    them; any other value stands behind the key.
+
+    ProblemError where the text is written so that this cannot be done without touching something else.
+    """
+    root = read_yaml(text, _WHAT, _PLAIN)
+    pairs = next(node.value for name, node in root.value if name.value == section)
+    place = next(k for k, (name, _) in enumerate(pairs) if name.value == key)
+    name, old = pairs[place]
+    refused = ProblemError(
+        f"the config cannot be filled in as it is written (at line {name.start_mark.line + 1})", hint=_PLAIN
+    )
+    colon = re.compile(r"[ \t]*:").match(text, name.end_mark.index)
+    if colon is None:
+        raise refused
+    flow = json.dumps(value, ensure_ascii=False)
+    pairs[place] = (name, read_yaml(flow, _WHAT, _PLAIN))
+    if value is None or isinstance(value, str):
+        after = _edited(text, colon.end(), old, f" {flow}", "")
+    elif column is None:
+        after = _edited(text, colon.end(), old, " " + flow.replace('"', ""), "")
+    else:
+        after = _edited(text, colon.end(), old, "", _block(value, column))
+    try:
+        good = _shape(read_yaml(after, _WHAT, _PLAIN)) == _shape(root)
+    except ProblemError as error:
+        raise refused from error
+    if not good:
+        raise refused
+    return after
+
+
+def _edited(text: str, behind: int, old: Node, words: str, lines: str) -> str:
+    """The text with words behind a key's colon and lines below it, in place of its old value."""
+    if old.id == "sequence" and not old.flow_style:
+        last = old
+        while last.id == "sequence" and last.value:
+            last = last.value[-1]
+        end = behind
+        lines_from = text.rfind("\n", 0, old.start_mark.index) + 1
+        lines_to = _line_end(text, last.end_mark.index)
+    else:
+        empty = old.id == "scalar" and not old.value and not old.style
+        end = behind if empty else old.end_mark.index
+        lines_from = lines_to = _line_end(text, end)
+    if lines and not text[:lines_from].endswith("\n"):
+        lines = "\n" + lines
+    if "\r\n" in text:
+        lines = lines.replace("\n", "\r\n")
+    return text[:behind] + words + text[end:lines_from] + lines + text[lines_to:]
+
+
+def _line_end(text: str, at: int) -> int:
+    """Behind the line break that ends a line, or the end of the text."""
+    return text.find("\n", at) + 1 or len(text)
+
+
+def _block(lists: Lists, column: int) -> str:
+    """Lists in a list, as PyYAML writes them."""
+    rows = [f"{'  ' if k else '- '}- {name}" for names in lists for k, name in enumerate(names)]
+    return "".join(f"{' ' * column}{row}\n" for row in rows)
+
+
+def _shape(node: Node) -> Any:
+    """What a node says, without where and how: equal for equal content."""
+    if isinstance(node.value, str):
+        return node.tag, node.value
+    return [node.tag, *(tuple(map(_shape, one)) if isinstance(one, tuple) else _shape(one) for one in node.value)]

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
 from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, listed
-from gnomon.report.table import Table
 
 _FEW, _MOST = 5, 40
 

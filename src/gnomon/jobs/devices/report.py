@@ -19,9 +19,8 @@ from gnomon.jobs.devices.document import (
     RuntimesDocument,
 )
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.plain import many
-from gnomon.report.table import Table
 
 _STATES = {"ready": "ready", "in use": "in use", "failed": "cannot be used"}
 

@@ -20,10 +20,9 @@ from gnomon.jobs.estimator.document import (
 )
 from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import measured_with, percent
 from gnomon.report.plain import many
-from gnomon.report.table import Table
 
 if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gnomon.report.chart import Chart
-from gnomon.report.table import Column, Table
+from gnomon.report.page import Column, Table
 
 MOST_ROWS = 500
 """Rows of a table that are shown; the embedded document has all."""

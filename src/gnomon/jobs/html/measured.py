@@ -11,8 +11,8 @@ from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.jobs.place.picture import segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
+from gnomon.report.page import Table
 from gnomon.report.plain import shorten
-from gnomon.report.table import Table
 from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
 
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument

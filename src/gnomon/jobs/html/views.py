@@ -16,8 +16,7 @@ from gnomon.jobs.html.blocks import MOST_ROWS, Grid, Line, Part, Section, View, 
 from gnomon.jobs.html.measured import measured_sections
 from gnomon.report.answer import function_at
 from gnomon.report.frame import plain_cell, plain_table, tables_of
-from gnomon.report.page import Page
-from gnomon.report.table import Table
+from gnomon.report.page import Page, Table
 
 Document = Mapping[str, Any]
 

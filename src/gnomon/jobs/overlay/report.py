@@ -40,10 +40,9 @@ from gnomon.jobs.tune.report import (
     wrong,
 )
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import sentence
 from gnomon.report.plain import listed, many
-from gnomon.report.table import Table
 
 Choices = Mapping[str, MeasuredChoice]
 """What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""

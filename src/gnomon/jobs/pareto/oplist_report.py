@@ -6,9 +6,8 @@ from pathlib import Path
 
 from gnomon.jobs.pareto.oplist import OplistDocument
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.plain import many
-from gnomon.report.table import Table
 
 _MOST_SLOTS = 60
 _DIGITS = {"type": "operator type", "group": "group of one type and data size", "operator": "operator"}

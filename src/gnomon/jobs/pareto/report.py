@@ -9,10 +9,9 @@ from string import ascii_lowercase
 from gnomon.jobs.pareto.document import ObjectivePart, ParetoDocument, PointPart, SearchPart
 from gnomon.jobs.place.shared_report import closing, conditions_line, doubts, first_warnings, missing, unproved
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import failure_text
 from gnomon.report.plain import listed, many
-from gnomon.report.table import Table
 from gnomon.session.objectives import Estimate
 
 _CLOCKS = {

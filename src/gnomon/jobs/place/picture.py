@@ -33,8 +33,8 @@ from gnomon.report.chart import (
     time_words,
     timed,
 )
+from gnomon.report.page import ends_of
 from gnomon.report.plain import shorten
-from gnomon.report.table import ends_of
 
 _VISIBLE = 0.004
 """What is narrower than this share of the chart is drawn with its neighbour."""

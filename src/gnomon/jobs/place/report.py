@@ -34,7 +34,7 @@ from gnomon.jobs.place.shared_report import (
 from gnomon.jobs.place.sustained_report import sustained_text
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table, ends_of
 from gnomon.report.parts import (
     assignment_text,
     bounds,
@@ -45,7 +45,6 @@ from gnomon.report.parts import (
     is_open,
     numbers,
 )
-from gnomon.report.table import Table, ends_of
 from gnomon.session.document import KernelPart
 
 _EXPENSIVE = 10

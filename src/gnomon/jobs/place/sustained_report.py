@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from gnomon.jobs.place.document import Change, Cooling, Level, SustainedPart
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import failure_text
-from gnomon.report.table import Table
 
 _SEEN = {
     "throttled": "it was throttled",

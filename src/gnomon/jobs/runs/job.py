@@ -21,7 +21,7 @@ from gnomon.jobs.runs.document import CampaignRow, CandidatePart, RunDocument
 from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
 from gnomon.report.frame import write_parquet
 from gnomon.report.plain import clean
-from gnomon.store.address import RecordAddress, whole
+from gnomon.store.address import RecordAddress, default_record, whole
 from gnomon.store.base import (
     FAILED,
     CampaignQuery,
@@ -34,7 +34,7 @@ from gnomon.store.base import (
     last_files,
     last_note,
 )
-from gnomon.store.opening import default_record, is_missing, read_store
+from gnomon.store.opening import is_missing, read_store
 from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
 

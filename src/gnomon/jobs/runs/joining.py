@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gnomon.errors import RecordError
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
-from gnomon.store.address import PostgresAddress, RecordAddress, whole
+from gnomon.store.address import PostgresAddress, RecordAddress, default_record, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
-from gnomon.store.opening import default_record, is_missing, open_store
+from gnomon.store.opening import is_missing, open_store
 from gnomon.system.files import staged
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import failure_text
-from gnomon.report.table import Table
 
 
 def runs_report(document: RunsDocument, page: Page) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
-from gnomon.report.table import Table
 
 _SHOWN = 20
 

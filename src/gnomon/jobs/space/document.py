@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from gnomon.core.codec import Must
+from gnomon.core.installing import Missing
 from gnomon.report.answer import Answer
 from gnomon.spaces.selection.pareto import Kept
-from gnomon.toolchains.base import Missing
 
 Three = tuple[float, float, float]
 """A value and the ends of its 95 % interval."""

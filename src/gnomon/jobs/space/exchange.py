@@ -22,6 +22,8 @@ from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
 from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
 from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
+    IMPORTED,
+    METHODS,
     AccuracyRow,
     LatencyRow,
     check_context,
@@ -30,7 +32,6 @@ from gnomon.jobs.space.profiling.folder import (
     read_question,
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
-from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS
 from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS

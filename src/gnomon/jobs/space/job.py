@@ -27,11 +27,11 @@ from gnomon.jobs.space.profiling.estimates import (
     swap_accuracies,
     toolchains_of,
 )
-from gnomon.jobs.space.profiling.folder import PROOF, ProfileFolder
+from gnomon.jobs.space.profiling.folder import METHODS, PROOF, ProfileFolder
 from gnomon.jobs.space.profiling.images import keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
-from gnomon.jobs.space.profiling.methods import METHODS, Budget, across_families, plan, recipes
+from gnomon.jobs.space.profiling.methods import Budget, across_families, plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
 from gnomon.jobs.space.profiling.training import train

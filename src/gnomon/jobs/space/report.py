@@ -28,12 +28,11 @@ from gnomon.jobs.space.document import (
     ToolchainsDocument,
     ValidationDocument,
 )
-from gnomon.jobs.space.profiling.methods import IMPORTED
+from gnomon.jobs.space.profiling.folder import IMPORTED
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import networks, part, percent, points, sentence
 from gnomon.report.plain import listed, many
-from gnomon.report.table import Table
 from gnomon.spaces.selection.pareto import Kept
 
 _RULES = {

@@ -11,9 +11,8 @@ from gnomon.jobs.place.shared_report import conditions_line, doubts, unproved
 from gnomon.jobs.stab.document import ScheduledOperator, StabDocument
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text, counted, failure_text, numbers
-from gnomon.report.table import Table
 
 
 def stab_report(document: StabDocument, page: Page) -> None:

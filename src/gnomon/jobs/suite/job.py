@@ -50,9 +50,9 @@ from gnomon.jobs.suite.waiting import Waiting
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.measure.progress import TellOf
 from gnomon.report.plain import json_text
-from gnomon.store.address import RecordAddress
+from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CampaignQuery, EventQuery, Store, last_note, note
-from gnomon.store.opening import default_record, open_store
+from gnomon.store.opening import open_store
 from gnomon.system.cluster import connected, profiled
 from gnomon.system.process import guarded_folder
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.plain import listed
-from gnomon.report.table import Table
 
 _FEW, _MOST = 20, 200
 _ORDER = {"failed": 0, "waiting": 1, "done": 2}

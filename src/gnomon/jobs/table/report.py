@@ -11,10 +11,9 @@ from gnomon.jobs.table.document import (
     TablesDocument,
 )
 from gnomon.report import units
-from gnomon.report.page import Page
+from gnomon.report.page import Page, Table
 from gnomon.report.parts import measured_with, networks, percent
 from gnomon.report.plain import many
-from gnomon.report.table import Table
 
 _ROWS = 20
 _LABEL = 58

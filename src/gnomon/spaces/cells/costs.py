@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike
 
 from gnomon.core.cost import Floats
 
+FOLDS = 8
+LEAST_MIXED = 6
+"""Mixed networks below which nothing can be fitted to some and tested on others."""
 _PAIRS_AT_ONCE = 1 << 20
 
 

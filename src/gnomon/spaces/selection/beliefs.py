@@ -1,10 +1,27 @@
-"""What is believed of all networks of a space by accuracy and latency, from some that were measured."""
+"""What is believed of all networks of a space by accuracy and latency, from some that were measured.
+
+From that follows what share of a front's hypervolume the networks that are left reach, with how sure that is.
+A choice is made by effects that add up. What it keeps does not follow from them alone: the best of many networks owe
+part of it to how their primitives fit together, and there are more such networks among all than among those that are
+left. So the prices of whole networks are drawn from all that is believed (`effects.Learned.draw`), and each draw has
+its front.
+
+Of a space that is small enough a choice is then mended by the same draws: one primitive goes for another, as long as
+the share that is expected to be kept grows by it (`exchanged`).
+
+Of a small space all networks are looked at, of a large one those that may be on a front: those on the fronts of
+resampled effects, each moved by as much as a misfit is worth, of the whole space and of what is left of it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Space
@@ -13,6 +30,24 @@ from gnomon.spaces.cells.effects import Evidence, Learned, expit, learn_both
 from gnomon.spaces.selection.reduce import Resamples
 
 _DIGITS = 9
+
+MOST_LOOKED_AT = 8000
+"""So many networks are looked at one by one."""
+
+MOST_EXCHANGED = 2000
+"""Choices of spaces of so many networks are mended by draws of all of them."""
+
+_MOVED = 4
+"""How often each resample of the effects is moved."""
+
+_AT_ONCE = 1 << 17
+"""So many numbers are looked at together: more would leave the processor's own memory."""
+
+_SEED = 2
+_ROUNDING = 1 + 1e-9
+
+_Place = tuple[int, int]
+"""A cell group and one of its choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,3 +119,139 @@ def _unit_free(latency: Evidence, unit: float) -> Evidence:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS - 1}e}")
+
+
+class Front:
+    """Draws of a space's networks (M, groups), by their places in the space that was learned.
+
+    Of their points (K, M, 2), relative latency and error rate, it has the gaps to the reference by rising latency:
+    `wide` and `high` (K, M). `whole` (K,) are the hypervolumes of all of them.
+    """
+
+    def __init__(self, networks: Ints, points: Floats, reference: tuple[float, float]) -> None:
+        self.networks = networks
+        gaps = np.maximum(np.asarray(reference) - points, 0.0)
+        self.order = np.argsort(-gaps[:, :, 0], axis=1, kind="stable")
+        self.wide, self.high = (np.take_along_axis(gaps[:, :, k], self.order, axis=1) for k in (0, 1))
+        self.whole = self.volumes(np.ones(len(networks), dtype=bool))
+
+    def volumes(self, inside: NDArray[np.bool_]) -> Floats:
+        """The hypervolume of some of the networks (M,) in each draw: (K,); the same where they have the same front."""
+        high = np.where(inside[self.order], self.high, 0.0)
+        return np.asarray(np.einsum("km,km->k", np.maximum.accumulate(high, axis=1), _steps(self.wide)))
+
+    def shares(self, kept: Sequence[Ints]) -> Floats:
+        """The share of each draw's hypervolume that networks of these places reach: (K,)."""
+        inside = np.all([np.isin(column, own) for column, own in zip(self.networks.T, kept, strict=True)], axis=0)
+        return ratios(self.volumes(inside), self.whole)
+
+
+def ratios(some: Floats, others: Floats) -> Floats:
+    """Hypervolumes over others; 1 where the latter are 0."""
+    return np.where(others > 0, some / np.where(others > 0, others, 1.0), 1.0)
+
+
+def _steps(wide: Floats) -> Floats:
+    """How far it is from each point of a draw to the next slower one, or to the reference."""
+    return -np.diff(wide, axis=1, append=0.0)
+
+
+def drawn_front(
+    beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], places: Sequence[Ints], *, seed: int = _SEED
+) -> Front:
+    """Draws of the networks, as many as there are resamples, from a seed.
+
+    The resamples are of the effects of the choices at `places`, of which those at `kept` are left, each an index among
+    the resampled ones.
+    """
+    size = math.prod(resamples.counts)
+    if size <= MOST_LOOKED_AT:
+        chosen = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
+    else:
+        chosen = _promising(beliefs, resamples, kept)
+    networks = np.column_stack([own[column] for own, column in zip(places, chosen.T, strict=True)])
+    return Front(networks, beliefs.drawn(networks, resamples.count, seed=seed), resamples.reference)
+
+
+def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ...]:
+    """A choice (places of each group) mended until no exchange keeps a larger share of the draws' hypervolume.
+
+    One place of a group goes for another, or another group's for it, or one is added, while at most `most` networks are
+    left. Ends in a choice that none of these makes better, which need not be the best of all.
+    """
+    left = [np.isin(np.arange(int(column.max()) + 1), own) for column, own in zip(front.networks.T, kept, strict=True)]
+    every = [(g, choice) for g, marks in enumerate(left) for choice in range(len(marks))]
+    share = next(_without(front, left, [None]))[1]
+    while True:
+        before = share
+        for into in every:
+            if left[into[0]][into[1]]:
+                continue
+            outs: list[_Place | None] = [None, *(out for out in every if left[out[0]][out[1]])]
+            _turn(left, into)
+            sizes = [int(marks.sum()) for marks in left]
+            fitting = [out for out in outs if 0 < _count(sizes, out) <= most]
+            tried = ((out, one) for out, one in _without(front, left, fitting) if one > share * _ROUNDING)
+            better = next(tried, None)
+            if better is None:
+                _turn(left, into)
+            else:
+                out, share = better
+                _turn(left, out)
+        if share == before:
+            return tuple(np.flatnonzero(marks) for marks in left)
+
+
+def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:
+    """What is left out is left, and the other way round."""
+    if place is not None:
+        left[place[0]][place[1]] ^= True
+
+
+def _count(sizes: Sequence[int], out: _Place | None) -> int:
+    """How many networks there are without a place, of so many choices a group."""
+    every = math.prod(sizes)
+    return every if out is None else every // sizes[out[0]] * (sizes[out[0]] - 1)
+
+
+def _without(
+    front: Front, left: Sequence[NDArray[np.bool_]], outs: Sequence[_Place | None]
+) -> Iterator[tuple[_Place | None, float]]:
+    """The mean share that is reached by the networks of what is left without one place, for each of these."""
+    inside = np.all([marks[column] for marks, column in zip(left, front.networks.T, strict=True)], axis=0)
+    names, whole = front.networks[inside], np.where(front.whole > 0, front.whole, 1.0)
+    own = np.flatnonzero(inside[front.order]).reshape(len(whole), -1)  # as many in each draw
+    place = (np.cumsum(inside) - 1)[front.order.ravel()[own]]
+    high, steps = front.high.ravel()[own], _steps(front.wide.ravel()[own]) / (whole[:, None] * len(whole))
+    few = max(1, _AT_ONCE // own.size)
+    for some in (outs[k : k + few] for k in range(0, len(outs), few)):
+        stay = np.array([np.ones(len(names), bool) if out is None else names[:, out[0]] != out[1] for out in some])
+        heights = np.where(stay[:, place], high, 0.0)
+        shares = np.einsum("okm,km->o", np.maximum.accumulate(heights, axis=2), steps)
+        yield from zip(some, shares.tolist(), strict=True)
+
+
+def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> Ints:
+    """Networks (M, groups) that may be on a front, by their indices among the resampled choices."""
+    wide = moved(beliefs, resamples)
+    left = on_fronts(wide.restricted(kept))
+    rows = np.column_stack([names[column] for names, column in zip(kept, left.T, strict=True)])
+    return np.unique(np.concatenate([on_fronts(wide)[: MOST_LOOKED_AT // 2], rows[: MOST_LOOKED_AT // 2]]), axis=0)
+
+
+def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
+    """Each resample of the effects several times, moved by as much as a misfit is worth."""
+    rng = np.random.default_rng(_SEED)
+    found = []
+    for tables, price in ((resamples.logits, beliefs.accurate), (resamples.latencies, beliefs.fast)):
+        size = price.effects.sizes["misfit"] / math.sqrt(len(tables))
+        many = [np.repeat(table, _MOVED, axis=0) for table in tables]
+        found.append(tuple(table + size * rng.standard_normal(table.shape) for table in many))
+    return Resamples(latencies=found[1], logits=found[0], reference=resamples.reference)
+
+
+def on_fronts(resamples: Resamples) -> Ints:
+    """The networks (M, groups) on the resamples' fronts, those first that are on most of them."""
+    rows = np.concatenate([front.assignments for front in resamples.fronts()])
+    rows, often = np.unique(rows, axis=0, return_counts=True)
+    return np.asarray(rows[np.argsort(-often, kind="stable")], dtype=np.intp)

@@ -29,8 +29,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.space import Space
 from gnomon.errors import ProblemError
-from gnomon.spaces.selection.beliefs import Beliefs
-from gnomon.spaces.selection.kept import MOST_LOOKED_AT, moved, on_fronts, ratios
+from gnomon.spaces.selection.beliefs import MOST_LOOKED_AT, Beliefs, moved, on_fronts, ratios
 from gnomon.spaces.selection.reduce import SumFront, front_of_sums
 
 _SOME = 2000

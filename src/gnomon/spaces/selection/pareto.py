@@ -26,8 +26,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.effects import Evidence
 from gnomon.spaces.cells.primitives import parse_name
-from gnomon.spaces.selection.beliefs import Beliefs, believe
-from gnomon.spaces.selection.kept import MOST_EXCHANGED, drawn_front, exchanged
+from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, judged, reduce_choices, weighed_costs
 
 Families = Literal["mixed", "one"]

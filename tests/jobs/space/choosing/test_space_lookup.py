@@ -13,8 +13,7 @@ from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import COSTS, LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.lookup import EFFECTS, SWAPS, Rows, lookup_of
-from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
+from gnomon.jobs.space.choosing.select import EFFECTS, SWAPS, Rows, SelectRequest, lookup_of, select_primitives
 from gnomon.jobs.space.document import LookupPart
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency

@@ -15,8 +15,8 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.choosing.lookup import EFFECTS, lookup_of
 from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, with_proofs
+from gnomon.jobs.space.choosing.select import EFFECTS, lookup_of
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
@@ -39,8 +39,8 @@ from gnomon.jobs.space.profiling.estimates import (
     standard_error,
     toolchain_of,
 )
+from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.look import read_rows, study_of
-from gnomon.jobs.space.profiling.methods import PUBLISHED
 from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,13 +14,14 @@ from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
-from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, LatencyRow
-from gnomon.jobs.space.profiling.methods import IMPORTED, METHODS, PUBLISHED
-from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor, fit_predictor
+from gnomon.jobs.space.profiling.folder import IMPORTED, METHODS, PROOF, PUBLISHED, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.study import Family, Network, Study, space_of
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.features import Ints
+
+if TYPE_CHECKING:
+    from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor
 
 _NORMAL_95 = 1.959964
 _DRAWS, _RESAMPLES = 60, 1000
@@ -314,14 +315,23 @@ def cells_of(study: Study, family: Family) -> Cells:
     )
 
 
-def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpacePredictor]:
-    """What predicts any network's latency, by family; a family whose default network has no time is left out."""
+def default_latencies(
+    study: Study, rows: Mapping[str, LatencyRow]
+) -> dict[str, tuple[Cells, dict[Assignment, Latency]]]:
+    """The cells and the measured latencies of each family whose default network has a time, by its name."""
     found = {}
     for name, family in study.families.items():
         measured = family_latencies(study, family, rows)
         if family.defaults in measured:
-            found[name] = fit_predictor(cells_of(study, family), measured)
+            found[name] = cells_of(study, family), measured
     return found
+
+
+def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpacePredictor]:
+    """What predicts any network's latency, by family; a family whose default network has no time is left out."""
+    from gnomon.jobs.space.profiling.predict import fit_predictor
+
+    return {name: fit_predictor(*measured) for name, measured in default_latencies(study, rows).items()}
 
 
 def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:

@@ -25,20 +25,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError
-from gnomon.session import replay as recall
-from gnomon.session.request import MeasureRequest
-from gnomon.spaces.latency_table import differing
 from gnomon.system.files import Journal, read_file, read_journal, write_whole
-from gnomon.system.locks import lock_file
+
+if TYPE_CHECKING:
+    from gnomon.session.request import MeasureRequest
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
 FORMAT, VERSION = "gnomon-space-profile", 1
 HINT = "Give a folder that `gnomon space profile` made."
+PUBLISHED = "published"
+METHODS = ("balanced", "fair", PUBLISHED)
+"""The names of all methods."""
+
+IMPORTED = "imported"
+"""What accuracies that were got elsewhere are told as, unless they are said to count as those of a method."""
+
 PROOF = "validation"
 """The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
 
@@ -213,6 +219,8 @@ def _foreign(path: Path) -> bool:
 
 def _locked(path: Path) -> int:
     """The lock of a folder. UsageError where another one has it."""
+    from gnomon.system.locks import lock_file
+
     try:
         return lock_file(path / _LOCK)
     except BlockingIOError as error:
@@ -242,6 +250,8 @@ def _manifest_of(path: Path) -> dict[str, Any]:
 
 def check_question(path: Path, question: Mapping[str, Any]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
+    from gnomon.spaces.latency_table import differing
+
     known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
     unlike = [f"{name}: {_short(a)} there, {_short(b)} now" for name, a, b in differing(known, asked)]
     if unlike:
@@ -310,6 +320,8 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, Any], serv
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.
     """
+    from gnomon.session import replay as recall
+
     wish = request.wish
     said: dict[str, Any] = {
         "device": server or request.device.name,

@@ -14,17 +14,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.study import Family, Network, Study
 from gnomon.jobs.space.profiling.training import Method, Training
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.training.recipe import Recipe
-
-PUBLISHED = "published"
-METHODS = ("balanced", "fair", PUBLISHED)
-"""The names of all methods."""
-
-IMPORTED = "imported"
-"""What accuracies that were got elsewhere are told as, unless they are said to count as those of a method."""
 
 _NOISE_SEEDS = 3
 """How often a network is trained from different seeds to see how much accuracy depends on them."""

@@ -21,7 +21,7 @@ from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.estimate.fit import fit
 from gnomon.jobs.space.document import HeldOutPart, PredictorPart
-from gnomon.spaces.cells.costs import Cells, Latency, LayerCosts, kendall_tau, layer_costs
+from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED, Cells, Latency, LayerCosts, kendall_tau, layer_costs
 from gnomon.spaces.cells.effects import indicators
 from gnomon.spaces.cells.space import swaps
 from gnomon.spaces.features import Ints
@@ -31,10 +31,6 @@ Assignment = tuple[int, ...]
 Way = Literal["additive", "estimator", "estimator with neighbours"]
 WAYS: tuple[Way, ...] = get_args(Way)
 NEIGHBOURS: Way = "estimator with neighbours"
-FOLDS = 8
-LEAST_MIXED = 6
-"""Mixed networks below which nothing can be fitted to some and tested on others."""
-
 COVERAGE = 0.9
 
 

@@ -1,0 +1,611 @@
+"""What a placement does in its open lab: it measures, decides, and tells what came out.
+
+The operators of a placement, row by row: where each was planned, where it ran, what it takes elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnomon.core.graph import Graph
+from gnomon.core.space import decimal
+from gnomon.core.stats import may_be_as_fast, summarise
+from gnomon.errors import MeasurementError, exit_code_of
+from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
+from gnomon.jobs.place.document import (
+    ColumnPart,
+    ContenderPart,
+    DecisionPart,
+    InsidePart,
+    PlaceDocument,
+    PlacedOperator,
+    ProfileDocument,
+    ProfiledOperator,
+    SolutionPart,
+    SustainedPart,
+)
+from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock, Effort
+from gnomon.measure.environment import Doubt
+from gnomon.measure.progress import Steps
+from gnomon.runtimes.base import resolution_of
+from gnomon.session.accelerators import first_runs, held_bytes
+from gnomon.session.contender import (
+    Contender,
+    Proved,
+    blocks,
+    choose_clock,
+    choose_clocks,
+    cpu_summary,
+    fastest_of,
+    level,
+    profile_singles,
+    trace_of,
+    versus,
+)
+from gnomon.session.document import (
+    difference_part,
+    environment_parts,
+    graph_part,
+    kernel_part,
+    labels_of,
+    model_part,
+    runs_part,
+)
+from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
+from gnomon.session.model_session import Lab, conditions_part, stopped_doubts
+from gnomon.session.package import run_line, write_package
+from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
+from gnomon.session.prove import Verdict, Verified, prove, verify
+from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
+from gnomon.session.targets import Missing, Target, describe
+
+if TYPE_CHECKING:
+    from gnomon.jobs.place.inside import InsidePlacer, InsideResult
+    from gnomon.jobs.place.sustained import Sustain
+
+
+def profile_in(
+    lab: Lab, folder: Path, *, inside: bool, asked: Sustain | None, tell: Callable[[str], None] | None
+) -> ProfileDocument:
+    """Measure the model of an open lab whole on every backend: see `gnomon.jobs.place.job.profile`."""
+    if asked is not None:
+        from gnomon.jobs.place.sustained import check_sustainable, sustain
+
+        check_sustainable(lab)
+    sensitivity = reference(lab)
+    contenders = _contenders(lab, folder)
+    alive = profile_singles(lab, contenders, settle=True)
+    clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
+    nearly_right(lab, contenders, alive, clock)
+    apart = _taken_apart(lab, folder, alive, clock) if inside else {}
+    sustained = () if asked is None else sustain(lab, asked, alive, tell)
+    return _profiled(lab, sensitivity, alive, clock, apart, sustained)
+
+
+_TRACES = 6
+"""Turns in which kernels are timed, too."""
+
+
+def profile_turns(labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, steps: Steps) -> list[ProfileDocument]:
+    """Measure the models of open labs by turns: see `gnomon.jobs.place.job.profile_by_turns`."""
+    sensitivities = [reference(lab) for lab in labs]
+    contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
+    turn = list(zip(labs, contenders, strict=True))
+    traces = min(_TRACES, effort.processes_least)
+    steps.expect(len(turn) * effort.processes_least)
+    for number in range(1, effort.processes_least + 1):
+        effort = replace(effort, processes_least=number, processes_most=number)
+        # Each goes first as often as last: else a machine that gets slower makes the last one slower.
+        for lab, wanted in turn if number % 2 else reversed(turn):
+            measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
+            right = [trace_of(c) for c in wanted if measured[c.key].ok]
+            if number <= traces:
+                lab.runner.measure("profile, traced", right, effort)
+            steps.step(1)
+    alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
+    profiles = [
+        _profiled(lab, sensitivity, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
+        for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True)
+    ]
+    turns = tuple(document.campaign for document in profiles)
+    return [replace(document, turns=turns) for document in profiles]
+
+
+def _profiled(
+    lab: Lab,
+    sensitivity: Sensitivity,
+    alive: Sequence[Contender],
+    clock: Clock,
+    apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
+    sustained: tuple[SustainedPart, ...] = (),
+) -> ProfileDocument:
+    """What was measured, also in the results database; `apart` are the kernels that were taken apart, by label."""
+    request = lab.request
+    field = {c.label: lab.runner.known(c.key) for c in alive}
+    fastest = fastest_of(field, clock)
+    traces = {c.label: lab.runner.known(trace_of(c).key) for c in alive}
+    times = {
+        c.label: breakdown(
+            c.graph,
+            by_clock(kernels(c.graph, traces[c.label]), traces[c.label], clock),
+            level(field[c.label], clock),
+        )
+        for c in alive
+    }
+    columns = tuple(
+        column_part(
+            c, field[c.label], traces[c.label], times[c.label], field[fastest], clock, (apart or {}).get(c.label, ())
+        )
+        for c in alive
+    )
+    lab.runner.finish({"fastest": fastest, "median_s": summarise(blocks(field[fastest], "wall")).median_s})
+    # A model that was converted has operators of its own, which are not those of the rows.
+    own = [op.name for op in lab.graph.operators]
+    alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
+    resolutions_s = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in alive}
+    conditions = conditions_part(lab)
+    return ProfileDocument(
+        model=model_part(request.model, lab.graph),
+        graph=graph_part(lab.graph),
+        device=lab.device.name,
+        fingerprint=lab.device.fingerprint,
+        versions={name: probe.version for name, probe in lab.probes.items()},
+        clock=clock,
+        fastest=fastest,
+        tied=tuple(
+            c.label
+            for c in columns
+            if c.against_fastest and may_be_as_fast(c.against_fastest.verdict, c.against_fastest.ratio)
+        ),
+        columns=columns,
+        operators=tuple(
+            ProfiledOperator(
+                index=op.index,
+                name=op.name,
+                type=op.type,
+                macs=op.macs,
+                times_s={label: alike[label].times_s.get(op.index) if label in alike else None for label in field},
+                within={label: t.within[op.index] for label, t in alike.items() if op.index in t.within},
+            )
+            for op in lab.graph.operators
+        ),
+        missing=tuple(dict.fromkeys(lab.missing)),
+        doubts=(
+            *stopped_doubts(request, lab.runner.stopped),
+            *clock_warnings(field, fastest, clock),
+            *doubts(lab, sensitivity),
+            *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
+        ),
+        environments=environment_parts(lab.runner.environments, labels_of(field)),
+        campaign=lab.runner.campaign.id,
+        record=str(request.database),
+        resumed=lab.runner.resumed,
+        seconds=request.used_s,
+        waited_s=request.waited_s,
+        sustained=sustained,
+        resolutions_s={label: resolution_s for label, resolution_s in resolutions_s.items() if resolution_s},
+        threads=conditions.threads,
+        conditions=conditions,
+        turns=(),
+    )
+
+
+def _contenders(lab: Lab, folder: Path) -> list[Contender]:
+    made: list[Contender] = []
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    placer = AcrossPlacer(lab, whole, folder)
+    for target in lab.targets:
+        made += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
+    return made
+
+
+def _inside_placer(lab: Lab, target: Target) -> InsidePlacer:
+    """What places inside one runtime: it is loaded where a target has several backends."""
+    from gnomon.jobs.place.transfers import inside_placer
+
+    return inside_placer(lab, target)
+
+
+def column_part(
+    contender: Contender,
+    measured: Measured,
+    traced: Measured,
+    times: Breakdown,
+    best: Measured,
+    clock: Clock,
+    inside: tuple[InsidePart, ...] = (),
+) -> ColumnPart:
+    """A configuration by its runs without profiler and those with it, compared with the best."""
+    return ColumnPart(
+        label=contender.label,
+        level_s=level(measured, clock),
+        against_fastest=None if measured.key == best.key else versus(measured, best, clock),
+        wall=summarise(blocks(measured, "wall")),
+        cpu=cpu_summary(measured),
+        load_s=measured.fact("load_ns") * 1e-9,
+        first_call_s=measured.fact("first_call_ns") * 1e-9,
+        peak_rss_bytes=measured.fact("peak_rss_bytes"),
+        accelerators=contender.accelerators,
+        device_memory_bytes=held_bytes(measured),
+        difference=difference_part(measured.fact("difference")),
+        unattributed_s=times.unattributed_s,
+        profiler_overhead_s=times.overhead_s,
+        kernels=tuple(map(kernel_part, kernels(contender.graph, traced))),
+        runs=runs_part(measured, contender.graph, traced),
+        inside=inside,
+        settings=contender.settings,
+    )
+
+
+def _taken_apart(
+    lab: Lab, folder: Path, contenders: Sequence[Contender], clock: Clock
+) -> dict[str, tuple[InsidePart, ...]]:
+    """The kernels of several operators taken apart, by the label of their contender, the fastest contender's first."""
+    from gnomon.jobs.place.derived import WHOLE, Insides
+
+    insides = Insides(lab, folder, clock)
+    levels_s = {c.label: level(lab.runner.known(c.key), clock) for c in contenders}
+    parts: dict[str, tuple[InsidePart, ...]] = {}
+    for contender in sorted(contenders, key=lambda c: levels_s[c.label]):
+        label, graph = contender.label, contender.graph
+        operators = tuple(op.index for op in graph.operators)
+        whole = Kernel(name=WHOLE, operators=operators, backend=label, time_s=levels_s[label])
+        parts[label] = insides.of(contender, kernels(graph, lab.runner.known(trace_of(contender).key)) or (whole,))
+    return parts
+
+
+def breakdowns(
+    lab: Lab, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
+) -> dict[str, Breakdown]:
+    """By label, where the time of each contender goes that ran, by the clock that decided.
+
+    Of a runtime that takes the model whole, by its profiler, at the speed that the machine has had since; inside a
+    runtime, by the prices. A mix of runtimes is made of its operators' times in the whole models; what its cuts cost is
+    unattributed.
+    """
+    wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
+    alive = [p.contender for p in verdict.proved if p.ok]
+    whole_models = {c.label for c in (across.contenders if across else ()) if c.kind == "single"}
+    found: dict[str, Breakdown] = {}
+    for contender in alive:
+        traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
+        if traced is not None and traced.ok:
+            # What was profiled is as fast as the machine was then: see the drift that the report warns of.
+            clock = verdict.clocks.of(contender)
+            profiled_s = level(lab.runner.known(contender.key), clock)
+            whole_s = wholes_s[contender.label]
+            drift = whole_s / profiled_s if profiled_s > 0 else 1.0
+            timed = by_clock(kernels(contender.graph, traced), traced, clock)
+            timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
+            found[contender.label] = breakdown(contender.graph, timed, whole_s)
+    names = {part.configuration.name for c in alive if c.label in found for part in c.parts}
+    names |= {result.target.configuration.name for result in inside}
+    for contender in alive:
+        if contender.label in found or any(part.configuration.name not in names for part in contender.parts):
+            continue  # it was not profiled at these threads: times at others would divide another whole
+        tables = _tables(contender.graph, found, inside, across)
+        times = {i: tables[name].get(i) for i, name in columns(contender, frozenset(tables)).items() if name in tables}
+        known = {i: time_s for i, time_s in times.items() if time_s is not None}
+        found[contender.label] = divided(known, (), wholes_s[contender.label])
+    return found
+
+
+def _tables(
+    graph: Graph, found: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
+) -> dict[str, dict[int, float]]:
+    """Seconds of the graph's operators in each place that was seen."""
+    tables: dict[str, dict[int, float]] = {}
+    several = len(inside) > 1
+    for result in (r for r in inside if r.target.placed.graph is graph):
+        for column, backend in enumerate(result.backends):
+            name = f"{result.target.configuration.name}:{backend}" if several else backend
+            tables[name] = {i: float(p[column]) for i, p in enumerate(result.prices_s) if p[column] != float("inf")}
+    for contender in across.contenders if across else ():
+        if contender.kind == "single" and contender.graph is graph and contender.label in found:
+            tables[contender.label] = dict(found[contender.label].times_s)
+    return tables
+
+
+def columns(contender: Contender, known: frozenset[str]) -> dict[int, str]:
+    """Operator index -> the name, of those known, under which the times on its backend are."""
+    made: dict[int, str] = {}
+    for part in contender.parts:
+        for index, backend in part.backends.items():
+            qualified = f"{part.configuration.name}:{backend}"
+            made[index] = qualified if qualified in known else backend
+    return made
+
+
+def operator_rows(
+    verdict: Verdict,
+    places: Mapping[int, str],
+    found: dict[str, Breakdown],
+    inside: list[InsideResult],
+    across: AcrossResult | None,
+) -> tuple[PlacedOperator, ...]:
+    """A row for each operator that the chosen contender assigns, with its times wherever the same operator ran.
+
+    `places` says where each ran in the package.
+    """
+    graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
+    tables = _tables(graph, found, inside, across)
+    return tuple(
+        PlacedOperator(
+            index=op.index,
+            name=op.name,
+            type=op.type,
+            macs=op.macs,
+            planned=planned.get(op.index),
+            ran_on=places.get(op.index),
+            times_s={name: table.get(op.index) for name, table in tables.items()},
+            within={
+                name: found[name].within[op.index]
+                for name in tables
+                if name in found and op.index in found[name].within
+            },
+        )
+        for op in graph.operators
+    )
+
+
+def contender_part(
+    proved: Proved,
+    clock: Clock,
+    rows: Sequence[PlacedOperator],
+    times: Breakdown | None,
+    traced: Measured | None,
+) -> ContenderPart:
+    """A contender and its runs, by the clock that compares it.
+
+    `rows` are the operators where it assigns the same ones: those of a model that was converted are none of them.
+    `times` are where its time goes, and `traced` its runs with the profiler on, as far as these are known.
+    """
+    contender, measured = proved.contender, proved.measured
+    level_s = level(measured, clock) if proved.ok else None
+    predicted_s, backends = contender.predicted_s, contender.backends
+    return ContenderPart(
+        label=contender.label,
+        kind=contender.kind,
+        configurations=tuple(part.configuration.name for part in contender.parts),
+        predicted_s=predicted_s,
+        measured=summarise(blocks(measured, "wall")) if proved.ok else None,
+        cpu=cpu_summary(measured) if proved.ok else None,
+        level_s=level_s,
+        prediction_error=predicted_s / level_s - 1 if predicted_s is not None and level_s else None,
+        against_best=proved.against_best,
+        difference=difference_part(measured.fact("difference")),
+        peak_rss_bytes=measured.fact("peak_rss_bytes"),
+        threads=None if contender.usual else contender.threads,
+        usual=contender.usual,
+        precision=contender.precision,
+        accelerators=contender.accelerators,
+        device_memory_bytes=held_bytes(measured),
+        failure=measured.failure,
+        assignment=tuple(backends.get(row.index) for row in rows),
+        operators_s=tuple(times.times_s.get(row.index) if times else None for row in rows),
+        unattributed_s=times.unattributed_s if times else None,
+        profiler_overhead_s=times.overhead_s if times else None,
+        kernels=tuple(map(kernel_part, times.own)) if times else (),
+        runs=runs_part(measured, contender.graph, traced),
+        settings=contender.settings,
+    )
+
+
+def _contender_parts(
+    lab: Lab, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown]
+) -> tuple[ContenderPart, ...]:
+    parts = []
+    for proved in verdict.proved:
+        contender = proved.contender
+        alike = rows if contender.graph is verdict.chosen.contender.graph else ()
+        traced = lab.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
+        clock = verdict.clocks.of(contender)
+        parts.append(contender_part(proved, clock, alike, times.get(contender.label), traced))
+    return tuple(parts)
+
+
+def decision_part(verdict: Verdict) -> DecisionPart:
+    """What a verdict says, by labels."""
+    return DecisionPart(
+        chosen=verdict.chosen.contender.label,
+        kind=verdict.chosen.contender.kind,
+        reason=verdict.reason,
+        best_single=verdict.best_single.contender.label,
+        speedup_vs_best_single=verdict.speedup,
+        tied=verdict.tied,
+        chosen_for=verdict.chosen_for,
+        default=verdict.default,
+        undecided=verdict.undecided,
+    )
+
+
+def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> dict[str, SolutionPart]:
+    """The solver's certificates, by configuration or "across"."""
+    found = {result.target.configuration.name: result.solution for result in inside}
+    if across is not None and across.solution is not None:
+        found["across"] = across.solution
+    return {
+        name: SolutionPart(
+            method=solution.method,
+            optimal=solution.optimal,
+            value_s=solution.value,
+            bound_s=solution.bound,
+            width=solution.width,
+            code=decimal(solution.code),
+        )
+        for name, solution in found.items()
+    }
+
+
+def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator], verdict: Verdict) -> dict[str, float]:
+    """The seconds in which profilers count that do so coarsely, by places and contenders."""
+    shown = {name for row in rows for name in row.times_s}
+    places = {
+        name: resolution_of(result.target.runtime)
+        for result in inside
+        for backend in result.backends
+        for name in (backend, f"{result.target.configuration.name}:{backend}")
+        if name in shown
+    }
+    places |= {
+        proved.contender.label: max(resolution_of(part.target.runtime) for part in proved.contender.parts)
+        for proved in verdict.proved
+    }
+    return {name: seconds for name, seconds in places.items() if seconds}
+
+
+def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
+    """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
+    request, sensitivity = lab.request, reference(lab)
+    inside, across, others, refused = _price(lab, folder)
+    contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
+    lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
+    priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
+    clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
+    verdict = prove(lab, contenders, clocks, priced=priced)
+    verdict = replace(verdict, proved=(*verdict.proved, *refused))
+    verdict, verified, ran_on = _deploy(lab, verdict, out, overwrite=overwrite)
+    chosen = verdict.chosen.contender
+    lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
+    times = breakdowns(lab, verdict, inside, across)
+    rows = operator_rows(verdict, ran_on, times, inside, across)
+    warnings = _all_doubts(lab, verdict, sensitivity)
+    field = [(proved.contender, proved.measured) for proved in verdict.proved]
+    proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
+    conditions = conditions_part(lab)
+    return PlaceDocument(
+        model=model_part(request.model, chosen.graph),
+        graph=graph_part(chosen.graph),
+        device=lab.device.name,
+        fingerprint=lab.device.fingerprint,
+        versions={name: probe.version for name, probe in lab.probes.items()},
+        clock=verdict.clock,
+        decision=decision_part(verdict),
+        contenders=_contender_parts(lab, verdict, rows, times),
+        operators=rows,
+        verified=verified,
+        solutions=_solutions(inside, across),
+        unattributed_s={label: split.unattributed_s for label, split in times.items()},
+        ideal_s=across.ideal_s if across else None,
+        why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
+        sensitivity=sensitivity.relative,
+        reference=sensitivity.reference or None,
+        reference_checked_by="" if proves_nothing else checked_by(sensitivity, field),
+        reference_agreement=sensitivity.agreement,
+        missing=tuple(dict.fromkeys(lab.missing)),
+        doubts=warnings,
+        environments=environment_parts(
+            lab.runner.environments, labels_of({contender.label: measured for contender, measured in field})
+        ),
+        package=str(out),
+        run=run_line(chosen.candidate.environment),
+        pictures=(),
+        campaign=lab.runner.campaign.id,
+        record=str(request.database),
+        resumed=lab.runner.resumed,
+        seconds=request.used_s,
+        waited_s=request.waited_s,
+        resolutions_s=_resolutions(inside, rows, verdict),
+        threads=conditions.threads,
+        conditions=conditions,
+    )
+
+
+def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
+    """Profile all single contenders together; then place inside each configuration that has several backends, and
+    across those that take the model whole, with as many threads as the fastest. The others are returned as they are;
+    last are those that are refused, but nearly right.
+    """
+    whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
+    within = [_inside_placer(lab, t) for t in lab.targets if t not in whole]
+    across = AcrossPlacer(lab, whole, folder)
+    singles = {placer: placer.singles() for placer in within}
+    wholes = [across.whole(target) for target in whole]
+    every = [c for group in (*singles.values(), wholes) for c in group]
+    alive = profile_singles(lab, every, trace=partial(_mixable, lab))
+    known = {c.key: lab.runner.known(c.key) for c in alive}
+    field = _mixable(lab, alive)
+    clock = choose_clocks(lab, known, field).of(*field)
+    refused = nearly_right(lab, every, field, clock)
+    lab.doubts += precision_hints(lab, field, clock)
+    results: list[InsideResult] = []
+    problems: list[MeasurementError] = []
+    for placer in within:
+        mine = [c for c in singles[placer] if c in field]
+        try:
+            results += [placer.run(mine, clock)] if mine else []
+        except MeasurementError as error:  # one configuration that cannot be priced does not end the others
+            problems.append(error)
+            lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
+    wholes = [c for c in wholes if c in field]
+    if problems and not results and not wholes:
+        raise problems[0]
+    return results, across.run(wholes, clock) if wholes else None, [c for c in alive if c not in field], refused
+
+
+def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
+    """Those with as many threads as the fastest that does not run by defaults: in one process threads of several
+    numbers would wait for each other.
+    """
+    set_ = [c for c in alive if not c.usual]
+    known = {c.key: lab.runner.known(c.key) for c in set_}
+    clocks = choose_clocks(lab, known, set_)
+    if not set_:
+        return list(alive)
+    fastest = min(set_, key=lambda c: level(known[c.key], clocks.of(*set_)))
+    return [c for c in set_ if c.threads == fastest.threads]
+
+
+def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified, Mapping[int, str]]:
+    """Write the winner's package and run it; a package that does not do what it should gives way to the next.
+
+    Returns also where each operator ran in it.
+    """
+    order = [verdict.chosen, verdict.best_single]
+    for number, proved in enumerate(order):
+        write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
+        verified, ran_on = verify(lab, out, proved.contender)
+        if verified.ok or verified.skipped or proved is verdict.best_single:
+            return replace(verdict, chosen=proved), verified, ran_on
+        told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
+        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
+        single = verdict.best_single.contender.label
+        verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
+    raise AssertionError("unreachable")
+
+
+def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+    missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
+    stopped = stopped_doubts(lab.request, lab.runner.stopped, [p.contender.label for p in missed])
+    best = verdict.best_single
+    drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
+    begun = first_runs((p.contender, [lab.runner.known(p.contender.key), p.measured]) for p in verdict.proved if p.ok)
+    own = [] if verdict.chosen.contender.usual else _left_out(lab, verdict)
+    return (*stopped, *verdict.warnings, *own, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
+
+
+def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
+    """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
+    package = lab.model.package
+    if package is None:
+        return []
+    from gnomon.formats.onert.config import placement_settings, steering
+
+    left = steering(package.config, placement_settings({}, 1))
+    if not left:
+        return []
+    rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
+    with_it = f"; {' and '.join(rows)} ran with it" if rows else ""
+    return [
+        Doubt(
+            kind="package-config",
+            message=f"the nnpackage's own config sets {', '.join(f'{k}={v}' for k, v in left.items())}, which the "
+            f"choice was measured without and the written package leaves out{with_it}",
+            hint="" if rows else "Without -n and --backend the nnpackage is also measured as it is.",
+        )
+    ]
