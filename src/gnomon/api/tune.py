@@ -31,7 +31,12 @@ _DEVICE = option(
 Logs = Annotated[Sequence[PathLike], option(metavar="LOG")]
 Layers = Annotated[
     Sequence[str],
-    option("--layer", repeat=True, metavar="TEXT", help="Only this layer: a number, or what its name holds."),
+    option(
+        "--layer",
+        repeat=True,
+        metavar="TEXT",
+        help="Only this layer: its number from 0, or what its name holds. Repeatable.",
+    ),
 ]
 Network = Annotated[
     PathLike | None,
@@ -147,13 +152,12 @@ def tune(
         float | None,
         option("--budget", read=seconds, help="End the whole command, proof included, after about this time."),
     ] = None,
-    layers: Annotated[
-        Sequence[str],
-        option("--layer", repeat=True, metavar="TEXT", help="Only layers whose name holds this. Repeatable."),
-    ] = (),
+    layers: Layers = (),
     dtype: Annotated[Literal["float32", "float16"], option(help="The type that is computed in.")] = "float32",
     shapes: Shapes | None = None,
-    fresh: Annotated[bool, option(help="Begin again; existing records are moved aside.")] = False,
+    fresh: Annotated[
+        bool, option(help="Begin again; existing records are moved aside. Deleting them forgets nothing.")
+    ] = False,
     logs: Annotated[
         Sequence[PathLike],
         option(
@@ -269,7 +273,9 @@ def overlay_collect(
             "many processes; give all LOGs.",
         ),
     ] = False,
-    fresh: Annotated[bool, option(help="Measure again; existing records are moved aside.")] = False,
+    fresh: Annotated[
+        bool, option(help="Measure again; existing records are moved aside. Deleting them forgets nothing.")
+    ] = False,
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[TuneOptions],

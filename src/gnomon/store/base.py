@@ -192,8 +192,8 @@ def note_command(store: Store, campaign: str) -> None:
 def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
     """Note the files that a job writes; once they are `whole` with their sizes and digests.
 
-    They are only ever appended to: so many bytes from the beginning stay as they are. RecordError for one that cannot
-    be read.
+    So many bytes from the beginning stay as they are until they are noted again. RecordError for one that cannot be
+    read.
     """
     files: list[dict[str, Any]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):

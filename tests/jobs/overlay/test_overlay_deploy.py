@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gnomon.core import codec
-from gnomon.core.sample import Failure
-from gnomon.core.stats import Block
+from gnomon.core.sample import Failure, Run, Samples
 from gnomon.jobs.overlay.deploy import _network_row
-from gnomon.jobs.tune.networks import CallTimes
+from gnomon.measure.campaign import Measured
 
 
-def blocks(*times_s: float) -> CallTimes:
-    return CallTimes(blocks=[Block(process=p, block=0, values_s=(t,)) for p, t in enumerate(times_s)], error=0.0)
+def blocks(*times_s: float) -> Measured:
+    samples = [Samples(wall_ns=(round(t * 1e9),), cpu_ns=()) for t in times_s]
+    runs = [Run(candidate="a", process=p, block=0, started_at_s=0.0, samples=s) for p, s in enumerate(samples)]
+    return Measured(key="a", runs=tuple(runs), failure=None)
 
 
 def test_ratios_are_paired_by_process() -> None:
@@ -21,7 +24,7 @@ def test_ratios_are_paired_by_process() -> None:
     found = {
         "overlay": blocks(*(1.1 * t for t in own)),
         "own:phone": blocks(*own),
-        "own:tablet": CallTimes(failure=Failure(stage="run", kind="hang", transient=False, message="")),
+        "own:tablet": replace(blocks(), failure=Failure(stage="run", kind="hang", transient=False, message="")),
         "untuned": blocks(*(3.3 * t for t in own)),
     }
     rows = {name: codec.document(_network_row("phone", name, found)) for name in found}

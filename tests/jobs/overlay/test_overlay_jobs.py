@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,23 +210,32 @@ def test_the_library_runs_there_and_the_records_anywhere(flow: Flow) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("pooled")
 def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flow, own_home: Path) -> None:
-    path = Path(flow.collected["narrow"][0]["records"])
+    path, record = Path(flow.collected["narrow"][0]["records"]), own_home / "record.sqlite"
     before = path.read_bytes()
-    asked = {"device": "narrow", "out": flow.out, **QUICK}
-    api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
-    assert path.read_bytes() == before
+    lines = before.splitlines(keepends=True)
+    cut = b"".join(lines[:-3]) + lines[-3][:100]
+    asked = {"device": "narrow", "out": flow.out, **QUICK, "processes": 2}
     try:
-        lines = before.splitlines(keepends=True)
-        path.write_bytes(b"".join(lines[:-3]) + lines[-3][:100])
-        assert TRIALS * 2 - 3 <= len(trials_of(path)) < TRIALS * 2
-        api.overlay_collect([flow.tuned["wide"]["records"]], **asked | {"processes": 2})
-        assert len(trials_of(path)) == TRIALS * 2
-        with SqliteStore.open(own_home / "record.sqlite") as store:
+        for beginning in (before, cut, None):  # the results database has it all from the first time on
+            path.unlink() if beginning is None else path.write_bytes(beginning)
+            api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
+            assert path.read_bytes() == before
+        with SqliteStore.open(record) as store:
             (campaign,) = store.query(CampaignQuery(kind="overlay-collect", finished=True))
-            held = [run for run in store.query(RunQuery(campaign=campaign.id)) if run.failure is None]
-            assert len(held) >= len(trials_of(path))
+            facts = [run.facts for run in store.query(RunQuery(campaign=campaign.id))]
             answer = answer_of(store, campaign)
+        assert [line for line in facts if line["trial"] != UNTUNED] == trials_of(path)
         assert answer is not None and answer["records"] == str(path)
+        for file in own_home.glob("record.sqlite*"):
+            file.unlink()
+        path.write_bytes(cut)
+        known = trials_of(path)
+        assert TRIALS * 2 - 3 <= len(known) < TRIALS * 2
+        api.overlay_collect([flow.tuned["wide"]["records"]], **asked)
+        after = trials_of(path)
+        assert after[: len(known)] == known
+        assert set(Counter((line["layer"], line["trial"]) for line in after).values()) == {2}
+        assert len(after) == TRIALS * 2 and path.read_bytes() != before  # what was lacking was measured, and no more
     finally:
         path.write_bytes(before)
 
@@ -303,7 +313,12 @@ def test_a_device_that_nobody_knows_cannot_prove(flow: Flow, tmp_path: Path, own
 
 
 @pytest.mark.slow
-def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  # noqa: F811
+def test_kill_9_of_collect(
+    flow: Flow,
+    tmp_path: Path,
+    pooled: None,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     path = tmp_path / "out" / "records" / "local_wide.tiny.float32.json"
     (tmp_path / "tmp").mkdir()
     command = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "overlay", "collect"]
@@ -317,11 +332,17 @@ def test_kill_9_of_collect(flow: Flow, tmp_path: Path, pooled: None) -> None:  #
             time.sleep(0.005)
         interrupt(gnomon, signal.SIGKILL)
     assert nothing_left(tmp_path)
-    before = trials_of(path)
+    kept = path.read_bytes()
+    with SqliteStore.open(tmp_path / "record.sqlite") as store:
+        (campaign,) = store.query(CampaignQuery(kind="overlay-collect"))
+        facts = [run.facts for run in store.query(RunQuery(campaign=campaign.id))]
+    before = [line for line in facts if line["trial"] != UNTUNED]
+    assert len(before) >= len(trials_of(path)) >= 2
+    monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     asked: dict[str, Any] = {"out": tmp_path / "out", "threads": 1, "target": "x86-64", **QUICK}
     asked["processes"] = 2
     (found,) = api.overlay_collect([flow.tuned["wide"]["records"]], **asked).collected
     after = trials_of(path)
-    assert after[: len(before)] == before
+    assert path.read_bytes().startswith(kept) and after[: len(before)] == before
     assert len(after) == TRIALS * 2
     assert sum(row.measured for row in found.layers) == TRIALS

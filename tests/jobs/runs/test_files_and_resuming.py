@@ -18,11 +18,10 @@ from tests.jobs.tune.test_record_file import EMPTY, RECORDS
 
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
-from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.formats.tuning.records import read_tuning_records, trial_line
 from gnomon.jobs.runs.job import command_of, export_files
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
-from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile
+from gnomon.jobs.tune.campaign import TrialCampaign
 from gnomon.store.base import ARGUMENTS, COMMAND, FILES, CampaignQuery, RunQuery, note, note_command, note_files
 from gnomon.store.sqlite import SqliteStore
 from gnomon.testing.store import sample_campaign
@@ -209,29 +208,31 @@ def test_who_asked_is_noted_once(
 
 def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
     path, record = tmp_path / "phone.json", own_home / "record.sqlite"
-    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0):
-        file.add_layers(RECORDS.layers)
-        file.add(RECORDS.trials[:2])
+    with TrialCampaign(path, EMPTY, "tune") as campaign:
+        campaign.add_layers(RECORDS.layers)
+        for trial in RECORDS.trials[:2]:
+            campaign.add(trial)
     (listed,) = asked(capsys, record, "list")["campaigns"]
     assert (listed["campaign"]["kind"], listed["finished"], listed["running"]) == ("tune", False, False)
     assert (listed["campaign"]["context"]["model_name"], listed["runs"]) == ("net", 2)
-    with RecordFile(path, EMPTY) as file:
-        file.add(RECORDS.trials[2:3])  # killed before the results database had it
-    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0) as recorded:
-        file.add(RECORDS.trials[3:])
-        recorded.finish("all")
+    with path.open("a") as file:  # of another results database
+        print(json.dumps(trial_line(RECORDS.trials[2])), file=file)
+    with TrialCampaign(path, EMPTY, "tune") as campaign:
+        for trial in RECORDS.trials[3:]:
+            campaign.add(trial)
+        campaign.finish("all")
     (listed,) = asked(capsys, record, "list")["campaigns"]
     assert listed["finished"] and (listed["runs"], listed["failures"]) == (5, 1)
     shown = asked(capsys, record, "show", "last")["candidates"]
     assert [one["candidate"].partition("/")[0] for one in shown] == ["dense", "dense", "conv", "conv", "conv"]
     assert shown[2]["summary"]["n"] == 2 and shown[-1]["last_failure"]["kind"] == "hang"
-    with RecordFile(path, EMPTY) as file, Recorded(file, "tune", seed=0):
+    with TrialCampaign(path, EMPTY, "tune"):
         pass  # a third time, which is ended at once
     assert [(row["runs"], row["finished"]) for row in asked(capsys, record, "list")["campaigns"]] == [(5, False)]
     out = str(tmp_path / "out")
     assert run(["runs", "--record", str(record), "export", "last", "--format", "files", "--out", out]) == 0
     assert read_tuning_records((tmp_path / "out" / "phone.json").read_bytes()) == RECORDS
     capsys.readouterr()
-    with RecordFile(path, EMPTY, fresh=True) as file, Recorded(file, "tune", seed=0, fresh=True):
+    with TrialCampaign(path, EMPTY, "tune", fresh=True):
         pass
     assert [row["runs"] for row in asked(capsys, record, "list")["campaigns"]] == [0, 5]

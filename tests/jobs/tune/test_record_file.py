@@ -1,4 +1,4 @@
-"""Record files: appended to by one at a time, never damaged by how their writer ended, never mixed with others."""
+"""Record files and the campaigns that they are written from: one writer at a time, whole at any end, never mixed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import fcntl
 import json
 import resource
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.jobs.tune.tunekit import hand_made
 
-from gnomon.core.overlay.records import UNTUNED, TuningTrial
+from gnomon.core.overlay.records import UNTUNED, TuningRecords, TuningTrial
 from gnomon.core.sample import Failure
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, RecordError, UsageError
-from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.formats.tuning.records import read_tuning_records, trial_line
+from gnomon.jobs.tune.campaign import TrialCampaign
 from gnomon.jobs.tune.records import RecordFile, best_trial, made_trial, pooled_trials, write_records
+from gnomon.store.base import RunQuery
+from gnomon.store.sqlite import SqliteStore
 from gnomon.system import locks
 
 BROKEN = Failure(stage="build", kind="hang", transient=False, message="took longer than 20 s")
@@ -31,52 +35,151 @@ LOST = Failure(stage="run", kind="vanished", transient=True, message="gone")
 WRONG = Failure(stage="check", kind="wrong-output", transient=False, message="outputs differ")
 RECORDS = hand_made("phone", {"conv": {None: (3.0,), 1: (2.0, 1.0), 2: BROKEN}, "dense": {None: (1.0,), 1: (0.5,)}})
 EMPTY = replace(RECORDS, layers=(), trials=())
+MANY = [
+    replace(made_trial("70", [[n % 30], []], times_s=(1 / 3 / n,)), at_s=float(n)) for n in range(1, 41)
+]  # ten of them again
+KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from pathlib import Path
+from gnomon.formats.tuning.records import read_tuning_records
+from gnomon.jobs.tune.campaign import TrialCampaign
+
+records, count = read_tuning_records(Path(sys.argv[1]).read_bytes()), int(sys.argv[3])
+campaign = TrialCampaign(Path(sys.argv[2]), replace(records, layers=(), trials=()), "tune")
+campaign.add_layers(records.layers)
+for trial in records.trials[:count]:
+    campaign.add(trial)
+Path.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
+for trial in records.trials[count : int(sys.argv[4])]:
+    campaign.add(trial)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def campaign(path: Path, wanted: TuningRecords = EMPTY, *, fresh: bool = False) -> TrialCampaign:
+    return TrialCampaign(path, wanted, "tune", fresh=fresh)
 
 
 def filled(path: Path, count: int = 4) -> Path:
-    with RecordFile(path, EMPTY) as file:
-        file.add_layers(RECORDS.layers)
+    with campaign(path) as trials:
+        trials.add_layers(RECORDS.layers)
         for trial in RECORDS.trials[:count]:
-            file.add([trial])
+            trials.add(trial)
     return path
 
 
-def test_what_is_added_is_read_back_and_gone_on_with(tmp_path: Path) -> None:
-    path = filled(tmp_path / "deep" / "er" / "a.json", 2)
-    with RecordFile(path, EMPTY) as file:
-        assert file.count == 2
-        assert file.records.trials == RECORDS.trials[:2]
-        file.add_layers(RECORDS.layers)  # not written again
-        file.add(RECORDS.trials[2:])
-        assert file.count == 5
-        content = file.content()
-    assert read_tuning_records(path.read_bytes()) == RECORDS
-    assert (content.layers, content.device) == (RECORDS.layers, RECORDS.device)
-    assert set(map(repr, content.trials)) == set(map(repr, RECORDS.trials))
-    assert len(path.read_text().splitlines()) == 1 + 2 + 5
+def in_any_order(trials: Iterable[TuningTrial]) -> set[str]:
+    return set(map(repr, trials))
 
 
-def test_each_trial_is_in_the_file_before_add_returns(tmp_path: Path) -> None:
-    with RecordFile(tmp_path / "a.json", EMPTY) as file:
-        file.add_layers(RECORDS.layers)
-        for number, trial in enumerate(RECORDS.trials, 1):
-            file.add([trial])
-            assert len(read_tuning_records(file.path.read_bytes()).trials) == number
+def test_the_file_has_few_trials_at_once_and_most_of_many(tmp_path: Path) -> None:
+    written = []
+    with campaign(tmp_path / "a.json") as trials:
+        trials.add_layers(RECORDS.layers)
+        for number, trial in enumerate(MANY, 1):
+            trials.add(trial)
+            written.append(len(read_tuning_records(trials.path.read_bytes()).trials))
+            assert number - written[-1] <= number / 16
+    assert written[:15] == list(range(1, 16)) and len(set(written)) < 32
+    assert read_tuning_records((tmp_path / "a.json").read_bytes()).trials == tuple(MANY)
 
 
-def test_cut_off_anywhere_it_goes_on(tmp_path: Path) -> None:
-    whole = filled(tmp_path / "whole.json").read_bytes()
-    path = tmp_path / "a.json"
-    for end in range(0, len(whole), 7):
+@pytest.mark.parametrize(("count", "more", "there"), [(0, 0, 0), (16, 16, 15), (16, 17, 15), (36, 37, 34)])
+def test_kill_9_costs_no_trial_and_no_bit(count: int, more: int, there: int, tmp_path: Path) -> None:
+    """Killed behind so many trials, or with more of them as the file is put in its place: so many are `there`."""
+    whole, path = tmp_path / "whole.json", tmp_path / "deep" / "er" / "a.json"
+    with campaign(whole) as trials:
+        trials.add_layers(RECORDS.layers[:1])
+        for trial in MANY:
+            trials.add(trial)
+    command = [sys.executable, "-c", KILLED, str(whole), str(path), str(count), str(more)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    kept = path.read_bytes()
+    assert whole.read_bytes().startswith(kept)
+    assert len(read_tuning_records(kept).trials) == there
+    with campaign(path) as trials:
+        assert list(trials.trials("70")) == MANY[:more]
+        trials.add_layers(RECORDS.layers[:1])
+        for trial in MANY[more:]:
+            trials.add(trial)
+        content = trials.content()
+    assert path.read_bytes() == whole.read_bytes()
+    assert content == read_tuning_records(whole.read_bytes())
+
+
+def test_a_file_that_was_cut_off_or_is_gone_is_written_again(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a.json", 5)
+    whole = path.read_bytes()
+    for end in range(0, len(whole), 70):
+        path.write_bytes(whole[:end])
+        with campaign(path) as trials:
+            assert trials.count == 5
+        assert path.read_bytes() == whole
+    path.unlink()
+    with campaign(path) as trials:
+        assert trials.count == 5
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_from_elsewhere_cut_off_anywhere_is_gone_on_with(version: int, tmp_path: Path) -> None:
+    whole = filled(tmp_path / "whole.json").read_bytes().replace(b'"version": 2', b'"version": %d' % version)
+    for end in range(0, len(whole), 70):
+        path = tmp_path / f"{end}.json"
         path.write_bytes(whole[:end])
         complete = whole[:end].count(b"\n")
-        with RecordFile(path, EMPTY) as file:
+        with campaign(path) as trials:
             # A last line may be whole but for the end of the line.
-            assert file.count in (max(0, complete - 3), max(0, complete - 2))
-            missing = RECORDS.trials[file.count :]
-            file.add_layers(RECORDS.layers)
-            file.add(missing)
-        assert set(map(repr, read_tuning_records(path.read_bytes()).trials)) == set(map(repr, RECORDS.trials))
+            assert trials.count in (max(0, complete - 3), max(0, complete - 2))
+            missing = RECORDS.trials[trials.count :]
+            trials.add_layers(RECORDS.layers)
+            for trial in missing:
+                trials.add(trial)
+        assert b'"version": 2' in path.read_bytes()
+        assert in_any_order(read_tuning_records(path.read_bytes()).trials) == in_any_order(RECORDS.trials)
+
+
+def test_another_host_of_the_same_results_database_takes_up_no_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path / "a.json")
+    path.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: "another")
+        with campaign(path) as trials:
+            assert trials.count == 0
+    with campaign(path) as trials:
+        assert trials.count == 4
+
+
+def test_a_layer_that_comes_later_stands_before_all_trials(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for layer in RECORDS.layers:
+        with campaign(path) as trials:
+            trials.add_layers([layer])
+            for trial in RECORDS.trials:
+                if trial.layer == layer.layer:
+                    trials.add(trial)
+            before = path.read_bytes()
+    with campaign(path) as trials:
+        trials.add(MANY[0])
+    assert path.read_bytes().startswith(before)
+    assert read_tuning_records(before) == RECORDS
+
+
+def test_what_a_file_and_its_campaign_have_more_is_added_to_the_other(tmp_path: Path) -> None:
+    path = filled(tmp_path / "a.json", 4)
+    lines = path.read_text().splitlines()
+    again = replace(RECORDS.trials[1], times_s=(0.1, 1 / 3), at_s=5.0)
+    del lines[-1]
+    path.write_text("\n".join([*lines, json.dumps(trial_line(again, known=True))]))
+    with campaign(path) as trials:
+        assert trials.count == 5
+        assert in_any_order(trials.content().trials) == in_any_order([*RECORDS.trials[:4], again])
+    assert read_tuning_records(path.read_bytes()).trials == (*RECORDS.trials[:4], again)
+    with campaign(path) as trials:
+        assert trials.count == 5
 
 
 def test_damage_is_told_and_nothing_is_written(tmp_path: Path) -> None:
@@ -87,8 +190,8 @@ def test_damage_is_told_and_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match="line 4"):
         RecordFile(path, EMPTY)
     assert path.read_bytes() == before
-    with RecordFile(path, EMPTY, fresh=True) as file:
-        assert file.count == 0
+    with campaign(path, fresh=True) as trials:
+        assert trials.count == 0
 
 
 @pytest.mark.parametrize(
@@ -111,53 +214,36 @@ def test_records_of_something_else_are_refused_in_words(change: dict[str, Any], 
         RecordFile(path, replace(EMPTY, **change))
     assert "--fresh" in raised.value.hint
     assert path.read_bytes() == before
-    with RecordFile(path, EMPTY) as file:  # the lock is not kept
-        assert file.count == 4
+    with campaign(path) as trials:  # the lock is not kept
+        assert trials.count == 4
 
 
 def test_afresh_the_old_ones_are_put_aside(tmp_path: Path) -> None:
     path = filled(tmp_path / "a.b.json")
     before = path.read_bytes()
     for number in (1, 2):
-        with RecordFile(path, EMPTY, fresh=True) as file:
-            assert file.count == 0
-            file.add_layers(RECORDS.layers)
+        with campaign(path, fresh=True) as trials:
+            assert trials.count == 0
+            trials.add_layers(RECORDS.layers)
         assert (tmp_path / "a.b.json.old1").read_bytes() == before
         assert (tmp_path / f"a.b.json.old{number}").exists()
-    with RecordFile(tmp_path / "new.json", EMPTY, fresh=True):
+    with campaign(tmp_path / "new.json", fresh=True):
         pass
     assert not list(tmp_path.glob("new*old*"))
 
 
-def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_at_once_are_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: Path) -> None:
     monkeypatch.setattr(locks, "_PATIENCE_S", 0.1)
     path = filled(tmp_path / "a.json")
-    with RecordFile(path, EMPTY) as first:
+    with campaign(path) as first:
         for fresh in (False, True):
             with pytest.raises(RecordError, match="another gnomon writes") as raised:
-                RecordFile(path, EMPTY, fresh=fresh)
+                campaign(path, fresh=fresh)
             assert "goes on" in raised.value.hint
-        first.add(RECORDS.trials[4:])
-    assert list(tmp_path.iterdir()) == [path]
-    with RecordFile(path, EMPTY) as again:
-        assert again.count == 5
-
-
-def test_the_lock_of_another_process_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = filled(tmp_path / "a.json")
-    script = "import fcntl, sys; f = open(sys.argv[1], 'ab'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        monkeypatch.setattr(locks, "_PATIENCE_S", 0.0)
-        with pytest.raises(RecordError, match="another gnomon"):
-            RecordFile(path, EMPTY)
-        other.kill()
-    monkeypatch.setattr(locks, "_PATIENCE_S", 2.0)
-    with RecordFile(path, EMPTY) as file:
-        assert file.count == 4
+            first.add(RECORDS.trials[4])  # the file is another one now, and as locked
+    assert sorted(tmp_path.iterdir()) == [path, own_home]
+    with campaign(path) as again:
+        assert again.count == 6
 
 
 def test_a_file_that_is_put_aside_while_one_waits_is_not_written_to(
@@ -173,11 +259,13 @@ def test_a_file_that_is_put_aside_while_one_waits_is_not_written_to(
         real(handle, kind)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with RecordFile(path, EMPTY) as file:
-        assert file.count == 0
-        file.add_layers(RECORDS.layers)
-    assert len((tmp_path / "aside.json").read_text().splitlines()) == 7
-    assert len(path.read_text().splitlines()) == 3
+    before = path.read_bytes()
+    file = RecordFile(path, EMPTY)
+    assert file.found is None
+    file.write(["{}"])
+    file.close()
+    assert (tmp_path / "aside.json").read_bytes() == before
+    assert path.read_text() == "{}\n"
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -205,27 +293,39 @@ def limited() -> Any:
 
 def test_a_full_disk(tmp_path: Path, limited: Callable[[int | None], None]) -> None:
     path = filled(tmp_path / "a.json", 3)
-    with RecordFile(path, EMPTY) as file:
+    with campaign(path) as trials:
         limited(path.stat().st_size + 20)
-        with pytest.raises(RecordError, match="cannot be written"):
-            file.add(RECORDS.trials[3:])
+        with pytest.raises(RecordError):
+            trials.add(RECORDS.trials[3])
         limited(None)
-        assert file.count == 3
-        file.add(RECORDS.trials[3:])  # there is room again
+        assert trials.count == 3
+        for trial in RECORDS.trials[3:]:
+            trials.add(trial)  # there is room again
     assert read_tuning_records(path.read_bytes()).trials == RECORDS.trials
 
 
-@pytest.mark.parametrize("room", [0, 1, 40])
-def test_a_disk_that_is_full_from_the_start(room: int, tmp_path: Path, limited: Callable[[int | None], None]) -> None:
-    path = tmp_path / "a.json"
-    limited(room)
+def test_a_link_stays_one_and_afresh_it_is_put_aside_itself(tmp_path: Path) -> None:
+    target, path = filled(tmp_path / "target.json"), tmp_path / "a.json"
+    path.symlink_to(target)
+    with campaign(path) as trials:
+        trials.add(RECORDS.trials[4])
+    before = target.read_bytes()
+    assert path.is_symlink() and len(read_tuning_records(before).trials) == 5
+    with campaign(path, fresh=True):
+        pass
+    assert not path.is_symlink() and target.read_bytes() == before
+
+
+def test_a_disk_that_is_full_for_the_file_alone(tmp_path: Path, limited: Callable[[int | None], None]) -> None:
+    path = filled(tmp_path / "a.json")
+    before = path.read_bytes()
+    file = RecordFile(path, EMPTY)
+    limited(40)
     with pytest.raises(RecordError, match="cannot be written"):
-        RecordFile(path, EMPTY)
+        file.write(["x" * 50])
     limited(None)
-    with RecordFile(path, EMPTY) as file:
-        file.add_layers(RECORDS.layers)
-        file.add(RECORDS.trials)
-    assert read_tuning_records(path.read_bytes()) == RECORDS
+    assert path.read_bytes() == before and not list(tmp_path.glob(".*"))
+    file.close()
 
 
 def test_a_set_that_is_written_takes_the_place_of_the_last(tmp_path: Path) -> None:
@@ -236,15 +336,17 @@ def test_a_set_that_is_written_takes_the_place_of_the_last(tmp_path: Path) -> No
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_lines_are_strict_json(tmp_path: Path) -> None:
-    bad = made_trial("70", [[9], []], times_s=(float("inf"), 1.0), error=float("nan"))
-    with RecordFile(tmp_path / "a.json", EMPTY) as file:
-        file.add_layers(RECORDS.layers)
-        file.add([bad])
-    for line in file.path.read_text().splitlines():
+def test_what_is_no_number_is_a_failure_in_the_file_and_in_the_results_database(tmp_path: Path, own_home: Path) -> None:
+    with campaign(tmp_path / "a.json") as trials:
+        trials.add_layers(RECORDS.layers)
+        trials.add(made_trial("70", [[8], []], times_s=(float("inf"), 1.0), error=float("nan")))
+        trials.add(made_trial("70", [[9], []], times_s=(1.0,), error=float("nan")))
+    for line in trials.path.read_text().splitlines():
         json.loads(line, parse_constant=lambda text: pytest.fail(text))
-    (trial,) = read_tuning_records(file.path.read_bytes()).trials
-    assert trial.failure is not None
+    with SqliteStore.open(own_home / "record.sqlite") as store:
+        failures = [run.failure for run in store.query(RunQuery(campaign=trials.id))]
+    assert failures == [trial.failure for trial in read_tuning_records(trials.path.read_bytes()).trials]
+    assert None not in failures and len(failures) == 2
 
 
 TRIALS = st.lists(

@@ -16,7 +16,6 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
 from gnomon.jobs.tune.folder import (
     best_choice,
-    best_of,
     chosen_layers,
     model_file,
     one_model,
@@ -26,7 +25,7 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
     tuner_versions,
 )
-from gnomon.jobs.tune.records import write_records
+from gnomon.jobs.tune.records import best_of, write_records
 
 BROKEN = Failure(stage="run", kind="crash", transient=False, message="signal 11")
 RECORDS = hand_made(
@@ -117,9 +116,9 @@ def test_a_number_means_one_layer_in_whatever_order_logs_have_theirs() -> None:
 
 def test_the_best_come_fastest_first() -> None:
     trials = by_layer(RECORDS.trials)
-    assert [t.configuration for t in best_of(trials[RECORDS.layers[0].layer], None)] == names(0, [2, 1, 4])
+    assert [t.configuration for t in best_of(trials[RECORDS.layers[0].layer])] == names(0, [2, 1, 4])
     assert [t.configuration for t in best_of(trials[RECORDS.layers[0].layer], 2)] == names(0, [2, 1])
-    assert best_of(trials.get(RECORDS.layers[3].layer, ()), None) == []
+    assert best_of(trials.get(RECORDS.layers[3].layer, ())) == []
 
 
 def test_only_what_is_faster_than_untuned_is_compiled() -> None:

@@ -73,7 +73,8 @@ def test_killed_and_begun_again(board: Board, tmp_path: Path) -> None:
     before = trials_of(records)
     found = said(*tune, "--trials", "4")
     assert trials_of(records)[: len(before)] == before
-    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "before": len(before), "relevant": 2}
+    assert found["trials"].pop("before") in (len(before), len(before) + 1)  # killed before the file was written
+    assert found["trials"] == {"asked": 4, "measured": 4, "failed": 0, "relevant": 2}
     assert {line["server"] for line in trials_of(records)} == {str(board.config().address)}
     assert found["network"]["failure"] is None and found["network"]["max_error"] <= 1e-3
     # Compiled for the processor that is there, with the threads of its table.

@@ -1,7 +1,7 @@
-"""The file of tuning records: JSON lines, a header and then layers and trials in any order, only ever appended.
+"""The file of tuning records: JSON lines, a header and then layers and trials in any order.
 
-The format is told in ``docs/jobs/tune.md``. A line that was cut off, as its writer was killed, was never complete and
-is left out; the next writer began a line of its own. A trial whose times cannot be times is a failure when it is
+The format is told in ``docs/jobs/tune.md``. A line that was cut off was never complete and is left out: writers that
+appended were killed, and the next began a line of its own. A trial whose times cannot be times is a failure when it is
 written and when it is read, so that none of them is ever compared.
 
 The first trial of a configuration has its trace, those behind it need not. Version 1 repeated it in every trial.
@@ -125,28 +125,28 @@ def layer_line(layer: TuningLayer) -> dict[str, Any]:
 
 
 def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, Any]:
-    """The document of a trial, without its trace if that is known from a line before.
-
-    Invalid times, and an error that is not a number, are written as a failure.
-    """
-    failure = trial.failure or unsound(trial.times_s)
-    error = trial.error
-    if error is not None and not math.isfinite(error):
-        failure = failure or Failure(
-            stage="check", kind="wrong-output", transient=False, message=f"the outputs differ by {error!r}"
-        )
-        error = None
+    """The document of a trial, without its trace if that is known from a line before; a failure without its times."""
+    failure = trial_failure(trial)
     made = _Trial(
         trial=trial.configuration,
         layer=trial.layer,
         trace=None if known else trial.trace,
         times_s=() if failure else trial.times_s,
         failure=failure,
-        error=error,
+        error=trial.error if trial.error is not None and math.isfinite(trial.error) else None,
         server=trial.server,
         at_s=trial.at_s,
     )
     return _document(made)
+
+
+def trial_failure(trial: TuningTrial) -> Failure | None:
+    """The failure of a trial: its own, times that cannot be times, or outputs whose difference is not a number."""
+    failure = trial.failure or unsound(trial.times_s)
+    if failure or trial.error is None or math.isfinite(trial.error):
+        return failure
+    message = f"the outputs differ by {trial.error!r}"
+    return Failure(stage="check", kind="wrong-output", transient=False, message=message)
 
 
 def record_lines(records: TuningRecords) -> list[dict[str, Any]]:

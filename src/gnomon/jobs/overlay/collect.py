@@ -22,10 +22,10 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
 from gnomon.jobs.runs.answers import keep_in
+from gnomon.jobs.tune.campaign import TrialCampaign
 from gnomon.jobs.tune.document import device_part, failures_of
 from gnomon.jobs.tune.folder import (
     TuneFolder,
-    best_of,
     one_model,
     only_layers,
     read_logs,
@@ -33,8 +33,7 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
     tuner_versions,
 )
-from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile, check_record, measured_trial, pooled_trials
+from gnomon.jobs.tune.records import best_of, best_trial, check_record, measured_trial, pooled_trials
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, LayerCall, Loop, Timed, discard, once, visits
@@ -67,13 +66,13 @@ class CollectRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """A configuration of a layer, in how many processes it is wanted, and the files that it goes into."""
+    """A configuration of a layer, in how many processes it is wanted, and the campaigns that it goes into."""
 
     layer: TuningLayer
     configuration: str
     trace: Any
     processes: int
-    files: tuple[RecordFile, ...]
+    campaigns: tuple[TrialCampaign, ...]
 
 
 def collect(
@@ -90,29 +89,26 @@ def collect(
     with Workshop() as shop, ExitStack() as stack:
         device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
         versions = tuner_versions()
-        files: dict[str, RecordFile] = {}
-        recorded: dict[str, Recorded] = {}
+        campaigns: dict[str, TrialCampaign] = {}
         for log in logs.values():
             empty = TuningRecords(
                 device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions
             )
             path = folder.collected(device, log.host, model)
-            file = files[log.host] = stack.enter_context(RecordFile(path, empty, fresh=request.fresh))
-            file.add_layers(log.layers)
-            recorded[log.host] = stack.enter_context(
-                Recorded(file, "overlay-collect", seed=request.care.seed, fresh=request.fresh)
-            )
-        candidates = list(_candidates(request, list(logs.values()), files))
+            campaign = TrialCampaign(path, empty, "overlay-collect", fresh=request.fresh)
+            campaigns[log.host] = stack.enter_context(campaign)
+            campaign.add_layers(log.layers)
+        candidates = list(_candidates(request, list(logs.values()), campaigns))
         builders = Builders(shop, device, timeout_s=request.care.build_timeout_s)
         _Run(shop.folder, bench, builders, request.care.loop(model.dtype)).measure(candidates, watch)
         seconds = time.monotonic() - began_s
-        for host, one in recorded.items():
-            one.finish(f"{files[host].count} trials of what {host} found, on {device.key}")
+        for host, campaign in campaigns.items():
+            campaign.finish(f"{campaign.count} trials of what {host} found, on {device.key}")
         documents = {
-            log.host: _document(request, device, log, path, files[log.host], seconds) for path, log in logs.items()
+            log.host: _document(request, device, log, path, campaigns[log.host], seconds) for path, log in logs.items()
         }
     for host, document in documents.items():
-        keep_in(None, recorded[host].campaign, document.document(), tell)
+        keep_in(None, campaigns[host].id, document.document(), tell)
     return list(documents.values())
 
 
@@ -158,7 +154,7 @@ def _known(
 
 
 def _candidates(
-    request: CollectRequest, logs: Sequence[TuningRecords], files: dict[str, RecordFile]
+    request: CollectRequest, logs: Sequence[TuningRecords], campaigns: dict[str, TrialCampaign]
 ) -> Iterator[_Candidate]:
     """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
@@ -169,17 +165,19 @@ def _candidates(
     found = {log.host: by_layer(log.trials) for log in logs}
     for layer in layers.values():
         traces: dict[str, Any] = {UNTUNED: None}
-        holders: dict[str, list[RecordFile]] = {UNTUNED: []}
+        holders: dict[str, list[TrialCampaign]] = {UNTUNED: []}
         for log in logs:
             if layer.layer in {one.layer for one in log.layers}:
-                holders[UNTUNED].append(files[log.host])
+                holders[UNTUNED].append(campaigns[log.host])
                 for trial in _meant(request, layer, found[log.host]):
                     traces[trial.configuration] = trial.trace
-                    holders.setdefault(trial.configuration, []).append(files[log.host])
+                    holders.setdefault(trial.configuration, []).append(campaigns[log.host])
         for name, trace in traces.items():
             # The untuned layer's outputs are what others are compared with, even where its time is not asked for.
             wanted = processes if close is None or name in close[layer.layer] else 0
-            yield _Candidate(layer=layer, configuration=name, trace=trace, processes=wanted, files=tuple(holders[name]))
+            yield _Candidate(
+                layer=layer, configuration=name, trace=trace, processes=wanted, campaigns=tuple(holders[name])
+            )
 
 
 def _meant(
@@ -210,8 +208,8 @@ class _Run:
     def _missing(self, one: _Candidate) -> int:
         """How many processes are still to measure a candidate; one that failed is not tried again."""
         counts = []
-        for file in one.files:
-            trials = [t for t in file.trials(one.layer.layer) if t.configuration == one.configuration]
+        for campaign in one.campaigns:
+            trials = [t for t in campaign.trials(one.layer.layer) if t.configuration == one.configuration]
             # One that took its server along is not tried again either: it would end every run.
             failed = any(
                 t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
@@ -251,8 +249,8 @@ class _Run:
     @staticmethod
     def _write(one: _Candidate, said: Timed | Failure) -> None:
         trial = measured_trial(one.layer, one.trace, said)
-        for file in one.files:
-            file.add([trial])
+        for campaign in one.campaigns:
+            campaign.add(trial)
 
 
 def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
@@ -268,17 +266,22 @@ def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
 
 
 def _document(
-    request: CollectRequest, device: TunedDevice, log: TuningRecords, source: Path, file: RecordFile, seconds: float
+    request: CollectRequest,
+    device: TunedDevice,
+    log: TuningRecords,
+    source: Path,
+    campaign: TrialCampaign,
+    seconds: float,
 ) -> CollectDocument:
     trials = by_layer(log.trials)
     return CollectDocument(
         model=log.model,
         device=device_part(device),
         host=log.host,
-        records=str(file.path),
+        records=str(campaign.path),
         source=str(source),
-        layers=tuple(_layer(request, layer, trials, file.trials(layer.layer)) for layer in log.layers),
-        failures=failures_of(t.failure for layer in log.layers for t in file.trials(layer.layer)),
+        layers=tuple(_layer(request, layer, trials, campaign.trials(layer.layer)) for layer in log.layers),
+        failures=failures_of(t.failure for layer in log.layers for t in campaign.trials(layer.layer)),
         seconds=seconds,
         notes=(),
     )
@@ -295,7 +298,7 @@ def _layer(
     times = {name: trial.time_s for name, trial in pooled.items() if trial.time_s is not None}
     meant = {trial.configuration for trial in _meant(request, layer, logged)}
     counted = pooled.keys() if request.close is None else meant
-    first = best_of(logged.get(layer.layer, ()), 1)
+    first = best_trial(logged.get(layer.layer, ()))
     return CollectedLayer(
         name=layer.name,
         layer=layer.layer,
@@ -303,5 +306,5 @@ def _layer(
         measured=len(times.keys() & counted),
         failed=sum(trial.failure is not None for name, trial in pooled.items() if name in counted),
         best_s=min(times.values(), default=None),
-        host_best_here_s=times.get(first[0].configuration) if first else None,
+        host_best_here_s=times.get(first.configuration) if first else None,
     )

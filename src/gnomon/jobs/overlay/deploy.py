@@ -16,12 +16,13 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
 from gnomon.jobs.overlay.document import AnalyzeDocument, MeasuredChoice, WrittenPart
 from gnomon.jobs.overlay.job import Analysis
+from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, failure_part
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, tuner_versions
-from gnomon.jobs.tune.networks import CallTimes, Choice, compile_network, measure_calls, ratio_of
-from gnomon.jobs.tune.recorded import RecordedCalls
+from gnomon.jobs.tune.networks import Choice, compile_network, error_of, measure_calls, ratio_of, times_of
 from gnomon.jobs.tune.records import pooled_trials, write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
+from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Watch
 from gnomon.system.files import save_text
@@ -175,7 +176,7 @@ def _proved(
         library = shop.folder / f"{safe(known.key)}-{number}.so"
         made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=care.seed)
         if isinstance(made, Failure):
-            rows[name] = _network_row(known.key, name, {name: CallTimes(failure=made)})
+            rows[name] = _network_row(known.key, name, {name: Measured(key=name, runs=(), failure=made)})
         else:
             calls[name] = library
     outputs.unlink(missing_ok=True)
@@ -189,14 +190,14 @@ def _proved(
     }
     stage = f"networks on {known.key}"
     asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **care.details()}
-    with RecordedCalls("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as recorded:
-        times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, record=recorded)
-        recorded.finish(f"{len(calls)} choices of {model.name} on {known.key}", _OVERLAY)
+    with CallCampaign("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as campaign:
+        times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, campaign=campaign)
+        campaign.finish(f"{len(calls)} choices of {model.name} on {known.key}", _OVERLAY)
     rows |= {name: _network_row(known.key, name, times) for name in times}
     return [rows[name] for name in choices]
 
 
-def _network_row(device: str, choice: str, times: Mapping[str, CallTimes]) -> MeasuredChoice:
+def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> MeasuredChoice:
     """What was measured of a choice: its time, and that over the times of the device's own best and of the overlay,
     paired by process; None for itself and where one of the two has no time.
     """
@@ -207,10 +208,10 @@ def _network_row(device: str, choice: str, times: Mapping[str, CallTimes]) -> Me
     return MeasuredChoice(
         device=device,
         choice=choice,
-        time=times[choice].summary(),
+        time=times_of(times[choice]),
         to_own=over(f"own:{device}"),
         to_overlay=over(_OVERLAY),
-        max_error=times[choice].error,
+        max_error=error_of(times[choice]),
         failure=failure_part(times[choice].failure),
     )
 

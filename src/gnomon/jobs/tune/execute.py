@@ -15,6 +15,7 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.tuning.logs import kind_problem
 from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.runs.answers import keep_in
+from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, TimesPart, device_part, failure_part
 from gnomon.jobs.tune.folder import (
     best_choice,
@@ -26,9 +27,9 @@ from gnomon.jobs.tune.folder import (
     tune_folder,
     tuner_versions,
 )
-from gnomon.jobs.tune.networks import CallTimes, compile_network, measure_calls
-from gnomon.jobs.tune.recorded import RecordedCalls
+from gnomon.jobs.tune.networks import compile_network, error_of, measure_calls, times_of
 from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
+from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Watch
 from gnomon.system.files import file_digest
@@ -137,11 +138,11 @@ def _measured(
         "calls": sorted(calls),
         **care.details(),
     }
-    with RecordedCalls("exec", (device, model), tuner_versions(), asked, seed=care.seed) as recorded:
-        times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, record=recorded)
-        recorded.finish(f"{request.source.name} on {device.key}", str(request.source))
+    with CallCampaign("exec", (device, model), tuner_versions(), asked, seed=care.seed) as campaign:
+        times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, campaign=campaign)
+        campaign.finish(f"{request.source.name} on {device.key}", str(request.source))
     whole = times[_NETWORK]
-    network = whole.summary()
+    network = times_of(whole)
     rows = [_layer(layer, times[layer.name], network) for layer in layers]
     known = [row.weight * row.time.median_s for row in rows if row.time]
     total = sum(known) if rows and len(known) == len(rows) else None
@@ -150,13 +151,13 @@ def _measured(
         notes.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
     if reference is None:
         notes.append("There are no reference outputs beside the library: what it computes was not checked.")
-    return recorded.campaign, ExecDocument(
+    return campaign.id, ExecDocument(
         model=model,
         device=device_part(device),
         source=str(request.source),
         built_for=described.device.target,
         network=network,
-        max_error=whole.error,
+        max_error=error_of(whole),
         compared_with=None if reference is None else described.reference_by or "the untuned network",
         layers=tuple(sorted(rows, key=lambda row: -(row.share or 0.0))),
         layers_sum_s=total,
@@ -167,14 +168,14 @@ def _measured(
     )
 
 
-def _layer(layer: TuningLayer, times: CallTimes, network: TimesPart | None) -> RunLayerPart:
-    summary = times.summary()
+def _layer(layer: TuningLayer, measured: Measured, network: TimesPart | None) -> RunLayerPart:
+    summary = times_of(measured)
     return RunLayerPart(
         name=layer.name,
         weight=layer.weight,
         time=summary,
         share=layer.weight * summary.median_s / network.median_s if summary and network else None,
-        failure=failure_part(times.failure),
+        failure=failure_part(measured.failure),
     )
 
 

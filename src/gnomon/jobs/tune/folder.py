@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict, indented
 from gnomon.devices.config import user_folder
@@ -22,7 +22,7 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_pro
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
-from gnomon.jobs.tune.records import best_trial, pooled_trials
+from gnomon.jobs.tune.records import best_of, best_trial, pooled_trials
 from gnomon.models.model import Limits
 from gnomon.system.files import in_place_of, save_text
 
@@ -286,7 +286,7 @@ def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
     ranked: dict[str, list[tuple[int, int, Any]]] = {}
     for number, one in enumerate(found):
         for layer, trials in by_layer(one.trials).items():
-            best = best_of(trials, None)
+            best = best_of(trials)
             ranked.setdefault(layer, []).extend((rank, number, trial.trace) for rank, trial in enumerate(best))
     return {layer: [trace for *_, trace in sorted(rows, key=lambda row: row[:2])] for layer, rows in ranked.items()}
 
@@ -346,13 +346,6 @@ def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Pat
             hint="Give --model FILE, or --out of the folder that tuning wrote to.",
         )
     return path
-
-
-def best_of(trials: Sequence[TuningTrial], count: int | None) -> list[TuningTrial]:
-    """The configurations of a layer's trials that were timed, the fastest first, and so many of them at most."""
-    pooled = pooled_trials(t for t in trials if t.trace is not None)
-    timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
-    return timed[:count]
 
 
 def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:

@@ -24,6 +24,7 @@ from gnomon.core.stats import Block
 from gnomon.errors import UsageError
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.beside import beside
+from gnomon.jobs.tune.campaign import TrialCampaign
 from gnomon.jobs.tune.document import (
     BesidePart,
     TimesPart,
@@ -37,14 +38,14 @@ from gnomon.jobs.tune.document import (
 from gnomon.jobs.tune.folder import (
     best_choice,
     best_traces,
+    chosen_layers,
     given_model,
     known_besides_s,
     tune_folder,
     write_besides_s,
 )
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
-from gnomon.jobs.tune.recorded import Recorded
-from gnomon.jobs.tune.records import RecordFile, best_trial, check_record, pooled_trials
+from gnomon.jobs.tune.records import best_trial, check_record, pooled_trials
 from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
 from gnomon.jobs.tune.rounds import Tools, measure_untuned, spent, tune_layers
 from gnomon.measure.environment import worst
@@ -62,7 +63,7 @@ _BUDGET = 1.5
 def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None) -> TuneDocument:
     """Tune a network's layers on a device, compile the network with the best of each, and prove it there.
 
-    What was measured is in the record file at once; the same request goes on where it was interrupted. Raises
+    What was measured is in the results database at once; the same request goes on where it was interrupted. Raises
     GnomonError.
     """
     request.check()
@@ -83,18 +84,16 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
         opened_s = time.monotonic() - began_s
         network = Network(shop, source)
         whole = network.layers(device.target)
-        layers = _chosen(whole, request.layers)
+        chosen = chosen_layers(whole, request.layers)
+        layers = tuple(layer for layer in whole if layer in chosen)
         folder.keep_model(request.model, model.sha256)
         empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
-        with (
-            RecordFile(folder.record(device, model), empty, fresh=request.fresh) as file,
-            Recorded(file, "tune", seed=request.care.seed, fresh=request.fresh) as recorded,
-        ):
-            before = spent(file, layers)
+        with TrialCampaign(folder.record(device, model), empty, "tune", fresh=request.fresh) as campaign:
+            before = spent(campaign, layers)
             if before:
-                tell(f"{before} trials of these layers are in {file.path} already")
-            file.add_layers(layers)
-            tools = _tools(shop, bench, network, request, file, elsewhere)
+                tell(f"{before} trials of these layers are in {campaign.path} already; --fresh begins without them")
+            campaign.add_layers(layers)
+            tools = _tools(shop, bench, network, request, campaign, elsewhere)
             time_left, untuned = None, None
             if request.budget_s is not None:
                 compiling_s = time.monotonic()
@@ -108,7 +107,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 )
             progress, rounds_s = _rounds(tools, layers, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
-            best = best_choice(replace(file.content(), layers=whole))
+            best = best_choice(replace(campaign.content(), layers=whole))
             compiled = compile_network(
                 network,
                 device,
@@ -118,7 +117,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 seed=request.care.seed,
                 untuned=untuned,
             )
-            proof = prove_network(bench, compiled, request.care, model=model, watch=watch, record=recorded)
+            proof = prove_network(bench, compiled, request.care, model=model, watch=watch, campaign=campaign)
             taken_s = time.monotonic() - began_s
             if isinstance(compiled, Compiled):
                 write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
@@ -126,24 +125,24 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             document = TuneDocument(
                 model=model,
                 device=device_part(device, request.device.config.name),
-                records=str(file.path),
+                records=str(campaign.path),
                 library=str(compiled.library) if isinstance(compiled, Compiled) else None,
                 seconds=taken_s,
                 stopped=_stopped(progress),
-                trials=_trials(file, layers, request, before, len(relevant(progress.values()))),
+                trials=_trials(campaign, layers, request, before, len(relevant(progress.values()))),
                 layers=tuple(
-                    _layer(layer, file.trials(layer.layer), share, progress[layer.layer].ended)
+                    _layer(layer, campaign.trials(layer.layer), share, progress[layer.layer].ended)
                     for layer, share in zip(layers, parts, strict=True)
                 ),
                 failures=failures_of(
-                    [t.failure for layer in layers for t in file.trials(layer.layer)] + list(tools.failures)
+                    [t.failure for layer in layers for t in campaign.trials(layer.layer)] + list(tools.failures)
                 ),
                 network=proof,
                 beside=None,
                 doubts=tuple(worst(bench.environments)),
                 notes=(*_too_short(request, progress, time_left), *_notes(tools, layers)),
             )
-            recorded.finish(f"{file.count} trials of {len(layers)} layers of {model.name}")
+            campaign.finish(f"{campaign.count} trials of {len(layers)} layers of {model.name}")
     if document.library and (request.budget_s is None if request.compare is None else request.compare):
         if proof.scheduled:
             compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
@@ -151,7 +150,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
         elif request.compare:
             reason = "no layer runs tuned, as none came out faster so"
             document = replace(document, beside=BesidePart(failure=reason))
-    keep_in(None, recorded.campaign, document.document(), tell)
+    keep_in(None, campaign.id, document.document(), tell)
     return document
 
 
@@ -160,7 +159,7 @@ def _tools(
     bench: Bench,
     network: Network,
     request: TuneRequest,
-    file: RecordFile,
+    campaign: TrialCampaign,
     elsewhere: Mapping[str, list[Any]],
 ) -> Tools:
     device = bench.device
@@ -178,7 +177,7 @@ def _tools(
         bench=bench,
         builders=Builders(shop, device, timeout_s=request.care.build_timeout_s),
         searches=Searches(shop, settings),
-        file=file,
+        campaign=campaign,
         loop=request.care.loop(request.dtype),
         elsewhere=elsewhere,
         lacking=lambda: network.lacking(device.target, {"kind": "llvm", **bench.here()}) if bench.is_here else (),
@@ -214,17 +213,17 @@ def _rounds(
         tools.until_s = time_left.until_s(0.0)
     measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
     if time_left is not None:
-        tools.until_s = time_left.until_s(_untuned_s(tools.file, layers))
-    meter = Meter("trials", max(0, tools.asked.trials - spent(tools.file, layers)), watch)
+        tools.until_s = time_left.until_s(_untuned_s(tools.campaign, layers))
+    meter = Meter("trials", max(0, tools.asked.trials - spent(tools.campaign, layers)), watch)
     began_s = time.monotonic()
     progress = tune_layers(tools, layers, meter)
     meter.finish()
     return progress, time.monotonic() - began_s
 
 
-def _untuned_s(file: RecordFile, layers: tuple[TuningLayer, ...]) -> float:
+def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> float:
     """What the untuned layers that were measured take in the network."""
-    known = ((layer.weight, pooled_trials(file.trials(layer.layer)).get(UNTUNED)) for layer in layers)
+    known = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
     return sum(weight * (trial.time_s or 0.0) for weight, trial in known if trial is not None)
 
 
@@ -249,18 +248,10 @@ def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time
     ]
 
 
-def _chosen(layers: tuple[TuningLayer, ...], names: tuple[str, ...]) -> tuple[TuningLayer, ...]:
-    known = ", ".join(layer.name for layer in layers[:20])
-    for name in names:
-        if not any(name in layer.name for layer in layers):
-            raise UsageError(f"no layer's name holds {name!r}", hint=f"The layers are: {known}.")
-    return tuple(layer for layer in layers if not names or any(name in layer.name for name in names))
-
-
 def _trials(
-    file: RecordFile, layers: tuple[TuningLayer, ...], request: TuneRequest, before: int, matter: int
+    campaign: TrialCampaign, layers: tuple[TuningLayer, ...], request: TuneRequest, before: int, matter: int
 ) -> TrialsPart:
-    tried = [t for layer in layers for n, t in pooled_trials(file.trials(layer.layer)).items() if n != UNTUNED]
+    tried = [t for layer in layers for n, t in pooled_trials(campaign.trials(layer.layer)).items() if n != UNTUNED]
     return TrialsPart(
         asked=request.trials,
         measured=len(tried),
@@ -308,7 +299,7 @@ def _notes(tools: Tools, layers: tuple[TuningLayer, ...]) -> list[str]:
             "The search had no cost model that learns, because XGBoost is not installed. The same number of trials "
             f"finds faster kernels with it: {install_line('xgboost-cpu', python=sys.executable)}"
         )
-    servers = {t.server for layer in layers for t in tools.file.trials(layer.layer) if t.server}
+    servers = {t.server for layer in layers for t in tools.campaign.trials(layer.layer) if t.server}
     hosts = {server.rpartition(":")[0] for server in servers}
     if len(hosts) > 1:
         made.append(

@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from gnomon.core import codec
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
-from gnomon.core.stats import Block, compare
+from gnomon.core.stats import blocks_of, compare
 from gnomon.errors import RecordError
+from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, failure_part, ratio_part, times_part
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
+from gnomon.measure.campaign import Measured
 from gnomon.measure.progress import Meter, Watch
-from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, Timed, visits
+from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
 Choice = Sequence[tuple[TuningLayer, Any]]
 """Layers with the trace of the configuration that each is compiled with."""
-
-
-@dataclass(slots=True, kw_only=True)
-class CallTimes:
-    """What came of one call: a block of times a process, the largest difference of outputs, a failure."""
-
-    blocks: list[Block] = field(default_factory=list)
-    error: float | None = None
-    failure: Failure | None = None
-
-    def summary(self) -> TimesPart | None:
-        """The median with its interval, samples and processes; None where it failed or was not measured."""
-        return None if self.failure is not None or not self.blocks else times_part(self.blocks)
-
-
-class CallRecord(Protocol):
-    """Where calls are recorded as they come, by their name and the number of the fresh process."""
-
-    def known(self, name: str, process: int) -> Timed | Failure | None:
-        """What a call came to in a process, if that need not be measured again."""
-
-    def add_call(self, name: str, process: int, said: Timed | Failure) -> None:
-        """Add what a call came to."""
 
 
 def measure_calls(
@@ -54,37 +33,45 @@ def measure_calls(
     dtype: str,
     stage: str,
     watch: Watch | None,
-    record: CallRecord,
-) -> dict[str, CallTimes]:
+    campaign: CallCampaign,
+) -> dict[str, Measured]:
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
-    What failed once is not called again, and what the record knows is not measured again. `watch` sees a step a call.
+    What failed once is not called again, and what the campaign has is not measured again. `watch` sees a step a call.
     The bench has the machine's state meanwhile. DeviceError where the device cannot be had.
     """
-    times = {name: CallTimes() for name in calls}
-    meter = Meter(stage, len(calls) * care.processes, watch)
+    failed: set[str] = set()
+
+    def missing(name: str) -> int:
+        known = campaign.measured(name)
+        over = known.failure is not None and (name in failed or not known.failure.transient)
+        return 0 if over else care.processes - len(blocks_of(known.runs))
+
+    meter = Meter(stage, sum(map(missing, calls)), watch)
     with bench.watched():
-        for name in visits(bench, calls, care.processes, care.seed, lambda name: times[name].failure is None):
-            one, process = times[name], len(times[name].blocks)
-            said = record.known(name, process)
-            if said is None:
-                said = bench.call(calls[name], care.loop(dtype))
-                record.add_call(name, process, said)
+        for name in visits(bench, calls, care.processes, care.seed, missing):
+            before, said = missing(name), bench.call(calls[name], care.loop(dtype))
+            campaign.add_call(name, said)
             if isinstance(said, Failure):
-                one.failure = said
-                meter.step(care.processes - process)
-            else:
-                one.blocks.append(Block(process=process, block=0, values_s=said.times_s))
-                one.error = max((x for x in (one.error, said.error) if x is not None), default=None)
-                meter.step()
-    return times
+                failed.add(name)
+            meter.step(before - missing(name))
+    return {name: campaign.measured(name) for name in calls}
 
 
-def ratio_of(a: CallTimes, b: CallTimes) -> RatioPart | None:
+def times_of(measured: Measured) -> TimesPart | None:
+    """The median with its interval, samples and processes; None where it failed or was not measured."""
+    return times_part(blocks_of(measured.runs)) if measured.ok else None
+
+
+def error_of(measured: Measured) -> float | None:
+    """The largest difference of outputs; None where they were not compared."""
+    errors = (run.facts.get("error") for run in measured.runs)
+    return max((error for error in errors if error is not None), default=None)
+
+
+def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
     """Time of a over time of b, paired by process; None where one has no times."""
-    if a.failure is not None or b.failure is not None or not a.blocks or not b.blocks:
-        return None
-    return ratio_part(compare(a.blocks, b.blocks))
+    return ratio_part(compare(blocks_of(a.runs), blocks_of(b.runs))) if a.ok and b.ok else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +154,7 @@ def prove_network(
     *,
     model: TunedModel,
     watch: Watch | None,
-    record: CallRecord,
+    campaign: CallCampaign,
 ) -> TunedNetworkPart:
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):
@@ -184,13 +171,13 @@ def prove_network(
         name: NetworkCall(library=library, inputs=inputs, reference=outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
-    times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, record=record)
+    times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, campaign=campaign)
     untuned, tuned = times["untuned"], times["tuned"]
     return TunedNetworkPart(
-        untuned=untuned.summary(),
-        tuned=tuned.summary(),
+        untuned=times_of(untuned),
+        tuned=times_of(tuned),
         ratio=ratio_of(untuned, tuned),
-        max_error=tuned.error,
+        max_error=error_of(tuned),
         compared_with=compiled.reference_by or "the untuned network on this device",
         scheduled=compiled.network.scheduled,
         functions=compiled.network.functions,

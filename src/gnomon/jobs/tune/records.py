@@ -1,29 +1,32 @@
-"""A file of tuning records that is only ever appended to: what is in it is never measured again."""
+"""The file of tuning records, held by one process at a time; trials, and what several of a configuration come to."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
-from gnomon.core.overlay.trials import Name
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
 from gnomon.errors import RecordError, UsageError
-from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, record_lines, trial_line
-from gnomon.system.files import Journal, save_text
+from gnomon.formats.tuning.records import read_tuning_records, record_lines
+from gnomon.system.files import in_place_of, save_text
 from gnomon.system.locks import lock_file
 from gnomon.tuning.bench import Timed
 
 
 class RecordFile:
-    """The records of one campaign, open for appending by one at a time. A context manager."""
+    """A file of tuning records that one process at a time writes, each time as a whole.
+
+    `found` is what was there when it was opened: None where it is new.
+    """
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
         """Open the file or make it; `wanted` says of which device and model its records must be.
@@ -31,104 +34,60 @@ class RecordFile:
         With `fresh` one that is there is put aside under another name. UsageError where it is of something else,
         ProblemError where it is damaged, RecordError where it cannot be written, or another process writes to it.
         """
-        self.path = path
-        self.on_add: Callable[[Sequence[TuningTrial]], None] | None = None
-        self._lock = -1
+        self.path, self._lock = path, -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
             if fresh and path.stat().st_size:
                 path.rename(_aside(path))
-                os.close(self._lock)
-                self._lock = _locked(path)
-            records = _read(path)
-            if records is not None:
-                _check(path, records, wanted)
-            self._journal = Journal(path)
-        except BaseException as error:
-            if self._lock >= 0:
-                os.close(self._lock)
-            if isinstance(error, OSError):
-                raise _unwritten(path, error) from error
-            raise
-        self.records = records or wanted
-        self._layers = {layer.layer: layer for layer in self.records.layers}
-        self._trials: dict[str, list[TuningTrial]] = {}
-        self._written: set[Name] = set()
-        for trial in self.records.trials:
-            self._trials.setdefault(trial.layer, []).append(trial)
-            self._written.add((trial.layer, trial.configuration))
-        if records is None:
-            try:
-                self._append([header_line(wanted)])
-            except RecordError:
                 self.close()
-                raise
+                self._lock = _locked(path)
+            self.found = _read(path)
+            if self.found is not None:
+                _check(path, self.found, wanted)
+        except OSError as error:
+            self.close()
+            raise _unwritten(path, error) from error
+        except BaseException:
+            self.close()
+            raise
 
-    def add_layers(self, layers: Iterable[TuningLayer]) -> None:
-        """Write layers that are not there yet."""
-        new = [layer for layer in layers if layer.layer not in self._layers]
-        self._layers |= {layer.layer: layer for layer in new}
-        self._append([layer_line(layer) for layer in new])
+    def write(self, lines: Iterable[str]) -> None:
+        """Write all lines in place of those that are there: the new file is locked before it is there.
 
-    def add(self, trials: Sequence[TuningTrial]) -> None:
-        """Write trials, before anybody is told of them."""
-        documents, new = [], set(self._written)
-        for trial in trials:
-            name = (trial.layer, trial.configuration)
-            documents.append(trial_line(trial, known=name in new))
-            new.add(name)
-        self._append(documents)
-        self._written = new
-        for trial in trials:
-            self._trials.setdefault(trial.layer, []).append(trial)
-        if self.on_add is not None:
-            self.on_add(trials)
-
-    def trials(self, layer: str) -> Sequence[TuningTrial]:
-        """All trials of a layer, in the order in which they were made."""
-        return self._trials.get(layer, [])
-
-    @property
-    def count(self) -> int:
-        """How many trials there are."""
-        return sum(len(trials) for trials in self._trials.values())
-
-    def content(self) -> TuningRecords:
-        """Everything, also what was added."""
-        trials = tuple(trial for layer in self._trials.values() for trial in layer)
-        return replace(self.records, layers=tuple(self._layers.values()), trials=trials)
+        RecordError where they cannot be written; then the file is as it was.
+        """
+        lock = -1
+        try:
+            with in_place_of(self.path.resolve()) as partial:
+                lock = lock_file(partial, mode=0o666)
+                os.fchmod(lock, stat.S_IMODE(os.fstat(self._lock).st_mode))
+                partial.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+                os.fsync(lock)
+        except OSError as error:
+            if lock >= 0:
+                os.close(lock)
+            raise _unwritten(self.path, error) from error
+        self.close()
+        self._lock = lock
 
     def close(self) -> None:
-        """Close the file; another may write to it then. Does nothing the second time."""
-        self._journal.close()
+        """Let go of the file; another may write to it then. Does nothing the second time."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
-    def __enter__(self) -> RecordFile:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    def _append(self, documents: Sequence[Mapping[str, Any]]) -> None:
-        try:
-            if documents:
-                self._journal.append(*documents)
-        except OSError as error:
-            raise _unwritten(self.path, error) from error
-
 
 def check_record(path: Path) -> None:
     """RecordError where a record file could not be written, or another process writes to it; nothing is made."""
-    place = next(one for one in (path, *path.parents) if one.exists())
+    folder = next(one for one in (path, *path.parents) if one.exists())
     try:
-        if place == path:
+        if folder == path:
             os.close(_locked(path))
-        elif not place.is_dir():
+            folder = path.resolve().parent  # each writing makes the file anew
+        if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        elif not os.access(place, os.W_OK | os.X_OK):
+        if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise _unwritten(path, error) from error
@@ -141,14 +100,22 @@ def write_records(path: Path, records: TuningRecords) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritten(path, error) from error
-    save_text("".join(json.dumps(document, allow_nan=False) + "\n" for document in documents), path)
+    save_text("".join(f"{json.dumps(document, allow_nan=False)}\n" for document in documents), path)
+
+
+def best_of(trials: Iterable[TuningTrial], count: int | None = None) -> list[TuningTrial]:
+    """The configurations that were timed, the fastest first, and so many of them at most.
+
+    Each has the samples of all its trials together. Untuned ones and failures are left out.
+    """
+    pooled = pooled_trials(t for t in trials if t.trace is not None)
+    timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
+    return timed[:count]
 
 
 def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
-    """The configuration of least time, the samples of all its trials together; untuned ones and failures left out."""
-    pooled = pooled_trials(trials)
-    timed = [trial for trial in pooled.values() if trial.trace is not None and trial.time_s is not None]
-    return min(timed, key=lambda trial: trial.time_s or 0.0, default=None)
+    """The first of `best_of`."""
+    return next(iter(best_of(trials, 1)), None)
 
 
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:

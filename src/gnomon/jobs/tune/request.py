@@ -79,7 +79,7 @@ class Care(Loop):
 class TuneRequest:
     """A network to tune for a device.
 
-    `layers` are texts of which a layer's name must hold one (none: all). `trials` in all, `per_round` in a round,
+    `layers` are numbers of layers, or texts that their names hold (none: all). `trials` in all, `per_round` in a round,
     `first_round` in a layer's first one (None: so many that all layers that matter have one); `plateau` rounds of a
     layer without a gain of 1 % end it (0: never); `budget_s` ends everything. With `compare` other runtimes are
     measured beside the tuned network (None: unless there is a budget). `logs` are records or databases of MetaSchedule

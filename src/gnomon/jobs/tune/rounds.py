@@ -19,7 +19,8 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, MeasurementError
-from gnomon.jobs.tune.records import RecordFile, best_trial, measured_trial, pooled_trials
+from gnomon.jobs.tune.campaign import TrialCampaign
+from gnomon.jobs.tune.records import best_trial, measured_trial, pooled_trials
 from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.progress import Meter
 from gnomon.tuning.bench import Bench, Builders, Loop, Timed, discard, once
@@ -42,7 +43,7 @@ class Tools:
     bench: Bench
     builders: Builders
     searches: Searches
-    file: RecordFile
+    campaign: TrialCampaign
     loop: Loop
     lacking: Callable[[], Sequence[str]] = tuple
     elsewhere: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Tools:
 def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> None:
     """Build and measure each layer as it comes, and keep its outputs: what tuned code is compared with.
 
-    Layers whose time is in the record are run again for their outputs, and not timed again. MeasurementError where the
+    Layers whose time is known are run again for their outputs, and not timed again. MeasurementError where the
     first layers all end their process: then all will.
     """
     if tools.over:
@@ -69,7 +70,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
         if tools.over:
             discard(call)
             continue
-        before = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
+        before = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
         known = before is not None and before.time_s is not None
         said: Timed | Failure
         if isinstance(call, Failure):
@@ -89,7 +90,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
                 tools.references[layer.layer] = keep
                 said = said if known else tools.bench.call(call, tools.loop)
         if before is None or (not known and isinstance(said, Timed)):
-            tools.file.add([measured_trial(layer, None, said)])
+            tools.campaign.add(measured_trial(layer, None, said))
         discard(call)
         crashed += isinstance(said, Failure) and said.kind == "crash"
         if not tools.references and crashed >= min(_CRASHES, len(layers)):
@@ -116,7 +117,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
     first = asked.first_round or first_round(progress.values(), trials=asked.trials, per_round=asked.per_round)
     for layer in layers:
         _look_back(tools, layer, progress[layer.layer], first)
-    left = asked.trials - spent(tools.file, layers)
+    left = asked.trials - spent(tools.campaign, layers)
     begun: set[str] = set()
     while left > 0 and (digest := next_layer(progress)) is not None:
         if tools.over:
@@ -126,7 +127,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
             begun.add(digest)
             if traces := () if one.best_s else tools.elsewhere.get(digest, ())[: min(first, left)]:
                 left -= _measure(tools, layer, traces, meter.step)
-                _add_round(tools, one, tools.file.trials(digest))
+                _add_round(tools, one, tools.campaign.trials(digest))
             if isinstance(said := tools.searches.begin(layer, _told(tools, layer)), Failure):
                 tools.failures.append(said)
                 one.ended = "failed"
@@ -139,9 +140,10 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
             one.ended = new
             continue
         left -= new
-        _add_round(tools, one, tools.file.trials(digest))
+        _add_round(tools, one, tools.campaign.trials(digest))
         meter.expect(left)
-    _end(progress, "budget" if tools.over else "trials")
+    for one in progress.values():
+        one.ended = one.ended or ("budget" if tools.over else "trials")
     return progress
 
 
@@ -169,7 +171,7 @@ def _round(
     count = _measure(tools, layer, traces, step)
     if tools.over:
         return count
-    known = pooled_trials(tools.file.trials(layer.layer))
+    known = pooled_trials(tools.campaign.trials(layer.layer))
     told = []
     for trace in traces:
         found = known.get(configuration_id(layer.layer, trace))
@@ -181,8 +183,8 @@ def _round(
 
 
 def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Callable[[], None]) -> int:
-    """Build and measure the configurations that the record does not have, until the time is up; how many there were."""
-    known = pooled_trials(tools.file.trials(layer.layer))
+    """Build and measure the configurations that the campaign lacks, until the time is up; how many there were."""
+    known = pooled_trials(tools.campaign.trials(layer.layer))
     fresh: dict[str, Any] = {}
     for trace in traces:
         if (name := configuration_id(layer.layer, trace)) not in known:
@@ -191,12 +193,10 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
     built = tools.builders.build([(layer, trace) for trace in fresh.values()])
     for trace, call in zip(fresh.values(), built, strict=True):
         if not tools.over:
-            said: Timed | Failure
-            if isinstance(call, Failure):
-                said = call
-            else:
-                said = tools.bench.call(replace(call, reference=reference), tools.loop)
-            tools.file.add([measured_trial(layer, trace, said)])
+            said = (
+                call if isinstance(call, Failure) else tools.bench.call(replace(call, reference=reference), tools.loop)
+            )
+            tools.campaign.add(measured_trial(layer, trace, said))
             count += 1
             step()
         discard(call)
@@ -204,7 +204,7 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
 
 
 def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
-    untuned = pooled_trials(tools.file.trials(layer.layer)).get(UNTUNED)
+    untuned = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
     made = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
         # What its outputs should be is not known: it failed, or the time was up before it was run.
@@ -213,24 +213,19 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
 
 
 def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int) -> None:
-    """The rounds of an earlier call, as the record tells them: a layer on its plateau then is on it now."""
+    """The rounds of an earlier call, as the campaign tells them: a layer on its plateau then is on it now."""
     size = tools.asked.per_round
-    tried = [trial for trial in tools.file.trials(layer.layer) if trial.trace is not None]
+    tried = [trial for trial in tools.campaign.trials(layer.layer) if trial.trace is not None]
     for end in [first, *range(first + size, len(tried) + size, size)] if tried else []:
         if not one.ended:
             _add_round(tools, one, tried[:end])
 
 
 def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
-    pooled = pooled_trials(tools.file.trials(layer.layer)).values()
+    pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     return [(t.trace, t.times_s if t.failure is None else ()) for t in pooled if t.trace is not None]
 
 
-def spent(file: RecordFile, layers: Iterable[TuningLayer]) -> int:
-    """How many candidates of layers are in the record, whatever became of them."""
-    return sum(name != UNTUNED for layer in layers for name in pooled_trials(file.trials(layer.layer)))
-
-
-def _end(progress: dict[str, LayerProgress], why: str) -> None:
-    for one in progress.values():
-        one.ended = one.ended or why
+def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
+    """How many candidates of layers the campaign has, whatever became of them."""
+    return sum(name != UNTUNED for layer in layers for name in pooled_trials(campaign.trials(layer.layer)))

@@ -1,4 +1,4 @@
-"""Calls of compiled networks in the results database: each at once, and none twice where it was interrupted."""
+"""Calls of compiled networks in their campaign: each at once, and none twice where it was interrupted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from tests.jobs.tune.test_record_file import EMPTY, RECORDS
 
 from gnomon.core.sample import Failure, Run
-from gnomon.jobs.tune.networks import CallTimes, measure_calls
-from gnomon.jobs.tune.recorded import Recorded, RecordedCalls
-from gnomon.jobs.tune.records import RecordFile
+from gnomon.core.stats import blocks_of
+from gnomon.jobs.tune.campaign import CallCampaign, TrialCampaign
+from gnomon.jobs.tune.networks import measure_calls
 from gnomon.jobs.tune.request import Care
+from gnomon.measure.campaign import Measured
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.tuning.bench import Loop, NetworkCall, Timed
@@ -49,13 +50,13 @@ class FakeBench:
         return Timed(times_s=(1e-3, 2e-3) if name == "a" else (5e-9,), error=1e-4, server="here")
 
 
-def measured(bench: FakeBench, record: Any) -> dict[str, CallTimes]:
+def measured(bench: FakeBench, campaign: CallCampaign) -> dict[str, Measured]:
     care, how = Care(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
-    return measure_calls(bench, CALLS, care, **how, record=record)  # type: ignore[arg-type]
+    return measure_calls(bench, CALLS, care, **how, campaign=campaign)  # type: ignore[arg-type]
 
 
-def calls(**details: Any) -> RecordedCalls:
-    return RecordedCalls(
+def calls(**details: Any) -> CallCampaign:
+    return CallCampaign(
         "exec", (RECORDS.device, RECORDS.model), {"apache-tvm": "1"}, {"sha256": "x", **details}, seed=0
     )
 
@@ -79,7 +80,10 @@ def test_interrupted_calls_go_on_where_they_stopped(last: int, own_home: Path) -
         expected = measured(once, record)
     succeeded = [name for name in first.called if name != "shaky"]
     assert sorted(succeeded + again.called) == sorted(once.called)
-    assert found == expected
+    for name in CALLS:
+        assert blocks_of(found[name].runs) == blocks_of(expected[name].runs)
+        assert found[name].failure == expected[name].failure
+    assert [block.values_s for block in blocks_of(found["a"].runs)] == [(1e-3, 2e-3)] * PROCESSES
     assert found["broken"].failure is not None and found["shaky"].failure is None
     whole, other = sorted(runs(own_home / "record.sqlite", "exec"), key=len, reverse=True)
     assert len(whole) == len(once.called) + first.called.count("shaky")
@@ -98,10 +102,10 @@ def test_what_was_finished_is_measured_again(own_home: Path) -> None:
 
 def test_each_proof_of_tuning_is_added_to_those_before(tmp_path: Path, own_home: Path) -> None:
     for count in (1, 2):
-        with RecordFile(tmp_path / "phone.json", EMPTY) as file, Recorded(file, "tune", seed=0) as record:
-            file.add_layers(RECORDS.layers)
-            if count == 1:
-                file.add(RECORDS.trials)
+        with TrialCampaign(tmp_path / "phone.json", EMPTY, "tune") as record:
+            record.add_layers(RECORDS.layers)
+            for trial in RECORDS.trials if count == 1 else ():
+                record.add(trial)
             measured(FakeBench(), record)
             record.finish("all")
         (all_runs,) = runs(own_home / "record.sqlite", "tune")

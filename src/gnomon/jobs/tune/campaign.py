@@ -1,0 +1,268 @@
+"""Tuning in the results database of all jobs: a campaign for each file of tuning records, with a run for each of its
+trials, and one for each `gnomon exec` and proof, with a run for each call in each process.
+
+Both go on from the results database. The file is written from it, for users to hand on.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import gnomon
+from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
+from gnomon.core.overlay.trials import by_layer
+from gnomon.core.sample import FINISHED, Context, Failure, Run, Samples
+from gnomon.core.stats import blocks_of
+from gnomon.errors import RecordError
+from gnomon.formats.tuning.records import header_line, layer_line, read_tuning_records, trial_failure, trial_line
+from gnomon.jobs.tune.records import RecordFile
+from gnomon.measure.campaign import Measured, Question, open_campaign
+from gnomon.store.base import EventQuery, RunQuery, note, note_files
+from gnomon.store.opening import open_store
+from gnomon.tuning.bench import Timed
+
+_LAYER, _TRIAL = "layer", "trial"
+"""The event of a layer, and the fact of a run that makes it a trial: the rest of its facts are the trial's line."""
+
+_SHARE = 16
+"""The record file is written once so many times its missing lines are more than all trials."""
+
+_SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
+"""About as long TVM calls for one sample, and the shortest call that is counted so."""
+
+
+class CallCampaign:
+    """A campaign of calls of compiled networks and layers on a device, from now on until it is closed.
+
+    A context manager. Without `finish` it is one that was interrupted, and goes on where it stopped: `details` tell
+    what is called, and how, which is all by which one question is another.
+    """
+
+    _prefix, _first = "", 0
+    """Of the names of candidates, and the number of the first process."""
+
+    def __init__(
+        self,
+        kind: str,
+        on: tuple[TunedDevice, TunedModel],
+        versions: Mapping[str, str],
+        details: Mapping[str, Any],
+        *,
+        seed: int,
+        goes_on: bool = False,
+        fresh: bool = False,
+    ) -> None:
+        device, model = on
+        context = Context(
+            device={
+                "machine": f"{device.key} ({device.target.get('mcpu') or device.target.get('kind', '')})",
+                "target": dict(device.target),
+            },
+            versions=dict(versions),
+            model_digest=model.sha256,
+            model_name=model.name,
+            options={"threads": device.threads, "dtype": model.dtype},
+            seed=seed,
+            gnomon_version=gnomon.__version__,
+        )
+        question = Question(kind=kind, context=context, details=details, goes_on=goes_on)
+        with ExitStack() as stack:
+            self._store = stack.enter_context(open_store(None))
+            campaign, _ = open_campaign(self._store, question, fresh=fresh)
+            self.id = campaign.id
+            self._runs = list(self._store.query(RunQuery(campaign=self.id)))
+            stack.pop_all()
+
+    def measured(self, name: str) -> Measured:
+        """What a call came to so far; its failure is that of the last process."""
+        candidate = self._prefix + name
+        runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
+        return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
+
+    def add_call(self, name: str, said: Timed | Failure) -> None:
+        """Add what a call came to in a further process."""
+        failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
+        run = Run(
+            candidate=self._prefix + name,
+            process=self._first + len(blocks_of(self.measured(name).runs)),
+            block=0,
+            started_at_s=round(time.time(), 3),
+            samples=None if timed is None else _samples(timed.times_s),
+            failure=failure,
+            facts={"server": timed.server, "error": timed.error} if timed else {},
+        )
+        self._store.append(self.id, run)
+        self._runs.append(run)
+
+    def finish(self, reason: str, chosen: str) -> None:
+        """All is measured, until it goes on."""
+        note(self._store, self.id, "decision", {"reason": reason, "chosen": chosen})
+        note(self._store, self.id, FINISHED, {})
+
+    def close(self) -> None:
+        """Let go of the campaign."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        self.close()
+
+
+class TrialCampaign(CallCampaign):
+    """The trials of a device and a model in the results database, and the record file that is written from them.
+
+    The file has all but the last few at any moment, and all of them once this is closed: see
+    docs/design/tuning-campaign.md. The calls are those of the whole network in the proof of tuning.
+    """
+
+    _prefix = "network/"
+
+    def __init__(self, path: Path, wanted: TuningRecords, kind: str, *, fresh: bool = False) -> None:
+        """Take up the campaign of that file, and the trials that the file has and the campaign lacks.
+
+        With `fresh` a campaign begins, and the file is put aside. `wanted` says of which device and model its records
+        must be. Errors are those of `RecordFile`.
+        """
+        self.path, self._wanted = path, wanted
+        with ExitStack() as stack:
+            self._file = RecordFile(path, wanted, fresh=fresh)
+            stack.callback(self._file.close)
+            super().__init__(
+                kind,
+                (wanted.device, wanted.model),
+                wanted.versions,
+                {"trials": str(path.resolve()), "host": socket.gethostname()},
+                seed=0,
+                goes_on=True,
+                fresh=fresh,
+            )
+            stack.callback(self._store.close)
+            self._take_up()
+            stack.pop_all()
+
+    def _take_up(self) -> None:
+        """Read the campaign and the file, and add to each what the other has."""
+        note_files(self._store, self.id, [self.path])
+        layers = [event.data for event in self._store.query(EventQuery(campaign=self.id, name=_LAYER))]
+        trials = [run for run in self._runs if _TRIAL in run.facts]
+        self._runs = [run for run in self._runs if _TRIAL not in run.facts]
+        # Each proof has processes of its own, behind those of earlier ones: the network is compiled again for it.
+        self._first = max((run.process + 1 for run in self._runs), default=0)
+        self._processes = Counter(run.candidate for run in trials)
+        self._trial_lines = [json.dumps(run.facts) for run in trials]
+        begin = [json.dumps(line) for line in (header_line(self._wanted), *layers)]
+        records = read_tuning_records("\n".join([*begin, *self._trial_lines]))
+        self._layers = {layer.layer: layer for layer in records.layers}
+        self._trials = by_layer(records.trials)
+        self._late = 0
+        file = self._file.found or self._wanted
+        unmatched = Counter(map(_identity, records.trials))
+        with self._store.whole():
+            self.add_layers(file.layers)
+            for trial in file.trials:
+                if unmatched[_identity(trial)]:
+                    unmatched[_identity(trial)] -= 1
+                else:
+                    self._append(trial)
+        self._late = (self._file.found is None) + unmatched.total() + len(self._layers) - len(file.layers)
+        self.export()
+
+    def add_layers(self, layers: Iterable[TuningLayer]) -> None:
+        """Add layers that are not there yet."""
+        for layer in layers:
+            if layer.layer not in self._layers:
+                note(self._store, self.id, _LAYER, layer_line(layer))
+                self._layers[layer.layer] = layer
+                self._late += 1
+
+    def add(self, trial: TuningTrial) -> None:
+        """Add a trial, before anybody is told of it."""
+        self._append(trial)
+        if self._late * _SHARE > self.count:
+            self.export()
+
+    def _append(self, trial: TuningTrial) -> None:
+        candidate = f"{self._layers[trial.layer].name}/{trial.configuration}"
+        process = self._processes[candidate]
+        line = trial_line(trial, known=process > 0)
+        failure = trial_failure(trial)
+        run = Run(
+            candidate=candidate,
+            process=process,
+            block=0,
+            started_at_s=trial.at_s,
+            samples=None if failure else _samples(trial.times_s),
+            failure=failure,
+            facts=line,
+        )
+        self._store.append(self.id, run)
+        self._processes[candidate] += 1
+        self._trial_lines.append(json.dumps(line))
+        self._trials.setdefault(trial.layer, []).append(trial)
+        self._late += 1
+
+    def trials(self, layer: str) -> Sequence[TuningTrial]:
+        """All trials of a layer, in the order in which they were made."""
+        return self._trials.get(layer, [])
+
+    @property
+    def count(self) -> int:
+        """How many trials there are."""
+        return sum(len(trials) for trials in self._trials.values())
+
+    def content(self) -> TuningRecords:
+        """Everything, also what was added."""
+        trials = tuple(trial for layer in self._trials.values() for trial in layer)
+        return replace(self._wanted, layers=tuple(self._layers.values()), trials=trials)
+
+    def export(self) -> None:
+        """Write the record file, if it lacks anything. RecordError where it cannot be written."""
+        if self._late:
+            begin = [header_line(self._wanted), *map(layer_line, self._layers.values())]
+            self._file.write([*map(json.dumps, begin), *self._trial_lines])
+            self._late = 0
+
+    def finish(self, reason: str, chosen: str = "") -> None:
+        """Tuning is done, until it goes on."""
+        self.export()
+        note_files(self._store, self.id, [self.path], whole=True)
+        super().finish(reason, chosen or str(self.path))
+
+    def close(self) -> None:
+        """Let go of the campaign, and of the file."""
+        super().close()
+        self._file.close()
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        try:
+            self.export()
+        except RecordError:
+            if kind is None:  # else what was raised matters more; the next one that opens it writes the file
+                raise
+        finally:
+            self.close()
+
+
+def _samples(times_s: Sequence[float]) -> Samples:
+    """TVM tells averages, with more digits than a nanosecond has: each stands for the calls that a sample has."""
+    inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *times_s))
+    return Samples(
+        wall_ns=tuple(round(time_s * inner * 1e9) for time_s in times_s),
+        cpu_ns=(),
+        inner=inner,
+    )
+
+
+def _identity(trial: TuningTrial) -> tuple[object, ...]:
+    return trial.layer, trial.configuration, trial.at_s, trial.times_s
