@@ -115,17 +115,14 @@ def _answer_of_before(
     """The answer to the same request, whose package is there; None without one. GnomonError for a bad model."""
     if package is None or not package.exists() or overwrite or request.fresh or not request.measure:
         return None
-    from gnomon.jobs.documents import read_document
     from gnomon.jobs.runs import answers
     from gnomon.models.load import load
 
     digest, question = load(request.model).graph.digest, answers.question_of(request, package)
-    document = answers.asked_before(request.record, "place", question, digest, package=package)
-    if document is None:
-        return None
-    if tell is not None:
+    answer: PlaceDocument | None = answers.asked_before(request.record, "place", question, digest, package=package)
+    if answer is not None and tell is not None:
         tell("this was found before; --overwrite (or --fresh) measures again")
-    return cast("PlaceDocument", read_document(document))
+    return answer
 
 
 def _place(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from gnomon.api.options import Record
+from gnomon.core import codec
 from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
 from gnomon.jobs.runs import answers, job, joining
@@ -65,7 +66,8 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
     RecordError where the results database or the campaign is not there.
     """
     with _campaign(campaign, record) as (store, found):
-        return answers.answer_of(store, found)
+        answer = answers.answer_of(store, found)
+    return None if answer is None else codec.document(answer)
 
 
 def export_run(
@@ -105,15 +107,15 @@ def export_run_as(
         if form == "parquet":
             job.export_parquet(store, [found], path)
             return (path,)
-        document = answers.answer_of(store, found)
-    if document is None:
+        answer = answers.answer_of(store, found)
+    if answer is None:
         raise no_answer()
     if form == "model-explorer":
-        return tuple(job.export_node_data(document, path))
+        return tuple(job.export_node_data(answer, path))
     if form == "netron":
-        job.export_netron(document, None if model is None else Path(model), path)
+        job.export_netron(answer, None if model is None else Path(model), path)
     else:
-        job.export_trace(document, path)
+        job.export_trace(answer, path)
     return (path,)
 
 

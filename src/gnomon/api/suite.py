@@ -100,16 +100,17 @@ def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
     token = ASKING_CELL.set(asking)
     try:
         name = resolve(task["device"]).name
-        finished, document = False, None
+        finished, found = False, None
         if task["again"]:
             with open_store(record) as store:
-                finished, document = answered_cell(store, cell.job, asking)
-        if document is None:
+                finished, found = answered_cell(store, cell.job, asking)
+        if found is None:
             found = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
             document, answer = found.document(), found.headline()[1]
             if trouble := _unnoted(lambda: went_well(name)):
                 answer = f"{answer} ({trouble})"
         else:
+            document = found.document()
             answer = view(document).answer
         told |= {"document": document, "campaign": document.get("campaign"), "answer": answer}
     except GnomonError as error:

@@ -225,7 +225,7 @@ def test_collected_again_nothing_is_measured_again_but_what_is_missing(flow: Flo
             facts = [run.facts for run in store.query(RunQuery(campaign=campaign.id))]
             answer = answer_of(store, campaign)
         assert [line for line in facts if line["trial"] != UNTUNED] == trials_of(path)
-        assert answer is not None and answer["records"] == str(path)
+        assert answer.records == str(path)
         for file in own_home.glob("record.sqlite*"):
             file.unlink()
         path.write_bytes(cut)

@@ -41,7 +41,7 @@ def test_an_answer_comes_back_and_is_reported(store: SqliteStore) -> None:
         gnomon.export_run_as("perfetto", out=store.path.with_name("t.json"), record=store.path)
     keep(document, None)
     keep({**document, "seconds": 2.5}, None)
-    found = answer_of(store, CAMPAIGN)
+    found = gnomon.answer_of_run(record=store.path)
     assert found is not None
     assert found == {**document, "seconds": 2.5}  # the last one
     report = report_of(found)
@@ -100,7 +100,7 @@ def test_runs_are_shown_beside_an_answer_that_cannot_be_read(
 
 def test_what_an_older_gnomon_did_not_tell_is_filled_in(store: SqliteStore) -> None:
     note(store, CAMPAIGN.id, ANSWER, packed({name: value for name, value in PLACE.items() if name != "threads"}))
-    assert answer_of(store, CAMPAIGN) == {**PLACE, "threads": []}
+    assert answer_of(store, CAMPAIGN).document() == {**PLACE, "threads": []}
 
 
 def test_a_small_event_becomes_no_large_answer(store: SqliteStore) -> None:
@@ -132,8 +132,10 @@ def test_what_is_damaged_or_of_another_question_is_no_answer(store: SqliteStore,
     asked = partial(asked_before, store.path, "place", QUESTION, digest)
     assert asked(package=Path(PLACE["package"])) is None
     sound = answer.get("question") != QUESTION
-    assert answered_cell(store, "place", cell) == (True, PLACE if sound else None)
+    finished, kept = answered_cell(store, "place", cell)
+    assert finished
+    assert (kept and kept.document()) == (PLACE if sound else None)
     note(store, CAMPAIGN.id, ANSWER, packed(PLACE) | SAME)
-    assert asked(package=Path(PLACE["package"])) == PLACE
+    assert asked(package=Path(PLACE["package"])).document() == PLACE
     assert asked(package=Path("another")) is None
-    assert answered_cell(store, "place", cell) == (True, PLACE)
+    assert answered_cell(store, "place", cell)[1].document() == PLACE

@@ -110,6 +110,11 @@ def well_formed(text: str) -> list[dict[str, Any]]:
     return events
 
 
+def traced(made: dict[str, Any]) -> str:
+    """The trace of a document, as it is written."""
+    return json.dumps(chrome_trace(gnomon.read_document(made)), allow_nan=False)
+
+
 def column(label: str, *, traced: bool = True) -> dict[str, Any]:
     profile = {
         "process": [0, 1, 2],
@@ -208,10 +213,10 @@ def test_a_trace_has_a_track_a_configuration_with_its_kernels_in_order(record: P
 def test_the_trace_of_every_answer_keeps_to_the_format() -> None:
     answers = [found for found in FOUND.values() if found["format"] in CONFIGURATIONS]
     for made in (*answers, large(), hostile()):
-        assert well_formed(json.dumps(chrome_trace(made), allow_nan=False))
+        assert well_formed(traced(made))
     untimed = document(Path("record"))  # the call is then as long as its kernels
     untimed["columns"][0]["runs"]["profile"]["call_us"] = [None, None, None]
-    assert next(e["dur"] for e in chrome_trace(untimed)["traceEvents"] if e["name"] == "call") == 8.5
+    assert next(e["dur"] for e in well_formed(traced(untimed)) if e["name"] == "call") == 8.5
 
 
 def test_model_explorer_gets_a_value_a_node_that_it_has(record: Path, tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from tests.jobs.html.kit import hostile
 from tests.jobs.runs.perfettokit import asked, needs_perfetto
-from tests.jobs.runs.test_exports import document
+from tests.jobs.runs.test_exports import document, traced
 from tests.jobs.test_job_documents import large
-
-from gnomon.jobs.runs.exports import chrome_trace
 
 pytestmark = needs_perfetto
 
@@ -32,7 +30,7 @@ COMPLAINTS = "select name, value from stats where severity in ('error', 'data_lo
 def test_perfetto_reads_all_of_a_trace_and_complains_of_nothing(tmp_path: Path, name: str) -> None:
     made = {"small": document(tmp_path / "r.sqlite"), "large": large(), "hostile": hostile()}[name]
     trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps(chrome_trace(made), allow_nan=False), encoding="utf-8")
+    trace.write_text(traced(made), encoding="utf-8")
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
 
     slices, threads, processes, counters, complaints = asked(trace, SLICES, THREADS, PROCESSES, COUNTERS, COMPLAINTS)

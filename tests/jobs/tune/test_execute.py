@@ -78,7 +78,7 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
     with SqliteStore.open(own_home / "record.sqlite") as store:
         (campaign,) = store.query(CampaignQuery(kind="exec", finished=True))
         assert len(list(store.query(RunQuery(campaign=campaign.id)))) == 2 * (1 + len(found["layers"]))
-        assert answer_of(store, campaign) == found
+        assert answer_of(store, campaign).document() == found
     bare = execute(tuned["library"], layers=False, **QUICK)
     assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
 

@@ -39,20 +39,20 @@ _QUESTION = "question"
 """The key in the data of `ANSWER` that has the digest of what was asked."""
 
 
-def keep(document: Mapping[str, Any], tell: Callable[[str], None] | None, question: str | None = None) -> None:
+def keep(document: Mapping[str, object], tell: Callable[[str], None] | None, question: str | None = None) -> None:
     """Note a job's document in the campaign that it names, and the question that it answers (see `question_of`).
 
     What cannot be written is reported, and the answer stands.
     """
-    record = record_address(document["record"])
+    record = record_address(str(document["record"]))
     if not is_missing(record):  # a result that was made by hand
-        keep_in(record, document["campaign"], document, tell, question)
+        keep_in(record, str(document["campaign"]), document, tell, question)
 
 
 def keep_in(
     record: RecordAddress | None,
     campaign: str,
-    document: Mapping[str, Any],
+    document: Mapping[str, object],
     tell: Callable[[str], None] | None,
     question: str | None = None,
 ) -> None:
@@ -67,15 +67,15 @@ def keep_in(
             tell(f"the answer is not kept in the results database: {error.message}")
 
 
-def packed(document: Mapping[str, Any]) -> dict[str, str]:
+def packed(document: Mapping[str, object]) -> dict[str, str]:
     """A document as the data of an event."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return {"zlib": base64.b64encode(zlib.compress(text.encode())).decode()}
 
 
-def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
-    """The document that a campaign's job answered with last, checked, with what one of an older gnomon lacks filled
-    in; None without one. RecordError, which names the campaign, where it is damaged.
+def answer_of(store: Store, campaign: Campaign) -> Any:
+    """The record of the document that a campaign's job answered with last; None without one. RecordError, which names
+    the campaign, where it is damaged.
     """
     document = kept_answer(store, campaign)
     if document is None:
@@ -83,7 +83,7 @@ def answer_of(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     from gnomon.jobs.documents import read_document  # schemas, which no answer needs that is only kept
 
     try:
-        return codec.document(read_document(document))
+        return read_document(document)
     except (ProblemError, RecordError) as error:
         # Another gnomon of the same record may know fields that this one does not.
         raise RecordError(
@@ -98,7 +98,7 @@ def kept_answer(store: Store, campaign: Campaign) -> dict[str, Any] | None:
     return None if data is None else unpacked(data, campaign.id)
 
 
-def unpacked(data: Mapping[str, Any], campaign: str) -> dict[str, Any]:
+def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, Any]:
     """The object of an event's data, whatever it holds; RecordError, which names the campaign, where it is none, or
     larger than answers are.
     """
@@ -126,13 +126,13 @@ def _damaged(campaign: str, why: str) -> RecordError:
     return RecordError(f"the answer of the campaign {campaign} is damaged: {why}", hint=_HINT)
 
 
-def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, dict[str, Any] | None]:
+def answered_cell(store: Store, kind: str, cell: Mapping[str, str]) -> tuple[bool, Any]:
     """Whether a cell of a suite's run has a finished campaign of that kind, and the answer of its job if it is kept."""
     finished = False
     for campaign in store.query(CampaignQuery(kind=kind, finished=True, cell=cell)):
         finished = True
-        if (document := _sound_answer(store, campaign)) is not None:
-            return True, document
+        if (answer := _sound_answer(store, campaign)) is not None:
+            return True, answer
     return finished, None
 
 
@@ -148,9 +148,7 @@ def question_of(request: ModelRequest, package: Path | None) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def asked_before(
-    record: RecordAddress | None, kind: str, question: str, digest: str, *, package: Path
-) -> dict[str, Any] | None:
+def asked_before(record: RecordAddress | None, kind: str, question: str, digest: str, *, package: Path) -> Any:
     """The answer to the same question about the same model's content that names `package` so; None without one."""
     if record is not None and is_missing(record):
         return None
@@ -159,15 +157,15 @@ def asked_before(
             data = last_note(store, campaign.id, ANSWER)
             if isinstance(data, Mapping) and data.get(_QUESTION) == question:
                 answer = _sound_answer(store, campaign)
-                if answer is not None and answer["package"] == str(package):
+                if answer is not None and answer.package == str(package):
                     return answer
     return None
 
 
-def _sound_answer(store: Store, campaign: Campaign) -> dict[str, Any] | None:
+def _sound_answer(store: Store, campaign: Campaign) -> Any:
     """As `answer_of`; None also where it is damaged or of another job: who asks answers again."""
     try:
-        document = answer_of(store, campaign)
+        answer = answer_of(store, campaign)
     except RecordError:
         return None
-    return document if document is not None and document["format"] == f"gnomon-{campaign.kind}" else None
+    return answer if answer is not None and answer.format == f"gnomon-{campaign.kind}" else None

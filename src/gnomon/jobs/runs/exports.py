@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from gnomon.core.stats import median
 from gnomon.errors import RecordError
 from gnomon.report import units
 
-_LISTS = ("contenders", "columns", "points")
+if TYPE_CHECKING:
+    from gnomon.jobs.pareto.document import ParetoDocument, PointPart
+    from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, ProfileDocument
+    from gnomon.session.document import RunsPart, SnapshotPart
+
+    Exported: TypeAlias = PlaceDocument | ProfileDocument | ParetoDocument
+    Configuration: TypeAlias = ContenderPart | ColumnPart | PointPart
+
+_LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
 """Where documents have their configurations, each with its `runs`."""
 _CALL, _MEASURING = 1, 2
 """The processes of a trace: one call of each configuration, and the time in which all was measured."""
@@ -33,24 +41,25 @@ class OperatorTime:
     within: int | None
 
 
-def configurations(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The configurations of an answer that have runs. RecordError where it has none."""
-    found = [one for key in _LISTS for one in document.get(key) or () if one.get("runs")]
-    if not found:
+def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
+    """The configurations of an answer that have runs, with those. RecordError where it has none."""
+    rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
+    measured = [(row, row.runs) for row in rows if row.runs]
+    if not measured:
         raise RecordError(
-            f"the answer ({document.get('format')}) holds no runs of configurations",
+            f"the answer ({answer.format}) holds no runs of configurations",
             hint="Give a run of gnomon place, profile or pareto.",
         )
-    return found
+    return measured
 
 
-def operator_times(document: Mapping[str, Any]) -> dict[str, list[OperatorTime]]:
+def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
     """By the configurations' labels, their operators, where their times are known. RecordError where none are."""
     found: dict[str, list[OperatorTime]] = {}
-    for one in configurations(document):
-        rows = _operators(document, one)
+    for configuration, runs in configurations(answer):
+        rows = _operators(answer, configuration, runs)
         if any(row.time_s is not None for row in rows):
-            found[one["label"]] = rows
+            found[configuration.label] = rows
     if not found:
         raise RecordError(
             "the answer holds no times of operators",
@@ -59,18 +68,22 @@ def operator_times(document: Mapping[str, Any]) -> dict[str, list[OperatorTime]]
     return found
 
 
-def _operators(document: Mapping[str, Any], one: Mapping[str, Any]) -> list[OperatorTime]:
-    operators = document.get("operators") or ()
-    times = one.get("operators_s")
-    if times is None:
-        times = [row["times_s"].get(one["label"]) if "times_s" in row else None for row in operators]
+def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -> list[OperatorTime]:
+    from gnomon.jobs.place.document import ContenderPart, ProfiledOperator
+
+    operators = answer.operators or ()
+    places: Sequence[str | None] = ()
+    if isinstance(configuration, ContenderPart):
+        times, places = configuration.operators_s, configuration.assignment
+    else:
+        label = configuration.label
+        times = tuple(row.times_s.get(label) if isinstance(row, ProfiledOperator) else None for row in operators)
     if len(times) != len(operators):  # of a model that was converted, whose operators are its own
         return []
-    places = one.get("assignment") or [None] * len(operators)
-    known = {row["index"] for row, time_s in zip(operators, times, strict=True) if time_s is not None}
+    known = {row.index for row, time_s in zip(operators, times, strict=True) if time_s is not None}
     backends: dict[int, str] = {}
     leaders: dict[int, int] = {}
-    for _, backend, members in _kernels(one):
+    for backend, members in zip(runs.profile.backend, runs.profile.operators, strict=True) if runs.profile else ():
         leader = next((index for index in members if index in known), None)
         for index in members:
             backends.setdefault(index, backend)
@@ -78,23 +91,17 @@ def _operators(document: Mapping[str, Any], one: Mapping[str, Any]) -> list[Oper
                 leaders.setdefault(index, leader)
     return [
         OperatorTime(
-            name=row["name"],
-            index=row["index"],
+            name=row.name,
+            index=row.index,
             time_s=time_s,
-            backend=str(backends.get(row["index"]) or place or ""),
-            within=leaders.get(row["index"]) if time_s is None else None,
+            backend=backends.get(row.index) or place or "",
+            within=leaders.get(row.index) if time_s is None else None,
         )
-        for row, time_s, place in zip(operators, times, places, strict=True)
+        for row, time_s, place in zip(operators, times, places or [None] * len(operators), strict=True)
     ]
 
 
-def _kernels(one: Mapping[str, Any]) -> Iterator[tuple[str, str, Sequence[int]]]:
-    profile = one["runs"]["profile"]
-    if profile:
-        yield from zip(profile["name"], profile["backend"], profile["operators"], strict=True)
-
-
-def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, Any]:
+def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, object]:
     """Microseconds of operators as Model Explorer's node data, pale to red by their share of the largest.
 
     Nodes are known by their names (ONNX) or by their numbers in the file (TFLite and circle).
@@ -107,11 +114,11 @@ def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, 
     return {"results": values, "gradient": [{"stop": 0, "bgColor": _PALE}, {"stop": 1, "bgColor": _DARK}]}
 
 
-def node_notes(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def node_notes(answer: Exported) -> dict[str, dict[str, str]]:
     """By operators' names what Netron shall show of each: its time and backend in each configuration."""
-    counts = document.get("resolutions_s", {})
+    counts = _resolutions_s(answer)
     notes: dict[str, dict[str, str]] = {}
-    for label, operators in operator_times(document).items():
+    for label, operators in operator_times(answer).items():
         names = {op.index: op.name for op in operators}
         for op in operators:
             own = notes.setdefault(op.name, {})
@@ -124,53 +131,56 @@ def node_notes(document: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return notes
 
 
-def chrome_trace(document: Mapping[str, Any]) -> dict[str, Any]:
+def _resolutions_s(answer: Exported) -> Mapping[str, float]:
+    return {} if answer.format == "gnomon-pareto" else answer.resolutions_s
+
+
+def chrome_trace(answer: Exported) -> dict[str, object]:
     """A trace of two processes, each with a track a configuration.
 
     The first has one call of each, its kernels in order from 0: of each the median over the processes. The second has
     the blocks of calls when they were measured, and as counters what the environments say of the device meanwhile.
     """
-    found = configurations(document)
-    told = document.get("model") or {}
+    measured = configurations(answer)
     names = [(_CALL, "one call, kernel by kernel"), (_MEASURING, "when it was measured")]
     events = [_meta("process_name", pid, 0, {"name": name}) for pid, name in names]
-    for number, one in enumerate(found, 1):
+    for number, (configuration, runs) in enumerate(measured, 1):
         for pid, _ in names:
-            events.append(_meta("thread_name", pid, number, {"name": one["label"]}))
+            events.append(_meta("thread_name", pid, number, {"name": configuration.label}))
             events.append(_meta("thread_sort_index", pid, number, {"sort_index": number}))
-        events += _call(document, one, number)
-    environments = [one for one in document.get("environments") or () if one["at_s"] is not None]
-    starts = [at_s for one in found for at_s in one["runs"]["samples"]["started_at_s"]]
-    starts += [one["at_s"] - (one["seconds"] or 0.0) for one in environments]
-    begin_s = min(starts, default=0.0)
-    for number, one in enumerate(found, 1):
-        events += _blocks(one, number, begin_s)
-    for one in environments:
-        events += _state(one["before"], one["at_s"] - (one["seconds"] or 0.0) - begin_s)
-        events += _state(one["after"], one["at_s"] - begin_s)
+        events += _call(answer, configuration, runs, number)
+    environments = [(part, part.at_s) for part in answer.environments if part.at_s is not None]
+    starts_s = [at_s for _, runs in measured for at_s in runs.samples.started_at_s]
+    starts_s += [at_s - (part.seconds or 0.0) for part, at_s in environments]
+    begin_s = min(starts_s, default=0.0)
+    for number, (_, runs) in enumerate(measured, 1):
+        events += _blocks(runs, number, begin_s)
+    for part, at_s in environments:
+        events += _state(part.before, at_s - (part.seconds or 0.0) - begin_s)
+        events += _state(part.after, at_s - begin_s)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
         "otherData": {
             "made_by": "gnomon",
-            "model": str(told.get("path") or ""),
-            "device": str(document.get("device") or ""),
+            "model": answer.model.path if answer.model else "",
+            "device": answer.device or "",
             "begins_at_s": begin_s,
         },
     }
 
 
-def _call(document: Mapping[str, Any], one: Mapping[str, Any], track: int) -> Iterator[dict[str, Any]]:
-    profile = one["runs"]["profile"]
-    if not profile:
+def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track: int) -> Iterator[dict[str, object]]:
+    profile = runs.profile
+    if profile is None:
         return
-    types = {row["index"]: f"{row['index']} {row['type']}" for row in document.get("operators") or ()}
-    if not any(row.time_s is not None for row in _operators(document, one)):
+    types = {row.index: f"{row.index} {row.type}" for row in answer.operators or ()}
+    if not any(row.time_s is not None for row in _operators(answer, configuration, runs)):
         types = {}  # a converted model has operators of its own
     slices = []
     at_ns = 0
     for name, backend, members, wall_us in zip(
-        profile["name"], profile["backend"], profile["operators"], profile["wall_us"], strict=True
+        profile.name, profile.backend, profile.operators, profile.wall_us, strict=True
     ):
         known = [value for value in wall_us if value is not None]
         took_ns = round(median(known) * 1000) if known else 0
@@ -183,18 +193,18 @@ def _call(document: Mapping[str, Any], one: Mapping[str, Any], track: int) -> It
         }
         slices.append(_slice(name, _CALL, track, at_ns, took_ns, more))
         at_ns += took_ns
-    calls = [value for value in profile["call_us"] if value is not None]
+    calls = [value for value in profile.call_us if value is not None]
     call_us = median(calls) if calls else None
     whole_ns = max(at_ns, round(call_us * 1000) if call_us else 0)
-    counted_us = document.get("resolutions_s", {}).get(one["label"], 0.0) * 1e6 or None
-    told = {"call_us": call_us, "kernels_us": at_ns / 1000, "kernels_counted_in_us": counted_us}
-    yield _slice("call", _CALL, track, 0, whole_ns, told)
+    counted_us = _resolutions_s(answer).get(configuration.label, 0.0) * 1e6 or None
+    times_us = {"call_us": call_us, "kernels_us": at_ns / 1000, "kernels_counted_in_us": counted_us}
+    yield _slice("call", _CALL, track, 0, whole_ns, times_us)
     yield from slices
 
 
-def _blocks(one: Mapping[str, Any], track: int, begin_s: float) -> Iterator[dict[str, Any]]:
-    samples = one["runs"]["samples"]
-    rows = (samples[name] for name in ("process", "block", "started_at_s", "inner", "wall_us"))
+def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[dict[str, object]]:
+    samples = runs.samples
+    rows = (samples.process, samples.block, samples.started_at_s, samples.inner, samples.wall_us)
     for process, block, started_at_s, inner, wall_us in zip(*rows, strict=True):
         took_ns = round(sum(wall_us) * inner * 1000)
         more = {"process": process, "block": block, "samples": len(wall_us), "median_us": median(wall_us)}
@@ -202,32 +212,33 @@ def _blocks(one: Mapping[str, Any], track: int, begin_s: float) -> Iterator[dict
         yield _slice(f"process {process}, block {block}", _MEASURING, track, at_ns, took_ns, more)
 
 
-def _state(state: Mapping[str, Any], at_s: float) -> Iterator[dict[str, Any]]:
+def _state(state: SnapshotPart, at_s: float) -> Iterator[dict[str, object]]:
     """The counters of the device at a moment: those that it told."""
-    for core, frequency_khz in enumerate(state["frequencies_khz"] or ()):
+    for core, frequency_khz in enumerate(state.frequencies_khz or ()):
         if frequency_khz is not None:
             yield _counter(f"frequency of core {core} (MHz)", at_s, frequency_khz / 1000)
-    for zone, temperature_c in (state["temperatures_c"] or {}).items():
+    for zone, temperature_c in (state.temperatures_c or {}).items():
         yield _counter(f"temperature of {zone} (C)", at_s, temperature_c)
-    for name, key in (("load average of 1 min", "load_average_1m"), ("throttle count", "throttle_count")):
-        if state[key] is not None:
-            yield _counter(name, at_s, state[key])
-    if state["memory_available_bytes"] is not None:
-        yield _counter("memory available (MiB)", at_s, state["memory_available_bytes"] / 2**20)
+    if state.load_average_1m is not None:
+        yield _counter("load average of 1 min", at_s, state.load_average_1m)
+    if state.throttle_count is not None:
+        yield _counter("throttle count", at_s, state.throttle_count)
+    if state.memory_available_bytes is not None:
+        yield _counter("memory available (MiB)", at_s, state.memory_available_bytes / 2**20)
 
 
 def _slice(
-    name: str, process: int, track: int, at_ns: int, took_ns: int, arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+    name: str, process: int, track: int, at_ns: int, took_ns: int, arguments: Mapping[str, object]
+) -> dict[str, object]:
     known = {key: value for key, value in arguments.items() if value is not None}
     times = {"ts": at_ns / 1000, "dur": took_ns / 1000}
     return {"ph": "X", "name": name, "cat": "gnomon", "pid": process, "tid": track, **times, "args": known}
 
 
-def _counter(name: str, at_s: float, value: float) -> dict[str, Any]:
+def _counter(name: str, at_s: float, value: float) -> dict[str, object]:
     at_us = round(at_s * 1e9) / 1000
     return {"ph": "C", "name": name, "pid": _MEASURING, "tid": _COUNTERS, "ts": at_us, "args": {"value": value}}
 
 
-def _meta(what: str, process: int, track: int, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(what: str, process: int, track: int, arguments: Mapping[str, object]) -> dict[str, object]:
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": dict(arguments)}

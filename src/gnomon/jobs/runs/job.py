@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.sample import Campaign, Failure, Run
 from gnomon.core.stats import Block, blocks_of, summarise
@@ -37,6 +37,9 @@ from gnomon.store.base import (
 from gnomon.store.opening import is_missing, read_store
 from gnomon.store.sql import SqlStore
 from gnomon.system.files import write_whole
+
+if TYPE_CHECKING:
+    from gnomon.jobs.runs.exports import Exported
 
 _LAST = re.compile(r"last(?:~(\d{1,6}))?")
 
@@ -141,23 +144,23 @@ def export_parquet(store: Store, campaigns: Iterable[Campaign], out: Path) -> No
     write_parquet(sample_rows(store, campaigns), COLUMNS, out)
 
 
-def export_trace(document: Mapping[str, Any], out: Path) -> None:
+def export_trace(answer: Exported, out: Path) -> None:
     """Write a trace of a job's answer for Perfetto. RecordError if it is there or cannot be written."""
-    text = json.dumps(chrome_trace(document), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(chrome_trace(answer), allow_nan=False, separators=(",", ":"))
     _write_into(out.parent, [(out.name, text.encode())])
 
 
-def export_node_data(document: Mapping[str, Any], out: Path) -> list[Path]:
+def export_node_data(answer: Exported, out: Path) -> list[Path]:
     """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
-    by_name = (document.get("model") or {}).get("format") == "onnx"
+    by_name = answer.model is not None and answer.model.format == "onnx"
     named = []
-    for label, operators in operator_times(document).items():
+    for label, operators in operator_times(answer).items():
         name = re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
         named.append((f"{name}.json", json.dumps(node_data(operators, by_name=by_name), indent=1).encode()))
     return _write_into(out, named)
 
 
-def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) -> int:
+def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
     """Copy the ONNX model of a job's answer with times and backends at its nodes; returns at how many.
 
     `model` is where the file is now, None: where it was. ModelError if it is another file, RecordError if no operator
@@ -165,11 +168,11 @@ def export_netron(document: Mapping[str, Any], model: Path | None, out: Path) ->
     """
     from gnomon.models.onnx.static import noted_copy
 
-    told = document.get("model") or {}
-    if told.get("format") != "onnx":
+    measured = answer.model
+    if measured is None or measured.format != "onnx":
         raise RecordError("notes for Netron need a model in ONNX", hint="--format model-explorer takes others as well.")
     _refuse_what_is_there(out)
-    count = noted_copy(model or Path(told["path"]), node_notes(document), out, digest=told["sha256"])
+    count = noted_copy(model or Path(measured.path), node_notes(answer), out, digest=measured.sha256)
     if not count:
         raise RecordError(
             "no operator of the answer is a node of the model: it ran converted",
