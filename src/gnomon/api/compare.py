@@ -142,7 +142,7 @@ def compare_models(
     profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)
     for profile in profiles:
         keep(profile.document(), on_message)
-    sides = [Side(name=profile.model.path, document=profile.document()) for profile in profiles]
+    sides = [Side(name=profile.model.path, document=profile) for profile in profiles]
     return compare_job(
         sides, record=requests[0].record, alpha=alpha, relevant=relevant, changed=tuple(changed), sessions=0.0
     )

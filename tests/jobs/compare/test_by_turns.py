@@ -15,6 +15,7 @@ import gnomon
 from gnomon.cli.main import cli, run
 from gnomon.errors import UsageError
 from gnomon.jobs.compare.job import levels_of
+from gnomon.jobs.compare.sides import read_side
 
 
 def chain(path: Path, products: int) -> Path:
@@ -49,7 +50,8 @@ def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Pat
     answers = [gnomon.answer_of_run(side.campaign, record=path) for side in found.sides]
     assert [Path(one["model"]["path"]).name for one in answers if one] == ["old.onnx", "new.onnx"]
     assert all(one and one["turns"] == [side.campaign for side in found.sides] for one in answers)
-    moments = [levels_of(one["columns"][0], "wall").moments_s for one in answers if one]
+    sides = [read_side(side.campaign, path) for side in found.sides]
+    moments = [levels_of(row, "wall").moments_s for side in sides for row in side.configurations.values()]
     assert [side for _, side in sorted((t, k) for k in (0, 1) for t in moments[k])] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 

@@ -315,7 +315,7 @@ def test_a_run_is_named_in_every_way(tmp_path: Path) -> None:
         written(tmp_path, "run.json", made[0]): made[0],
     }
     for name, expected in named.items():
-        assert read_side(name, record).document == expected
+        assert read_side(name, record).document.document() == expected
     runs = gnomon.compare("last~1", "last", record=record)
     assert runs.pairs == gnomon.compare(tmp_path / "run.json", page).pairs
     assert isinstance(read_document(runs.document()), CompareDocument)
@@ -325,7 +325,7 @@ def test_a_run_is_named_in_every_way(tmp_path: Path) -> None:
     with SqliteStore.open(record) as store:
         store.open_campaign(damaged)
         note(store, damaged.id, ANSWER, {"zlib": "!"})
-    assert read_side("last~1", record).document == made[0]  # it is passed over, and told where it is named
+    assert read_side("last~1", record).document.document() == made[0]  # it is passed over, and told where it is named
     with pytest.raises(RecordError, match="damaged"):
         read_side(damaged.id, record)
 

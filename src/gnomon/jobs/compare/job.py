@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from gnomon.core import codec
 from gnomon.core.stats import (
     FEWEST_RUNS,
     Apart,
@@ -36,11 +35,15 @@ from gnomon.jobs.compare.document import (
     SidePart,
     VerdictPart,
 )
-from gnomon.jobs.compare.sides import CONFIGURATIONS, earlier_runs, read_side
 from gnomon.jobs.compare.sides import Side as Named
+from gnomon.jobs.compare.sides import earlier_runs, read_side, rows_of
+from gnomon.jobs.place.document import ContenderPart
 from gnomon.measure.effort import QUANTILE, Clock
-from gnomon.session.document import ConditionsPart
 from gnomon.store.address import RecordAddress
+
+if TYPE_CHECKING:
+    from gnomon.jobs.compare.sides import Compared, Configuration
+    from gnomon.session.document import EnvironmentPart, SampleColumns
 
 CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
 """What may differ between two sides only where the user says that this is what was changed."""
@@ -110,17 +113,17 @@ def compare(
 
 def _side(side: Named) -> SidePart:
     document = side.document
-    started = [t for row in side.configurations.values() for t in row["runs"]["samples"]["started_at_s"]]
+    started_at_s = [at_s for row in side.configurations.values() for at_s in row.runs.samples.started_at_s]
     return SidePart(
         name=side.name,
-        campaign=document["campaign"],
-        model=Path(document["model"]["path"]).name,
-        model_sha256=document["model"]["sha256"],
-        device=document["device"],
-        versions=dict(document["versions"]),
-        started_at_s=min(started, default=None),
-        clock=document["clock"],
-        conditions=codec.from_json(ConditionsPart, told) if (told := document.get("conditions")) else None,
+        campaign=document.campaign,
+        model=Path(document.model.path).name,
+        model_sha256=document.model.sha256,
+        device=document.device,
+        versions=document.versions,
+        started_at_s=min(started_at_s, default=None),
+        clock=document.clock,
+        conditions=document.conditions,
     )
 
 
@@ -157,7 +160,7 @@ def _pair(
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, alpha, relevant, busier)
-        steps_s = before.document.get("resolutions_s", {})
+        steps_s = before.document.resolutions_s
         operators = [
             _operators(
                 label, old[label], new[label], alpha, relevant, load, busier, one.between, steps_s.get(label, 0.0)
@@ -171,29 +174,32 @@ def _pair(
         changed=tuple(dict.fromkeys(told for kind, told in kinds if kind in changed)),
         only_before=tuple(label for label in old if label not in both),
         only_after=tuple(label for label in new if label not in both),
-        lost=tuple(
-            label
-            for label in ([] if unlike else old)
-            if label not in both and old[label].get("kind", "single") == "single"
-        ),
+        lost=tuple(label for label in ([] if unlike else old) if label not in both and _is_lasting(old[label])),
         configurations=rows,
         operators=tuple(part for part in operators if part.compared),
     )
 
 
-def _noted_turns(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
+def _is_lasting(row: Configuration) -> bool:
+    """Whether a configuration is measured in each run: no plan, which differs from run to run."""
+    return not isinstance(row, ContenderPart) or row.kind == "single"
+
+
+def _noted_turns(before: Compared, after: Compared) -> bool | None:
     """Whether two runs note that they were measured by turns; None where they cannot have been.
 
     Documents of before note nothing: runs of one device may have been (False), of which their times must tell.
     """
-    sides = before.get("turns"), after.get("turns")
-    if sides == (None, None) and before["format"] == after["format"] == "gnomon-profile":
-        alike = before["device"] == after["device"] and before["fingerprint"] == after["fingerprint"]
+    if before.format == "gnomon-place" or after.format == "gnomon-place":
+        return None
+    sides = before.turns, after.turns
+    if sides == (None, None):
+        alike = before.device == after.device and before.fingerprint == after.fingerprint
         return False if alike else None
-    return True if all({before["campaign"], after["campaign"]} <= set(side or ()) for side in sides) else None
+    return True if all({before.campaign, after.campaign} <= set(side or ()) for side in sides) else None
 
 
-def _timed(side: Named) -> dict[str, Mapping[str, Any]]:
+def _timed(side: Named) -> dict[str, Configuration]:
     """The configurations of a side that were measured: all that have a time have one by wall time."""
     return {label: row for label, row in side.configurations.items() if levels_of(row, "wall").levels_s}
 
@@ -244,7 +250,7 @@ class History:
                 for label, row in run.configurations.items():
                     levels = levels_of(row, clock)
                     if levels.levels_s:
-                        groups.setdefault((run.document["model"]["sha256"], label), []).append(levels)
+                        groups.setdefault((run.document.model.sha256, label), []).append(levels)
         return list(groups.values())
 
 
@@ -274,7 +280,7 @@ def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list
 
 
 def _by(run: Named, clock: Clock) -> bool:
-    return clock == "wall" or bool(run.document["clock"] == "cpu")
+    return clock == "wall" or run.document.clock == "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,31 +314,31 @@ def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float 
 
 
 def _same_model(a: Named, b: Named) -> bool:
-    return bool(a.document["model"]["sha256"] == b.document["model"]["sha256"])
+    return a.document.model.sha256 == b.document.model.sha256
 
 
 def _clock(before: Named, after: Named) -> Clock:
     """CPU time where both sides were decided by it and it counts finely enough, else wall time, which all have."""
-    if not before.document["clock"] == after.document["clock"] == "cpu":
+    if not before.document.clock == after.document.clock == "cpu":
         return "wall"
     old, new = _timed(before), _timed(after)
     both = [row for label in old if label in new for row in (old[label], new[label])]
-    return "cpu" if all(_counted(row["runs"]["samples"]) for row in both) else "wall"
+    return "cpu" if all(_counted(row.runs.samples) for row in both) else "wall"
 
 
-def _counted(samples: Mapping[str, Any]) -> bool:
+def _counted(samples: SampleColumns) -> bool:
     """Whether CPU time tells of every block how long it took: a clock that counts in ticks may have seen none."""
-    values = samples["cpu_us"]
+    values = samples.cpu_us
     return values is not None and all(block and quantile(block, QUANTILE["cpu"]) > 0 for block in values)
 
 
-def levels_of(row: Mapping[str, Any], clock: Clock) -> Side:
+def levels_of(row: Configuration, clock: Clock) -> Side:
     """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
-    samples = row["runs"]["samples"]
-    values = samples["cpu_us"] if clock == "cpu" else samples["wall_us"]
+    samples = row.runs.samples
+    values = samples.cpu_us if clock == "cpu" else samples.wall_us
     found: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
-    for process, at_s, block in zip(samples["process"], samples["started_at_s"], values or [], strict=bool(values)):
+    for process, at_s, block in zip(samples.process, samples.started_at_s, values or (), strict=bool(values)):
         if block:
             found.setdefault(process, []).append(quantile(block, QUANTILE[clock]) * 1e-6)
             moments.setdefault(process, []).append(at_s)
@@ -387,8 +393,8 @@ def _verdict(label: str, found: _Found, *, alpha: float, relevant: float, told: 
 
 def _operators(
     label: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    old: Configuration,
+    new: Configuration,
     alpha: float,
     relevant: float,
     load: float,
@@ -411,70 +417,71 @@ def _operators(
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
 
 
-def _kernels(row: Mapping[str, Any]) -> dict[str, Side]:
+def _kernels(row: Configuration) -> dict[str, Side]:
     """The levels of each kernel by process; one name that several have is told apart by its turn."""
-    profile = row["runs"]["profile"]
+    profile = row.runs.profile
     if profile is None:
         return {}
     found: dict[str, Side] = {}
     turns: dict[str, int] = {}
-    for name, times in zip(profile["name"], profile["wall_us"], strict=True):
+    for name, times in zip(profile.name, profile.wall_us, strict=True):
         turns[name] = turns.get(name, 0) + 1
-        known = [(t * 1e-6, float(p)) for t, p in zip(times, profile["process"], strict=True) if t]
+        known = [(t * 1e-6, float(p)) for t, p in zip(times, profile.process, strict=True) if t]
         found[name if turns[name] == 1 else f"{name} #{turns[name]}"] = Side(
             levels_s=tuple(t for t, _ in known), moments_s=tuple(p for _, p in known)
         )
     return found
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str]]:
+def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
     """What must be equal for a comparison and is not: (what it is of `CHANGES`, in words)."""
     found: list[tuple[str, str]] = []
-    a, b = before["fingerprint"], after["fingerprint"]
+    a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:
         first, second = a.get(key), b.get(key)
-        memories = key == "memory_bytes" and isinstance(first, int) and isinstance(second, int)
-        if first == second or (memories and abs(first - second) <= _SAME_MEMORY * max(first, second)):
+        if key == "memory_bytes" and isinstance(first, int) and isinstance(second, int):
+            is_same = math.isclose(first, second, rel_tol=_SAME_MEMORY)
+        else:
+            is_same = first == second
+        if is_same:
             continue
         told = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
         shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
         found.append(("machine", f"the machines differ in {told}{shown}"))
     if a.get("governor") != b.get("governor"):
         found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
-    threads = [document.get("threads") or [] for document in (before, after)]
+    threads = before.threads, after.threads
     if all(threads) and threads[0] != threads[1] and not (_has_settings(before) and _has_settings(after)):
         told = " and ".join(", ".join(map(str, counts)) for counts in threads)
         found.append(("threads", f"the numbers of threads differ: {told}"))
-    for name in sorted(before["versions"].keys() & after["versions"].keys()):
-        if before["versions"][name] != after["versions"][name]:
-            told = f"{name} is {before['versions'][name]} and {after['versions'][name]}"
-            found.append(("version", told))
+    for name in sorted(before.versions.keys() & after.versions.keys()):
+        if before.versions[name] != after.versions[name]:
+            found.append(("version", f"{name} is {before.versions[name]} and {after.versions[name]}"))
     sides = _fed(before), _fed(after)
-    for key, kind in (("shape", "shapes"), ("values", "inputs")):
-        values = [[one[key] for _, one in side] for side in sides]
+    for place, kind in ((1, "shapes"), (2, "inputs")):
+        values = [[fed[place] for fed in side] for side in sides]
         if values[0] != values[1] and None not in (*values[0], *values[1]):
-            both = (", ".join(f"{name} {one[key]}" for name, one in side) for side in sides)
+            both = (", ".join(f"{fed[0]} {fed[place]}" for fed in side) for side in sides)
             found.append((kind, f"the {kind} differ: {' and '.join(both)}"))
     return found
 
 
-def _has_settings(document: Mapping[str, Any]) -> bool:
-    return all(row.get("settings") for row in document[CONFIGURATIONS[document["format"]]])
+def _has_settings(document: Compared) -> bool:
+    return all(row.settings for row in rows_of(document))
 
 
-def _fed(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The inputs of a run with what they were fed. A document of before has shapes alone."""
-    fed = (document.get("conditions") or {}).get("inputs")
-    if fed:
-        return [(row["name"], {**row, "values": row["sha256"] or row["fed"]}) for row in fed]
-    graph = document["graph"]
-    tensors = graph["tensors"]
-    return [(tensors["name"][i], {"shape": tensors["shape"][i], "values": None}) for i in graph["inputs"]]
+def _fed(document: Compared) -> list[tuple[str, list[int] | None, str | None]]:
+    """The inputs of a run, their shapes and what they were fed. A document of before has shapes alone."""
+    if document.conditions and document.conditions.inputs:
+        return [(fed.name, list(fed.shape), fed.sha256 or fed.fed) for fed in document.conditions.inputs]
+    tensors = document.graph.tensors
+    shapes = [(tensors.name[i], tensors.shape[i]) for i in document.graph.inputs]
+    return [(name, None if shape is None else list(shape), None) for name, shape in shapes]
 
 
-def _set_otherwise(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[str, str]]:
     """How the settings of two configurations of one name differ: (what it is of `CHANGES`, in words)."""
-    a, b = before.get("settings", {}), after.get("settings", {})
+    a, b = before.settings, after.settings
     return [
         (key if key in CHANGES else "options", f"{name} differs in {key}: {a[name].get(key)} and {b[name].get(key)}")
         for name in sorted(a.keys() & b.keys())
@@ -483,19 +490,17 @@ def _set_otherwise(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
     ]
 
 
-def _unequal_load(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[float, tuple[str, ...]]:
+def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, ...]]:
     """The standard error that a neighbour of one side alone adds, and what is told of it."""
-    first, second = (_load(document["environments"]) for document in (before, after))
+    first, second = (_load(document.environments) for document in (before, after))
     if first is None or second is None or abs(first - second) < _ANSWERED:
         return 0.0, ()
     told = f"other processes and virtual machines had {first:.0%} of the machine before, {second:.0%} after"
     return _SLOWED * abs(first - second), (told,)
 
 
-def _load(environments: Sequence[Mapping[str, Any]]) -> float | None:
+def _load(environments: Sequence[EnvironmentPart]) -> float | None:
     shares = [
-        (part["others_share"] or 0.0) + (part["steal_share"] or 0.0)
-        for part in environments
-        if part["others_share"] is not None
+        (part.others_share or 0.0) + (part.steal_share or 0.0) for part in environments if part.others_share is not None
     ]
     return median(shares) if shares else None

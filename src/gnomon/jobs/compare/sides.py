@@ -6,20 +6,25 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gnomon.core import codec
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.runs.answers import kept_answer
+from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.report.plain import json_row
-from gnomon.session.document import ConditionsPart, SampleColumns
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
+
+if TYPE_CHECKING:
+    from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, ProfileDocument
+
+    Compared: TypeAlias = PlaceDocument | ProfileDocument
+    Configuration: TypeAlias = ContenderPart | ColumnPart
 
 _MOST_BYTES = 256 << 20
 _MOST_EARLIER = 30
@@ -33,8 +38,8 @@ _END = re.compile(r"</script>", re.IGNORECASE)
 _ID = re.compile(r"\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"']", re.IGNORECASE)
 _OBJECT = re.compile(r"\s*\{")
 _WITHIN = re.compile(r"(?P<path>.+)#(?P<number>[1-9]\d{0,3})")
-CONFIGURATIONS: Mapping[str, str] = {"gnomon-place": "contenders", "gnomon-profile": "columns"}
-"""Where a document has its configurations, by its format."""
+CONFIGURATIONS = ("gnomon-place", "gnomon-profile")
+"""The formats of documents that have configurations to compare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +47,17 @@ class Side:
     """One side of a comparison: how it was named, and its document."""
 
     name: str
-    document: Mapping[str, Any]
+    document: Compared
 
     @property
-    def configurations(self) -> dict[str, Mapping[str, Any]]:
+    def configurations(self) -> dict[str, Configuration]:
         """The configurations that were measured, by label."""
-        rows = self.document[CONFIGURATIONS[self.document["format"]]]
-        return {row["label"]: row for row in rows if row["runs"]["samples"]["process"]}
+        return {row.label: row for row in rows_of(self.document) if row.runs.samples.process}
+
+
+def rows_of(document: Compared) -> Sequence[Configuration]:
+    """The configurations of a document."""
+    return document.contenders if document.format == "gnomon-place" else document.columns
 
 
 def read_side(named: str, record: RecordAddress | None) -> Side:
@@ -57,18 +66,16 @@ def read_side(named: str, record: RecordAddress | None) -> Side:
     GnomonError where there is none, or it is not a document that has configurations with samples.
     """
     document = read_run(named, record)
-    if document.get("format") not in CONFIGURATIONS:
+    if document.format not in CONFIGURATIONS:
         raise UsageError(
-            f"{named} is a document of the format {document.get('format')!r}, which has no configurations to compare",
+            f"{named} is a document of the format {document.format!r}, which has no configurations to compare",
             hint=f"Formats that have: {', '.join(CONFIGURATIONS)}.",
         )
     return Side(name=named, document=document)
 
 
-def read_run(
-    named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS
-) -> Mapping[str, Any]:
-    """The document that a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
+def read_run(named: str, record: RecordAddress | None, formats: Collection[str] | None = CONFIGURATIONS) -> Any:
+    """The record of what a word names: a run's id (or how it begins, or last, or last~1: the one before), a file that
     --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
     run). Of the last ones those of `formats` are counted, with None all that can be read.
 
@@ -78,18 +85,15 @@ def read_run(
     within = _WITHIN.fullmatch(named)
     # Those of os.path know words that cannot be a file's name, such as one that is too long.
     if os.path.isdir(path):  # noqa: PTH112
-        document = _of_package(path, record)
-    elif os.path.isfile(path):  # noqa: PTH113
-        document = _of_file(path, formats)
-    elif within and os.path.isfile(within["path"]):  # noqa: PTH113
-        document = _of_file(Path(within["path"]), formats, int(within["number"]))
-    else:
-        document = _of_record(named, record, formats)
-    # Tells all that does not fit, and fills in what a document of before lacks.
-    return codec.document(read_document(document))
+        return _of_package(path, record)
+    if os.path.isfile(path):  # noqa: PTH113
+        return _of_file(path, formats)
+    if within and os.path.isfile(within["path"]):  # noqa: PTH113
+        return _of_file(Path(within["path"]), formats, int(within["number"]))
+    return _of_record(named, record, formats)
 
 
-def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Mapping[str, Any]:
+def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Any:
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -107,7 +111,7 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Ma
         text = text[found[number]]
     elif number > 1:
         raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(found)}.")
-    return _STRICT.object(_STRICT.parse(text), "$")
+    return read_document(_STRICT.object(_STRICT.parse(text), "$"))
 
 
 def _embedded_in(page: str) -> dict[int, slice]:
@@ -126,101 +130,48 @@ def _embedded_in(page: str) -> dict[int, slice]:
     return found
 
 
-def _of_package(path: Path, record: RecordAddress | None) -> Mapping[str, Any]:
+def _of_package(path: Path, record: RecordAddress | None) -> Any:
     if not (path / "plan.json").is_file():
         raise UsageError(f"{path} is not a package of gnomon: it has no plan.json")
     whole = path.resolve()
     with open_record(record) as store:
         for document in _answers(store, CONFIGURATIONS, "place"):
-            package = document.get("package")
-            if isinstance(package, str) and "\0" not in package and package and Path(package).resolve() == whole:
+            package = getattr(document, "package", None)
+            if package and "\0" not in package and Path(package).resolve() == whole:
                 return document
     raise RecordError(
         f"the results database has no run that wrote {path}", hint="Name the database with --record, or give the run."
     )
 
 
-def _of_record(named: str, record: RecordAddress | None, formats: Collection[str] | None) -> Mapping[str, Any]:
+def _of_record(named: str, record: RecordAddress | None, formats: Collection[str] | None) -> Any:
     with open_record(record) as store:
         if back := re.fullmatch(r"last~(\d{1,4})", named):
             for number, document in enumerate(_answers(store, formats)):
                 if number == int(back[1]):
                     return document
             raise RecordError(f"there are no {int(back[1]) + 1} runs with an answer", hint="gnomon runs lists them.")
-        if named == "last":
-            found = next(_answers(store, formats), None)
-        else:
-            found = kept_answer(store, find_campaign(store, named))
-    if found is None:
+        document = (
+            next(_answers(store, formats), None) if named == "last" else answer_of(store, find_campaign(store, named))
+        )
+    if document is None:
         raise RecordError(
             f"no answer is kept of the run {named}",
             hint="The same command with --fresh measures again, and keeps one.",
         )
-    return found
+    return document
 
 
 def _answers(
     store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """The answers of some formats, the newest first, as they were kept: what is looked at in all of them is checked."""
+) -> Iterator[Any]:
+    """The records of the answers of some formats, the newest first."""
     for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
-        try:
+        # One that is damaged is reported where it is named, and no reason to stop here.
+        with suppress(ProblemError, RecordError):
             document = kept_answer(store, campaign)
-        except RecordError:  # one that is damaged is reported where it is named, and no reason to stop here
-            continue
-        if document is None or (formats is not None and str(document.get("format")) not in formats):
-            continue
-        if _is_sound(document):
-            yield document
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """What is looked at of a configuration."""
-
-    label: str
-    samples: SampleColumns
-    settings: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LookedAt:
-    """What is looked at of each answer: to check all that a large one holds takes five times as long as to read it."""
-
-    version: int
-    campaign: str
-    sha256: str
-    clock: str
-    fingerprint: Mapping[str, Any]
-    versions: Mapping[str, str]
-    threads: tuple[int, ...]
-    conditions: ConditionsPart | None
-    shapes: tuple[tuple[str, tuple[int, ...] | None], ...]
-    rows: tuple[_Row, ...]
-
-
-def _is_sound(document: Mapping[str, Any]) -> bool:
-    where = CONFIGURATIONS.get(str(document.get("format")))
-    try:
-        if where is None:
-            read_document(document)
-            return True
-        tensors = document["graph"]["tensors"]
-        seen = {
-            **{name: document[name] for name in ("version", "campaign", "clock", "fingerprint", "versions")},
-            "sha256": document["model"]["sha256"],
-            "threads": document.get("threads", []),
-            "conditions": document.get("conditions"),
-            "shapes": [[tensors["name"][i], tensors["shape"][i]] for i in document["graph"]["inputs"]],
-            "rows": [
-                {"label": row["label"], "samples": row["runs"]["samples"], "settings": row.get("settings", {})}
-                for row in document[where]
-            ],
-        }
-        codec.from_json(_LookedAt, seen)
-    except (IndexError, KeyError, TypeError, ProblemError, RecordError):
-        return False
-    return True
+            if document is not None and (formats is None or str(document.get("format")) in formats):
+                yield read_document(document)
 
 
 def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_models: bool = True) -> list[Side]:
@@ -228,24 +179,22 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
 
     Without `of_models` those of other models.
     """
-    models = dict.fromkeys(side.document["model"]["sha256"] for side in sides)
-    own = {side.document["campaign"] for side in sides}
-    read = {(side.document["format"], side.document["version"]) for side in sides}
+    models = dict.fromkeys(side.document.model.sha256 for side in sides)
+    own = {side.document.campaign for side in sides}
+    read = {side.document.format for side in sides}
     found: list[Side] = []
     with open_record(record) as store:
         for digest in models if of_models else [None]:
             earlier = (
-                Side(name=document["campaign"], document=document)
-                for document in _answers(store, CONFIGURATIONS, digest=digest)
-                if document["campaign"] not in own
-                and (document["format"], document["version"]) in read
-                and (of_models or document["model"]["sha256"] not in models)
+                Side(name=document.campaign, document=document)
+                for document in _answers(store, read, digest=digest)
+                if document.campaign not in own and (of_models or document.model.sha256 not in models)
             )
             found += itertools.islice(earlier, _MOST_EARLIER)
     return found
 
 
-def embedded(document: Mapping[str, Any], number: int = 1) -> str:
+def embedded(document: Mapping[str, object], number: int = 1) -> str:
     """The element of a page in HTML that holds its first document, or one with a number, and is read again."""
     text = json_row(document, separators=(",", ":")).replace("<", "\\u003c")
     which = "" if number == 1 else f"-{number}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnomon.core import codec
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
@@ -34,10 +35,10 @@ def write_report(
         raise UsageError("a report is of a run", hint="For example: gnomon report last")
     documents = [read_run(name, record, None) for name in names]
     compared = None
-    if len(documents) > 1 and all(document["format"] in CONFIGURATIONS for document in documents):
+    if len(documents) > 1 and all(document.format in CONFIGURATIONS for document in documents):
         sides = [Side(name=name, document=document) for name, document in zip(names, documents, strict=True)]
         compared = compare(sides, record=record, changed=changed, sessions=sessions)
-    return _write(page(documents, names, compared), out)
+    return _write(page([codec.document(document) for document in documents], names, compared), out)
 
 
 def write_page(document: Mapping[str, Any], out: Path) -> int:
