@@ -26,7 +26,7 @@ PRINTED: ContextVar[bool] = ContextVar("PRINTED", default=False)
 """Whether the command has printed its document: there is one on the standard output, also where what follows fails."""
 
 
-def write_json(document: dict[str, Any] | list[Any]) -> None:
+def write_json(document: dict[str, object] | list[Any]) -> None:
     """The document on the standard output, indented; a number that is not finite becomes null."""
     sys.stdout.write(json_text(document))
     sys.stdout.flush()
@@ -79,7 +79,7 @@ def answering(function: Callable[..., Any]) -> Callable[..., int]:
     return answer
 
 
-def _write_report(document: dict[str, Any]) -> None:
+def _write_report(document: dict[str, object]) -> None:
     """Write the report of a document's format; the document itself where that has none."""
     from gnomon.api.document import report_of
 
@@ -92,7 +92,7 @@ def _write_report(document: dict[str, Any]) -> None:
     end_report(page)
 
 
-def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> None:
+def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> None:
     """Write the page of a document, and say so on the standard error."""
     from gnomon.api.html import write_page
 
@@ -104,7 +104,7 @@ def _write_html(document: Mapping[str, Any], out: Path, *, as_json: bool) -> Non
         told = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
         run, record = document.get("campaign"), document.get("record")
         if run and record:
-            again = f"gnomon report {run[:8]} --record {shlex.quote(str(record))} -o FILE.html"
+            again = f"gnomon report {str(run)[:8]} --record {shlex.quote(str(record))} -o FILE.html"
         elif as_json:
             again = "gnomon report DOCUMENT.json -o FILE.html, of what was printed"
         else:

@@ -49,7 +49,7 @@ class Show:
         self._first = first
         self._wide = max((len(shorten(name, _NAME_WIDTH)) for name in self._names), default=0)
         self._bar: Any = None
-        self._tasks: dict[str, Any] = {}
+        self._tasks: dict[str, object] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:

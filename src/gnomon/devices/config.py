@@ -117,10 +117,10 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
             yield f"{key}[{index}]", f"{items[index]!a} is given twice"
 
 
-def written_table(config: DeviceConfig) -> dict[str, Any]:
+def written_table(config: DeviceConfig) -> dict[str, object]:
     """The table of a device as it goes into the file: what differs from the defaults, plain TOML values."""
     plain = DeviceConfig(name=config.name, address=config.address)
-    table: dict[str, Any] = {"address": str(config.address)}
+    table: dict[str, object] = {"address": str(config.address)}
     for key in (f.name for f in fields(config)):
         value = getattr(config, key)
         if value != getattr(plain, key):
@@ -154,7 +154,7 @@ def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
     return {} if text is None else _devices_in(text, path)
 
 
-def device_from(name: str, table: Mapping[str, Any]) -> DeviceConfig:
+def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
     """The device that a table of the file would describe; UsageError that tells everything that is wrong at once."""
     complaints = Complaints(what=f"the device {shown_key(name)}", hint=_HINT)
     config = _config(name, dict(table), complaints)
@@ -240,7 +240,7 @@ def _edit(
     return path
 
 
-def _inline(table: dict[str, Any]) -> Any:
+def _inline(table: dict[str, object]) -> Any:
     import tomlkit
 
     made = tomlkit.inline_table()

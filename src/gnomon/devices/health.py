@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.core import codec
 from gnomon.core.sample import Moment
@@ -37,7 +37,7 @@ class Baseline:
     """
 
     at_s: Moment
-    fingerprint: Mapping[str, Any]
+    fingerprint: Mapping[str, object]
     runtime: str
     calls_s: tuple[float, ...]
     campaign: str

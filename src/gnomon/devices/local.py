@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of, inherited
@@ -116,7 +116,7 @@ class LocalDevice:
             return DeviceInfo(name=self._name, fingerprint=found, python=sys.executable)
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
-    def _asked(self, python: str) -> dict[str, Any]:
+    def _asked(self, python: str) -> dict[str, object]:
         """The fingerprint as another Python sees it: its version and C library are its own."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)

@@ -80,7 +80,7 @@ class EstimatorDocument:
     residual: ResidualDocument | None
 
 
-def estimator_document(estimator: Estimator) -> dict[str, Any]:
+def estimator_document(estimator: Estimator) -> dict[str, object]:
     """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
     c, columns = estimator.coefficients, estimator.columns
     return {
@@ -107,7 +107,7 @@ def estimator_document(estimator: Estimator) -> dict[str, Any]:
     }
 
 
-def _residual_document(residual: Residual) -> dict[str, Any]:
+def _residual_document(residual: Residual) -> dict[str, object]:
     return {
         "centre": residual.centre.tolist(),
         # An endless length takes a column that never varied out of the distance; JSON has no infinity.
@@ -119,7 +119,7 @@ def _residual_document(residual: Residual) -> dict[str, Any]:
     }
 
 
-def read_estimator(document: Mapping[str, Any]) -> Estimator:
+def read_estimator(document: Mapping[str, object]) -> Estimator:
     """The estimator of a JSON object. ProblemError with all that is wrong, each with its path."""
     complaints = Complaints(what="estimator", hint=HINT)
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from gnomon.estimate.document import estimator_document
 from gnomon.estimate.estimator import Estimator
@@ -125,7 +124,7 @@ if __name__ == "__main__":
 '''
 
 
-def export_estimator(estimator: Estimator, space: Mapping[str, Any] | None = None) -> str:
+def export_estimator(estimator: Estimator, space: Mapping[str, object] | None = None) -> str:
     """The text of `estimator.py`: the model as JSON in it, `get_estimation`, `get_interval`, `predict` and `count`.
 
     `space` says how a net's units are counted; without it nets are counts of units alone. Its keys: `slots` (`name`,

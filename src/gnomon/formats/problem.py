@@ -61,7 +61,7 @@ class _Problem:
     charges: tuple[_Charge, ...] = ()
 
 
-def read_problem(document: str | bytes | Mapping[str, Any]) -> CostModel:
+def read_problem(document: str | bytes | Mapping[str, object]) -> CostModel:
     """The cost model of a problem, from JSON text (UTF-8 if bytes) or from the parsed object.
 
     Raises one ProblemError that lists what is wrong, each with its JSON path, up to a number of them.
@@ -71,10 +71,10 @@ def read_problem(document: str | bytes | Mapping[str, Any]) -> CostModel:
     return _model(read, Complaints(what=strict.what, hint=_HINT))
 
 
-def problem_document(model: CostModel) -> dict[str, Any]:
+def problem_document(model: CostModel) -> dict[str, object]:
     """The JSON object of a problem: what `read_problem` reads back as an equal model."""
     slots = zip(model.space.slots, model.slot_costs, strict=True)
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
         "objectives": [{"name": o.name, "unit": o.unit} for o in model.objectives],

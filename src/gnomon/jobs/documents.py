@@ -19,14 +19,14 @@ _OF_VALUES = frozenset({"run"})
 """Documents whose reports take JSON values; others take the record."""
 
 
-def report_of(document: Mapping[str, Any]) -> Callable[..., None] | None:
+def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
     name = str(document.get("format")).removeprefix("gnomon-")
     found: Callable[..., None] | None = _found("report", name)
     return partial(_of_record, found) if found is not None and name not in _OF_VALUES else found
 
 
-def _of_record(report: Callable[..., None], document: Mapping[str, Any], *rest: Any, **settings: Any) -> None:
+def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
     """Write a report that takes the record. Raises what `read_document` does."""
     report(read_document(document), *rest, **settings)
 
@@ -46,7 +46,7 @@ def document_schema(name: str) -> dict[str, Any]:
     return codec.schema_of(document_record(name), title=f"gnomon-{name}")
 
 
-def read_document(document: Mapping[str, Any]) -> Any:
+def read_document(document: Mapping[str, object]) -> Any:
     """The record of a document that a command printed, by its `format`.
 
     ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.

@@ -215,7 +215,7 @@ def _zeros(writer: Writer, job: Job) -> str:
 def _pool(writer: Writer, job: Job) -> str:
     one = job.layer
     pads = one.pair("pad")
-    sizes: dict[str, Any] = {
+    sizes: dict[str, object] = {
         "kernel_shape": list(one.pair("kernel")),
         "strides": list(one.pair("stride")),
         "pads": [*pads, *pads],
@@ -342,7 +342,7 @@ def _generic(writer: Writer, job: Job) -> str:
         ) from error
 
 
-_PLAIN: dict[str, dict[str, Any]] = {
+_PLAIN: dict[str, dict[str, object]] = {
     **{
         k: {} for k in ("Relu", "HardSwish", "Sigmoid", "Tanh", "Identity", "Add", "Mul", "MatMul", "GlobalAveragePool")
     },

@@ -20,7 +20,7 @@ RUNS = "runs"
 """The table of all samples, a row each, of documents whose configurations have `runs`."""
 
 
-def tables_of(document: Mapping[str, Any]) -> dict[str, Rows]:
+def tables_of(document: Mapping[str, object]) -> dict[str, Rows]:
     """The lists of objects in a document as tables, by their keys, in its order; and all samples of its `runs`.
 
     What is nested in a row gets a name with a dot ("measured.median_s"). Columns of `runs` are left out of the rows:
@@ -35,7 +35,7 @@ def tables_of(document: Mapping[str, Any]) -> dict[str, Rows]:
     return found | ({RUNS: samples} if samples else {})
 
 
-def _flat(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(row: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
         if key == "runs" and isinstance(value, Mapping):
             yield from ((f"{before}{name}", one) for name, one in value.items() if not isinstance(one, Mapping))
@@ -45,7 +45,7 @@ def _flat(row: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]
             yield before + key, value
 
 
-def _samples(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _samples(row: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     runs = row.get("runs")
     if not isinstance(runs, Mapping):
         return
@@ -79,7 +79,7 @@ def plain_table(rows: Rows) -> Table[dict[str, Any]]:
     return table
 
 
-def _value(name: str) -> Callable[[Mapping[str, Any]], str]:
+def _value(name: str) -> Callable[[Mapping[str, object]], str]:
     return lambda row: plain_cell(row.get(name))
 
 
@@ -90,7 +90,7 @@ def plain_cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def frame(rows: Sequence[Mapping[str, Any]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
+def frame(rows: Sequence[Mapping[str, object]], using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
     """The rows as a `pandas.DataFrame` or a `pyarrow.Table`. UsageError where that package is not installed."""
     if using not in ("pandas", "pyarrow"):
         raise UsageError(f"there are no frames of {using!r}", hint="Give using='pandas' or using='pyarrow'.")

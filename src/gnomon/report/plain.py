@@ -29,7 +29,7 @@ def shorten(text: str, width: int) -> str:
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
 
 
-def json_text(document: Mapping[str, Any] | Sequence[Any]) -> str:
+def json_text(document: Mapping[str, object] | Sequence[Any]) -> str:
     """The document as ASCII JSON with a line end: indented, but rows of plain values on one line each.
 
     Rows are left to the fast encoder: a front of a large problem has millions of values. ASCII, since no terminal, log

@@ -93,7 +93,7 @@ def _packed(path: Path) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def best_traces(records: TuningRecords) -> dict[str, Any]:
+def best_traces(records: TuningRecords) -> dict[str, object]:
     """Layer -> the trace whose samples, of all its trials, have the least median.
 
     Layers that are best left untuned have none. Trials that failed, or whose outputs were wrong, do not count.

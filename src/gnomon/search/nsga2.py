@@ -129,7 +129,7 @@ class _Scale:
         self._span = np.where(span > 0, span, 1.0)
         self.objectives = first.shape[1]
 
-    def outcomes(self, costs: list[Cost | None]) -> dict[str, Any]:
+    def outcomes(self, costs: list[Cost | None]) -> dict[str, object]:
         """F and the constraint G, which failures alone violate."""
         rows = [
             np.full(self.objectives, np.nan) if c is None else (np.array(c) - self._low) / self._span for c in costs
@@ -204,6 +204,6 @@ def _children(algorithm: Any, genes: _Genes, wanted: int, order: Iterator[Assign
     return [*children, *genes.unmet(order, wanted - len(children), set(children))]
 
 
-def _tell(algorithm: Any, problem: Any, individuals: Any, outcomes: dict[str, Any]) -> None:
+def _tell(algorithm: Any, problem: Any, individuals: Any, outcomes: dict[str, object]) -> None:
     Evaluator().eval(StaticProblem(problem, **outcomes), individuals)
     algorithm.tell(infills=individuals)

@@ -151,7 +151,7 @@ def _device_of(job: Job) -> DeviceConfig:
     return replace(resolve(job.device), keep=False)
 
 
-def _opened(job: Job, subject: str, question: Mapping[str, Any]) -> Any:
+def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
     from gnomon.models.load import reachable
     from gnomon.runtimes.base import Wish
     from gnomon.runtimes.registry import all_runtimes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import kind_of
@@ -149,9 +149,9 @@ class Evidence:
     low: float | None = None
     high: float | None = None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The evidence as JSON values."""
-        made: dict[str, Any] = {"chain": "+".join(self.chain), "verdict": self.verdict, "source": self.source}
+        made: dict[str, object] = {"chain": "+".join(self.chain), "verdict": self.verdict, "source": self.source}
         if self.source == "graph":
             return {**made, "seen": self.seen, "fused": self.fused}
         return {**made, "saved": self.saved, "low": self.low, "high": self.high}

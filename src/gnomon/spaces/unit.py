@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import MOST_ELEMENTS, MOST_LONG, Layer, Shape, Value, kind_of, layer, output_shape
@@ -79,7 +78,7 @@ class Unit:
         """A short readable name; not always unique, as the id is: "Conv 3x3 s2 dw 96+Relu6 @ 1x96x16x16"."""
         return "+".join(_layer_label(one) for one in self.layers) + " @ " + _shape_label(self.inputs[0])
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The unit as JSON values; `unit_of` reads it."""
         layers = [
             {"kind": one.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in one.attributes}}

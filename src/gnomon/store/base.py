@@ -172,7 +172,7 @@ def latest_unfinished(store: Store, key: str) -> Campaign | None:
     return next(store.query(CampaignQuery(key=key, finished=False, held=False)), None)
 
 
-def note(store: Store, campaign: str, name: str, data: Mapping[str, Any]) -> None:
+def note(store: Store, campaign: str, name: str, data: Mapping[str, object]) -> None:
     """Add an event of this moment to a campaign."""
     store.append(campaign, Event(name=name, at_s=time.time(), data=data))
 
@@ -195,7 +195,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
     So many bytes from the beginning stay as they are until they are noted again. RecordError for one that cannot be
     read.
     """
-    files: list[dict[str, Any]] = [{"path": str(path.absolute())} for path in paths]
+    files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):
         if whole:
             try:

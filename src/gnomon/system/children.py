@@ -48,7 +48,7 @@ class Program:
     """
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     python: str = sys.executable
     packages: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class ChildProcess:
                 time.monotonic() + program.start_timeout_s,
             )
 
-    def ready(self, timeout_s: float) -> dict[str, Any] | Failure:
+    def ready(self, timeout_s: float) -> dict[str, str] | Failure:
         """The versions of what it loaded, or why it cannot be used."""
         said = self._answer("load", timeout_s, self._log, None)
         if isinstance(said, Failure):
@@ -108,7 +108,7 @@ class ChildProcess:
             return self._failure("load", "refused", str(said.get("message"))[:_TAIL_BYTES], self._log)
         return self._failure("load", "wrong-output", "the program answered out of turn", self._log)
 
-    def ask(self, job: Mapping[str, Any], *, stage: str, timeout_s: float, log: Path | None) -> Any:
+    def ask(self, job: Mapping[str, object], *, stage: str, timeout_s: float, log: Path | None) -> Any:
         """The facts of a job that was done (a dict), or its Failure. After a Failure see `alive`."""
         log = log or self._log
         said = self._answer(stage, timeout_s, log, job)
@@ -141,7 +141,7 @@ class ChildProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _send(self, message: Mapping[str, Any], until_s: float) -> None:
+    def _send(self, message: Mapping[str, object], until_s: float) -> None:
         """Write a line. TimeoutError when the time has come and the child has not read all of it."""
         assert self._process.stdin  # noqa: S101
         pipe, left = self._process.stdin.fileno(), memoryview(json.dumps(message).encode() + b"\n")
@@ -157,7 +157,7 @@ class ChildProcess:
                         left = left[os.write(pipe, left) :]
 
     def _answer(
-        self, stage: str, timeout_s: float, log: Path, job: Mapping[str, Any] | None
+        self, stage: str, timeout_s: float, log: Path, job: Mapping[str, object] | None
     ) -> dict[str, Any] | Failure:
         """Ask a job, if one is given, and read the next line."""
         until_s = time.monotonic() + timeout_s
@@ -250,7 +250,7 @@ class Order:
     """A job for a child program: `message` is what it is sent, `log` gets what it prints, `stage` names its failure."""
 
     key: str
-    message: Mapping[str, Any]
+    message: Mapping[str, object]
     stage: str
     log: Path | None = None
 
@@ -305,7 +305,7 @@ class _Crew:
     def work(self) -> None:
         """Do orders until there are none; what is raised goes to who waits for replies."""
         child: ChildProcess | None = None
-        versions: dict[str, Any] = {}
+        versions: dict[str, str] = {}
         try:
             while not self.stop.is_set():
                 try:
@@ -326,7 +326,7 @@ class _Crew:
             if child is not None:
                 child.kill()
 
-    def _reply(self, order: Order, child: ChildProcess | None, versions: dict[str, Any], began_s: float) -> Reply:
+    def _reply(self, order: Order, child: ChildProcess | None, versions: dict[str, str], began_s: float) -> Reply:
         if child is None:
             return Reply(order=order, seconds=0.0, failure=self._unusable)
         message = {**order.message, "log": str(order.log) if order.log else ""}
@@ -336,7 +336,7 @@ class _Crew:
             return Reply(order=order, seconds=took_s, versions=versions, failure=said)
         return Reply(order=order, seconds=took_s, versions=versions, facts=said)
 
-    def _started(self) -> tuple[ChildProcess | None, dict[str, Any]]:
+    def _started(self) -> tuple[ChildProcess | None, dict[str, str]]:
         """A child that is ready, with the versions that it told; None where the program cannot be used."""
         for _ in range(_MOST_STARTS):
             if self._unusable is not None or self.stop.is_set():

@@ -156,7 +156,7 @@ class Journal:
             self._file.close()
             raise
 
-    def append(self, *documents: Mapping[str, Any]) -> None:
+    def append(self, *documents: Mapping[str, object]) -> None:
         """Add documents. ValueError for numbers that JSON cannot say."""
         for document in documents:
             line = (json.dumps(document, allow_nan=False) + "\n").encode("ascii")

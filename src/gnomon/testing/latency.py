@@ -83,7 +83,7 @@ def gnomon_latency() -> Callable[..., Latency]:
     Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that is not decided. Equal calls
     measure once a session.
     """
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
 
     def measure(
         model: str | Path, *, unknown: Literal["fail", "skip"] = "fail", fresh: bool = True, **options: Any

@@ -155,7 +155,7 @@ class ChildSettings:
         )
 
 
-def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, Any]) -> T:
+def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, object]) -> T:
     """The settings of a toolchain; a text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
 
     UsageError with all that is wrong with the given ones.
@@ -187,7 +187,7 @@ def toolchain_names() -> tuple[str, ...]:
     return tuple(named(GROUP))
 
 
-def chosen_toolchain(name: str, settings: Mapping[str, Any] | None = None) -> Toolchain:
+def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) -> Toolchain:
     """The toolchain of a name with these settings.
 
     UsageError for an unknown name, with those that there are, for settings that it does not have, and where a third

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
@@ -127,13 +126,13 @@ def _handed_on(job: ToolJob) -> Artifact:
     return Artifact(key=job.key, path=None, failure=failure)
 
 
-def onnxruntime(settings: Mapping[str, Any]) -> Toolchain:
+def onnxruntime(settings: Mapping[str, object]) -> Toolchain:
     """Float32 by ONNX Runtime; it has no settings."""
     read_settings("onnxruntime", dict, settings)
     return Plain(name="onnxruntime", runtime="onnxruntime")
 
 
-def openvino(settings: Mapping[str, Any]) -> Toolchain:
+def openvino(settings: Mapping[str, object]) -> Toolchain:
     """Float32 by OpenVINO; it has no settings."""
     read_settings("openvino", dict, settings)
     return Plain(name="openvino", runtime="openvino")

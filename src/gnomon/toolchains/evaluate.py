@@ -46,4 +46,4 @@ def evaluate(
             for number, (key, path) in enumerate(models.items())
         ]
         for reply in run_orders(Program(name="evaluate_child", settings=settings), orders):
-            yield reply.order.key, reply.failure or np.load(reply.order.message["output"]) == classes
+            yield reply.order.key, reply.failure or np.load(str(reply.order.message["output"])) == classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from gnomon.core.installing import install_line
 from gnomon.toolchains.base import ChildSettings, Toolchain, read_settings
@@ -25,7 +25,7 @@ class Settings(ChildSettings):
     reduce_range: Annotated[bool, "7-bit weights, for processors without VNNI"] = False
 
 
-def onnxruntime_int8(settings: Mapping[str, Any]) -> Toolchain:
+def onnxruntime_int8(settings: Mapping[str, object]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
     values = read_settings(NAME, Settings, settings)
     return ChildToolchain(

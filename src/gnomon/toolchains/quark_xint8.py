@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from gnomon.core.installing import Missing, pip_line
 from gnomon.errors import DeviceError
@@ -39,7 +39,7 @@ class QuarkSettings(ChildSettings):
     packages: Annotated[UserPath | None, f"a folder of packages in front (also {PACKAGES})"] = None
 
 
-def quark_xint8(settings: Mapping[str, Any]) -> Toolchain:
+def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
     return quark_of(read_settings(NAME, QuarkSettings, settings))
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
@@ -210,7 +210,7 @@ class Vitis:
             yield replace(quantised, steps=(*ready[quantised.key].steps, *quantised.steps))
 
 
-def vitis(settings: Mapping[str, Any]) -> Toolchain:
+def vitis(settings: Mapping[str, object]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones, and for placeholders that there are not."""
     values = read_settings(NAME, Settings, settings)
     steps = {

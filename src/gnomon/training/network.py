@@ -48,7 +48,7 @@ def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Facto
     copied from it, the others are fresh ones of (seed, tag). ProblemError for parameters of the wrong shape, all named;
     RuntimeMissingError without PyTorch.
     """
-    layers: dict[str, Any] = {}
+    layers: dict[str, Callable[..., Any]] = {}
     complaints = Complaints(what="state", hint="Give the parameters of networks of this space.")
     for tag, layer, shape in _tagged_layers(tagged):
         if _has_parameters(layer) and tag not in layers:
@@ -172,7 +172,7 @@ def _net_class() -> Any:
     class TorchNet(torch.nn.Module):  # type: ignore[misc, name-defined]
         """Runs the nodes of a net in their order, and lets go of each value after its last reader."""
 
-        def __init__(self, tagged: TaggedNet, layers: Mapping[str, Any]) -> None:
+        def __init__(self, tagged: TaggedNet, layers: Mapping[str, Callable[..., Any]]) -> None:
             super().__init__()
             for tag, layer in layers.items():
                 *folders, name = tag.split("/")
@@ -198,7 +198,7 @@ def _net_class() -> Any:
 
 
 def _steps(
-    tagged: TaggedNet, layers: Mapping[str, Any]
+    tagged: TaggedNet, layers: Mapping[str, Callable[..., Any]]
 ) -> list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]]:
     """For each node what it calls, what it reads, and which values nobody reads after it."""
     net = tagged.net

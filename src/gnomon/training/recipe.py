@@ -30,10 +30,10 @@ class Recipe:
     """
 
     epochs: int
-    optimizer: Mapping[str, Any] = field(
+    optimizer: Mapping[str, object] = field(
         default_factory=lambda: {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 3e-4}
     )
-    scheduler: Mapping[str, Any] | None = None
+    scheduler: Mapping[str, object] | None = None
     batch_size: int = 64
     augment: Augment = "none"
 
@@ -78,23 +78,23 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
 def make_optimizer(recipe: Recipe, parameters: Any) -> tuple[Any, Any]:
     """The optimiser of these parameters and its scheduler (None where there is none), of a recipe that was checked."""
     arguments = {name: value for name, value in recipe.optimizer.items() if name != "type"}
-    optimizer = _optimizers()[recipe.optimizer["type"]](parameters, **arguments)
+    optimizer = _optimizers()[str(recipe.optimizer["type"])](parameters, **arguments)
     if recipe.scheduler is None:
         return optimizer, None
     arguments = {name: value for name, value in recipe.scheduler.items() if name != "type"}
-    return optimizer, _schedulers()[recipe.scheduler["type"]](optimizer, **arguments)
+    return optimizer, _schedulers()[str(recipe.scheduler["type"])](optimizer, **arguments)
 
 
-def _optimizers() -> dict[str, Any]:
+def _optimizers() -> dict[str, type[Any]]:
     return _classes(torch_package().optim, torch_package().optim.Optimizer)
 
 
-def _schedulers() -> dict[str, Any]:
+def _schedulers() -> dict[str, type[Any]]:
     scheduler = torch_package().optim.lr_scheduler
     return _classes(scheduler, scheduler.LRScheduler)
 
 
-def _classes(module: Any, base: type) -> dict[str, Any]:
+def _classes(module: Any, base: type) -> dict[str, type[Any]]:
     """The public classes of a module that are really below the base."""
     return {
         name: value
@@ -103,7 +103,7 @@ def _classes(module: Any, base: type) -> dict[str, Any]:
     }
 
 
-def _check_part(place: str, part: object, known: Mapping[str, Any], complaints: Complaints) -> None:
+def _check_part(place: str, part: object, known: Mapping[str, type[Any]], complaints: Complaints) -> None:
     """The type is known, and its arguments are plain values; whether it takes them PyTorch knows."""
     kind = part.get("type") if isinstance(part, Mapping) else part
     if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in known:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -111,7 +110,7 @@ _FORM = "1"  # of the folders made here; another form makes other digests
 
 def provide(
     requirements: Sequence[str],
-    fingerprint: Mapping[str, Any],
+    fingerprint: Mapping[str, object],
     *,
     home: Path,
     fetch: bool,
@@ -135,7 +134,7 @@ def provide(
     return folder
 
 
-def available(requirements: Sequence[str], fingerprint: Mapping[str, Any], *, home: Path) -> tuple[str, ...]:
+def available(requirements: Sequence[str], fingerprint: Mapping[str, object], *, home: Path) -> tuple[str, ...]:
     """What `provide` would bring without fetching anything: "onert 0.1.0", ... in order of the names.
 
     Raises what `provide` raises, and writes nothing.

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -88,7 +87,7 @@ class Target:
             ) from error
 
 
-def target_of(fingerprint: Mapping[str, Any]) -> Target:
+def target_of(fingerprint: Mapping[str, object]) -> Target:
     """The target that a fingerprint (gnomon.devices.fingerprint) describes; DeviceError if it does not tell."""
     machine, python = fingerprint.get("machine"), fingerprint.get("python")
     version = re.match(r"(\d{1,2})\.(\d{1,3})(?:\.(\d{1,3}))?", python, re.ASCII) if isinstance(python, str) else None

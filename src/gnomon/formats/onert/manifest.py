@@ -31,7 +31,7 @@ class Manifest:
     models: Annotated[tuple[str, ...], Must(be="at least one model", fits=bool)]
     model_types: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
-    raw: Mapping[str, Any] = field(default_factory=dict)
+    raw: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.model_types) != len(self.models):
@@ -49,7 +49,7 @@ def parse_manifest(text: str) -> Manifest:
 
 def write_manifest(manifest: Manifest) -> str:
     """The JSON text of a manifest; keys that gnomon does not know, and the keys' order, stay."""
-    raw: dict[str, Any] = dict(manifest.raw) or {"major-version": "1", "minor-version": "2", "patch-version": "0"}
+    raw: dict[str, object] = dict(manifest.raw) or {"major-version": "1", "minor-version": "2", "patch-version": "0"}
     for key, names in (
         ("configs", manifest.configs),
         ("models", manifest.models),

@@ -131,7 +131,7 @@ class _File:
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     version: Literal["1", "2"] = "1"
-    Execution_Data: Mapping[str, Mapping[str, Any]]
+    Execution_Data: Mapping[str, Mapping[str, object]]
     gnomon: Origin | None = None
 
 
@@ -168,13 +168,13 @@ def read_trace(text: str | bytes) -> Trace:
 
 def write_trace(trace: Trace) -> str:
     """The JSON text of a trace, as onert lays it out: what `read_trace` reads back as an equal one."""
-    data: dict[str, Any] = {"memory": {}, "runtime": {}}
+    data: dict[str, dict[str, object]] = {"memory": {}, "runtime": {}}
     if trace.graph is not None:
         data["runtime"]["Graph"] = {**_times(trace.graph), "Runtime": "runtime"}
     for operator in trace.operators:
         entry = {**_times(operator.time), "Runtime": operator.backend}
         data.setdefault(operator.backend, {})[operator.name] = entry
-    document: dict[str, Any] = {"Execution_Data": data, "version": trace.version}
+    document: dict[str, object] = {"Execution_Data": data, "version": trace.version}
     if trace.origin is not None:
         document["gnomon"] = to_json(trace.origin)
     return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"

@@ -226,7 +226,7 @@ def _all_configs(dump: Dump) -> list[tuple[int, str]]:
     return list(found.items())
 
 
-def _spelling(data: Mapping[str, Any]) -> Spelling:
+def _spelling(data: Mapping[str, object]) -> Spelling:
     """Whose words a dump is in, as its first solution shows."""
     rows = data.get("solutions")
     if not isinstance(rows, list) or not rows:
@@ -238,12 +238,12 @@ def _spelling(data: Mapping[str, Any]) -> Spelling:
     return fitting[0]
 
 
-def _has_types(data: Mapping[str, Any]) -> bool:
+def _has_types(data: Mapping[str, object]) -> bool:
     """Whether the oplist has types; that of a sampler by index has the group of each node."""
     listed = data.get("oplist")
     return not (isinstance(listed, list) and listed and type(listed[0]) is int)
 
 
-def _mode(data: Mapping[str, Any]) -> Mode:
+def _mode(data: Mapping[str, object]) -> Mode:
     """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write none."""
     return "name" if data.get("opmap") is None and _has_types(data) else "index"

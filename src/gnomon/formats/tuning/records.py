@@ -105,7 +105,7 @@ class _Trial:
     at_s: Least0 | None = None
 
 
-def header_line(records: TuningRecords) -> dict[str, Any]:
+def header_line(records: TuningRecords) -> dict[str, object]:
     """The document of the first line."""
     made = _Header(
         gnomon=KIND,
@@ -119,12 +119,12 @@ def header_line(records: TuningRecords) -> dict[str, Any]:
     return _document(made)
 
 
-def layer_line(layer: TuningLayer) -> dict[str, Any]:
+def layer_line(layer: TuningLayer) -> dict[str, object]:
     """The document of a layer."""
     return _document(layer)
 
 
-def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, Any]:
+def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, object]:
     """The document of a trial, without its trace if that is known from a line before; a failure without its times."""
     failure = trial_failure(trial)
     made = _Trial(
@@ -149,7 +149,7 @@ def trial_failure(trial: TuningTrial) -> Failure | None:
     return Failure(stage="check", kind="wrong-output", transient=False, message=message)
 
 
-def record_lines(records: TuningRecords) -> list[dict[str, Any]]:
+def record_lines(records: TuningRecords) -> list[dict[str, object]]:
     """The documents of all lines of a record set."""
     made = [header_line(records), *map(layer_line, records.layers)]
     known: set[Name] = set()
@@ -221,7 +221,7 @@ class _File:
         self._add(read, trace)
         return True
 
-    def take(self, number: int, value: dict[str, Any]) -> bool:
+    def take(self, number: int, value: dict[str, object]) -> bool:
         """Take a line; False if nothing behind it is worth reading."""
         place = f"line {number}"
         if "gnomon" in value:
@@ -266,7 +266,7 @@ class _File:
             versions=header.versions,
         )
 
-    def _header(self, place: str, value: dict[str, Any]) -> _Header | None:
+    def _header(self, place: str, value: dict[str, object]) -> _Header | None:
         """The header; None, and told, where the rest of the file cannot be understood."""
         if value["gnomon"] != KIND:
             self.complaints.tell(place, f"gnomon: {KIND!r} expected, {shown(value['gnomon'])} found")
@@ -280,12 +280,12 @@ class _File:
             return None
         return self._decoded(_Header, place, value)
 
-    def _layer(self, place: str, value: dict[str, Any]) -> None:
+    def _layer(self, place: str, value: dict[str, object]) -> None:
         layer = self._decoded(TuningLayer, place, value)
         if layer is not None and self.layers.setdefault(layer.layer, layer) != layer:
             self.complaints.tell(place, f"layer: {shown(layer.layer)} is there already, and is another there")
 
-    def _trial(self, number: int, value: dict[str, Any]) -> None:
+    def _trial(self, number: int, value: dict[str, object]) -> None:
         place = f"line {number}"
         before = len(self.complaints.told)
         line = self._decoded(_Trial, place, value)
@@ -333,7 +333,7 @@ class _File:
             server=line.server,
         )
 
-    def _decoded(self, kind: type[T], place: str, value: dict[str, Any]) -> T | None:
+    def _decoded(self, kind: type[T], place: str, value: dict[str, object]) -> T | None:
         """The line as that type; None, and told, where it is not."""
         wrong = Complaints(what="line", hint="")
         found: T = decode(kind, value, wrong, "")
@@ -342,6 +342,6 @@ class _File:
         return None if wrong.told else found
 
 
-def _document(record: Any) -> dict[str, Any]:
+def _document(record: Any) -> dict[str, object]:
     """The JSON values of a record without those that say nothing."""
     return {name: value for name, value in to_json(record).items() if value is not None}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from gnomon.errors import RecordError
 from gnomon.jobs.compare.document import CompareDocument, fails
@@ -70,7 +69,7 @@ def junit(document: CompareDocument, fail_slower: float | None) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def action_benchmark(document: CompareDocument) -> list[dict[str, Any]]:
+def action_benchmark(document: CompareDocument) -> list[dict[str, object]]:
     """The last side's times as github-action-benchmark's customSmallerIsBetter reads them."""
     return [
         {
@@ -83,6 +82,6 @@ def action_benchmark(document: CompareDocument) -> list[dict[str, Any]]:
     ]
 
 
-def bencher(document: CompareDocument) -> dict[str, Any]:
+def bencher(document: CompareDocument) -> dict[str, object]:
     """The last side's times in the Bencher Metric Format: nanoseconds."""
     return {row.label: {"latency": {"value": round(row.after_s * 1e9, 1)}} for row in document.pairs[-1].configurations}

@@ -69,7 +69,7 @@ class DeviceRow(Answer):
     state: Literal["ready", "in use", "failed"]
     reason: str | None
     hint: str | None
-    fingerprint: Mapping[str, Any] | None
+    fingerprint: Mapping[str, object] | None
     interpreter: str | None
     runtimes: tuple[RuntimeRow, ...]
     check: CloseLook | None
@@ -146,7 +146,7 @@ class HerePart:
 
     name: str
     interpreter: str | None
-    fingerprint: Mapping[str, Any]
+    fingerprint: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class KnownRuntime:
     version: str | None
     backends: tuple[str, ...]
     formats: tuple[str, ...]
-    details: Mapping[str, Any]
+    details: Mapping[str, object]
     reason: str | None
     install: str | None
 

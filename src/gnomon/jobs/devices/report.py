@@ -83,12 +83,11 @@ def _device(row: DeviceRow, page: Page) -> None:
         page.item(f"{', '.join(names)}: {reason}", hint)
 
 
-def _machine(found: Mapping[str, Any]) -> list[str]:
+def _machine(found: Mapping[str, object]) -> list[str]:
     memory = found.get("memory_bytes")
-    cores = found.get("cores")
     first = [
         str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
-        *([many(cores, "core")] if cores else []),
+        *([many(cores, "core")] if isinstance(cores := found.get("cores"), int) else []),
         *([f"{units.digits(memory / 2**30)} GiB"] if isinstance(memory, int) else []),
         *([f"governor {found['governor']}"] if found.get("governor") else []),
     ]

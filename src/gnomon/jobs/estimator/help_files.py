@@ -104,7 +104,7 @@ def _nets(found: Any, path: Path, space: SearchSpace) -> list[Assignment]:
     return [net for net in nets if net is not None]
 
 
-def _numbered(found: Mapping[str, Any], complaints: Complaints) -> dict[int, str]:
+def _numbered(found: Mapping[str, object], complaints: Complaints) -> dict[int, str]:
     """Architecture strings by their numbers, which are 0, 1, .. in any order."""
     by_number: dict[int, str] = {}
     for text, value in found.items():

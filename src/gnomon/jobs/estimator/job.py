@@ -99,7 +99,7 @@ class Described:
         return next((unit.label for unit in self.tables.units if unit.id == column), column)
 
 
-def space_document(found: Described) -> dict[str, Any]:
+def space_document(found: Described) -> dict[str, object]:
     """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it."""
     tables = found.tables
     return {
@@ -153,7 +153,7 @@ class SpaceEstimator:
 
     described: Described
     estimator: Estimator
-    context: Mapping[str, Any]
+    context: Mapping[str, object]
     fitted: tuple[tuple[int, ...], ...] = ()
 
     __repr__ = brief
@@ -191,7 +191,7 @@ class SpaceEstimator:
         """Expected times of nets whose choices are probabilities. UsageError with a residual learner."""
         return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As JSON values."""
         return {
             "format": FORMAT,
@@ -449,8 +449,8 @@ class _File:
     version: Literal[1]
     space: str
     rules: tuple[str, ...]
-    context: Mapping[str, Any]
-    estimator: Mapping[str, Any]
+    context: Mapping[str, object]
+    estimator: Mapping[str, object]
     fitted: tuple[tuple[int, ...], ...]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gnomon.core.sample import Failure
 from gnomon.core.space import Slot, Space, decimal
@@ -136,7 +136,7 @@ class ParetoDocument(Answer):
     graph: GraphPart | None = None
     operators: tuple[OperatorPart, ...] | None = None
     device: str | None = None
-    fingerprint: Mapping[str, Any] | None = None
+    fingerprint: Mapping[str, object] | None = None
     versions: Mapping[str, str] | None = None
     clock: str | None = None
     sample_clock: str | None = None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gnomon.core.front.front import Certificate
 from gnomon.errors import GnomonError, MeasurementError, UsageError, exit_code_of
@@ -284,7 +283,7 @@ def _chosen(lab: Lab, points: Sequence[PointPart], asked: ParetoRequest) -> Poin
         raise
 
 
-def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str, Any]:
+def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str, object]:
     count = sum(p.number is not None for p in points)
     told = "1 point is on the front" if count == 1 else f"{count} points are on the front"
     reason = f"{told}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{told}."

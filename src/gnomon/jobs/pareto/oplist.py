@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.core.graph import By, Graph, Grouping, grouped
 from gnomon.core.space import decimal
@@ -78,7 +78,7 @@ class OplistDocument(Answer):
     slots: tuple[OplistSlot, ...]
     codes: str
     example: OplistExample
-    oplist: Mapping[str, Any] | None
+    oplist: Mapping[str, object] | None
     file: str | None
 
     main = "slots"
@@ -188,8 +188,8 @@ def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
     )
 
 
-def _form(found: OpList) -> dict[str, Any]:
-    form: dict[str, Any] = {"oplist": list(found.oplist)}
+def _form(found: OpList) -> dict[str, object]:
+    form: dict[str, object] = {"oplist": list(found.oplist)}
     if found.opmap is not None and found.opname_by_indx is not None:
         form |= {"opmap": list(found.opmap), "opname_by_indx": list(found.opname_by_indx)}
     return form

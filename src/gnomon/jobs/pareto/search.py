@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominated
 from gnomon.core.space import Space, decimal
@@ -131,7 +130,7 @@ def search(
     """
     start = clock()
     budget = plan.budget(space)
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if plan.strategy == "hlps" and coarse is not None:
         options = {"coarse": coarse, "samples": max(1, budget // 2, budget - coarse.space.size)}
     elif plan.strategy == "hlps":

@@ -92,13 +92,13 @@ def answer_of(store: Store, campaign: Campaign) -> Any:
         ) from error
 
 
-def kept_answer(store: Store, campaign: Campaign) -> dict[str, Any] | None:
+def kept_answer(store: Store, campaign: Campaign) -> dict[str, object] | None:
     """As `answer_of`, but any object, as it is: to check all of a large one takes ten times as long as to read it."""
     data = last_note(store, campaign.id, ANSWER)
     return None if data is None else unpacked(data, campaign.id)
 
 
-def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, Any]:
+def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
     """The object of an event's data, whatever it holds; RecordError, which names the campaign, where it is none, or
     larger than answers are.
     """

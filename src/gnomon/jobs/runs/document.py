@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from gnomon.core.sample import Campaign, Event, Failure
 from gnomon.core.stats import Summary
@@ -22,11 +22,11 @@ class CampaignRow(Answer):
     campaign: Campaign
     finished: bool
     running: bool
-    failed: Mapping[str, Any] | None
+    failed: Mapping[str, object] | None
     candidates: int
     runs: int
     failures: int
-    decision: Mapping[str, Any] | None
+    decision: Mapping[str, object] | None
 
     def headline(self) -> tuple[str, str]:
         """Which it is, and what was decided last."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from gnomon.jobs.runs.document import BroughtDocument, CampaignRow, CandidatePart, RunDocument, RunsDocument
 from gnomon.report import units
@@ -54,7 +53,7 @@ def _decided(row: CampaignRow) -> str:
     return _decision(row.decision) if row.finished else left
 
 
-def _decision(decision: Mapping[str, Any] | None) -> str:
+def _decision(decision: Mapping[str, object] | None) -> str:
     found = decision or {}
     front = found.get("front")
     many = "" if not front else "a front of 1 point" if front == 1 else f"a front of {front} points"
@@ -102,7 +101,7 @@ def _where(document: RunDocument) -> str:
     """The device, by its name where the campaign noted one, and the threads: what --no-profile goes by."""
     context = document.row.campaign.context
     machine = context.device.get("cpu_model") or context.device.get("machine") or "an unknown processor"
-    noted: Mapping[str, Any] = next((event.data for event in document.events if event.name == "lab"), {})
+    noted: Mapping[str, object] = next((event.data for event in document.events if event.name == "lab"), {})
     name, address = noted.get("device"), noted.get("address")
     place = "" if not name else f"{name}, " if name == address else f"{name} ({address}), "
     threads = context.options.get("threads")

@@ -136,7 +136,7 @@ class LatencyRow:
     drift: Positive = 1.0
     clock: Text = ""
     artifact: Text = ""
-    steps: tuple[Mapping[str, Any], ...] = ()
+    steps: tuple[Mapping[str, object], ...] = ()
     correct: Share | None = None
     images: Count = 0
     quantised: Share | None = None
@@ -154,7 +154,7 @@ class ProfileFolder:
     `id` names this very profile, whatever its folder is called.
     """
 
-    def __init__(self, path: Path, question: Mapping[str, Any], config: str) -> None:
+    def __init__(self, path: Path, question: Mapping[str, object], config: str) -> None:
         """Make it, or open one that was made from the same question; the lines of both journals are read.
 
         UsageError, with what differs, for another one and for a folder that holds something else; ProblemError for
@@ -239,7 +239,7 @@ def read_question(path: Path) -> dict[str, Any]:
     return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
 
 
-def _manifest_of(path: Path) -> dict[str, Any]:
+def _manifest_of(path: Path) -> dict[str, object]:
     if not is_profile(path):
         raise UsageError(f"{path} is not a profile", hint="Give the folder that `gnomon space profile` made.")
     document = _STRICT.object(_STRICT.parse(read_file(path / MANIFEST, hint="Give a readable profile.")), "$")
@@ -248,7 +248,7 @@ def _manifest_of(path: Path) -> dict[str, Any]:
     return dict(document)
 
 
-def check_question(path: Path, question: Mapping[str, Any]) -> None:
+def check_question(path: Path, question: Mapping[str, object]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
     from gnomon.spaces.latency_table import differing
 
@@ -284,7 +284,7 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
 
 
-def _manifest(question: Mapping[str, Any]) -> dict[str, Any]:
+def _manifest(question: Mapping[str, object]) -> dict[str, object]:
     return {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
 
 
@@ -315,7 +315,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
     )
 
 
-def measuring_context(request: MeasureRequest, settings: Mapping[str, Any], server: str | None) -> dict[str, str]:
+def measuring_context(request: MeasureRequest, settings: Mapping[str, object], server: str | None) -> dict[str, str]:
     """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.
@@ -323,7 +323,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, Any], serv
     from gnomon.session import replay as recall
 
     wish = request.wish
-    said: dict[str, Any] = {
+    said: dict[str, object] = {
         "device": server or request.device.name,
         "threads": None if server else wish.threads,
         "backends": list(wish.backends),

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.effort import Clock, Effort
@@ -60,7 +59,7 @@ class FilesRequest:
 
     request: MeasureRequest
     subject: str
-    question: Mapping[str, Any]
+    question: Mapping[str, object]
     effort: Effort = NETWORK_EFFORT
     files: tuple[Path, ...] = ()
     closely: frozenset[str] = frozenset()

@@ -131,7 +131,7 @@ class Measurer:
     def _path(self) -> Path:
         return self.profile.folder.path
 
-    def check(self, toolchain: Toolchain, settings: Mapping[str, Any]) -> dict[str, str]:
+    def check(self, toolchain: Toolchain, settings: Mapping[str, object]) -> dict[str, str]:
         """The context that a toolchain with these settings measures in; nothing is done yet.
 
         RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a server, and where its
@@ -151,7 +151,7 @@ class Measurer:
         return context
 
     def run(
-        self, toolchain: Toolchain, settings: Mapping[str, Any], networks: Sequence[Network]
+        self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
     ) -> dict[str, LatencyRow]:
         """The rows of networks by id, as this toolchain makes them; what the journal has is not done again.
 
@@ -196,7 +196,7 @@ class Measurer:
                 known[row.network] = row
         return {n.id: known[n.id] for n in networks}
 
-    def _log(self, row: LatencyRow, step: str, told: Mapping[str, Any]) -> Path:
+    def _log(self, row: LatencyRow, step: str, told: Mapping[str, object]) -> Path:
         """The log of a step of a network, begun with what is told of it, a line each."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **told}
@@ -355,7 +355,7 @@ class Measurer:
             yield replace(_with_time(rows[name], one), clock=clock)
 
 
-def _outcome(row: LatencyRow) -> dict[str, Any]:
+def _outcome(row: LatencyRow) -> dict[str, object]:
     if row.reason:
         return {"outcome": row.reason}
     interval = [row.low_s, row.high_s]
@@ -374,7 +374,7 @@ def _line(value: Any) -> str:
     return " ".join(text.split())
 
 
-def _step(step: StepRecord, where: Path) -> dict[str, Any]:
+def _step(step: StepRecord, where: Path) -> dict[str, object]:
     log = step.log.relative_to(where) if step.log.is_relative_to(where) else step.log
     return {**asdict(step), "argv": list(step.argv), "log": str(log)}
 

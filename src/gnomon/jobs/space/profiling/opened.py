@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gnomon.devices.http import DpuServer
 from gnomon.jobs.space.profiling.folder import ProfileFolder
@@ -57,7 +56,7 @@ class OpenProfile:
 
 
 @contextmanager
-def open_folder(path: Path, question: Mapping[str, Any], study: Study) -> Iterator[ProfileFolder]:
+def open_folder(path: Path, question: Mapping[str, object], study: Study) -> Iterator[ProfileFolder]:
     """The profile of a study, open for adding. ProblemError for lines of networks that the study does not have."""
     folder = ProfileFolder(path, question, study.text)
     try:
