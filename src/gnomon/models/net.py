@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
     import onnx
+    from numpy.typing import NDArray
 
 _FLOATS = ("float32", "float16", "float64", "bfloat16")
 _MOST_VALUES = 64
@@ -110,7 +111,7 @@ class _Reader:
     left_out: list[LeftOut] = field(default_factory=list)
     ref: dict[str, int] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, NDArray[Any]] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     maker: dict[str, int] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -192,15 +193,14 @@ class _Reader:
             elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
             self._leave_out(operator, elements, reason)
             return
-        given = _attributes(node)
         computed = [name for name in node.input if name and self.moves(name)]
         if node.op_type in _VIEWS and self._view(computed[0], made[0]):
             return
-        if self._joined(operator.index, node, computed) or self._own_kind(node, given, computed, made[0]):
+        if self._joined(operator.index, node, computed) or self._own_kind(node, computed, made[0]):
             return
-        if node.op_type == "Split" and self._split(given, computed[0], made):
+        if node.op_type == "Split" and self._split(node, computed[0], made):
             return
-        self._generic(operator, node, given, computed, made[0])
+        self._generic(operator, node, computed, made[0])
 
     def _why_not(self, node: onnx.NodeProto, made: Sequence[str]) -> str:
         if node.domain not in ("", "ai.onnx"):
@@ -223,11 +223,11 @@ class _Reader:
             return True
         return self.add(layer("Reshape", shape=self.shape(made) or ()), [name], made)
 
-    def _own_kind(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
+    def _own_kind(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
         """Whether the operator is a layer of a kind of its own."""
         kind = node.op_type
         if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
-            return kind == "Gather" and self._embedding(node, given, made)
+            return kind == "Gather" and self._embedding(node, made)
         if kind in _PLAIN:
             return self.add(layer(kind), computed, made)
         if kind == "Sum" and len(computed) == 2:
@@ -236,7 +236,7 @@ class _Reader:
             one, other = (self.shape(name) for name in computed)
             turned = kind == "Mul" and one is not None and other is not None and math.prod(one) < math.prod(other)
             return self.add(layer(kind), computed[::-1] if turned else computed, made)
-        if kind == "Concat" and len(computed) == 2 and len(node.input) == 2 and given.get("axis") == 1:
+        if kind == "Concat" and len(computed) == 2 and len(node.input) == 2 and _attribute(node, "axis") == 1:
             return self.add(layer("Concat"), computed, made)
         if len(computed) != 1:
             return False
@@ -246,20 +246,21 @@ class _Reader:
             return self.add(layer(kind), computed, made)
         if kind == "Clip" and self._limits(node) == (0.0, 6.0):
             return self.add(layer("Relu6"), computed, made)
-        if kind == "HardSigmoid" and abs(given.get("alpha", 0.2) - 1 / 6) < 1e-3:
+        if kind == "HardSigmoid" and abs(_attribute(node, "alpha", 0.2) - 1 / 6) < 1e-3:
             return self.add(layer(kind), computed, made)
         if kind == "Transpose":
             axes = range(len(self.shape(computed[0]) or ()))
-            return self.add(layer(kind, perm=tuple(given.get("perm", reversed(axes)))), computed, made)
+            return self.add(layer(kind, perm=tuple(_attribute(node, "perm", reversed(axes)))), computed, made)
         if kind in ("Softmax", "LayerNormalization"):
             rank = len(self.shape(made) or ())
-            return given.get("axis", -1) in (-1, rank - 1) and self.add(layer(kind), computed, made)
+            return _attribute(node, "axis", -1) in (-1, rank - 1) and self.add(layer(kind), computed, made)
         if kind == "Conv":
-            return self._conv(node, given, computed, made)
+            return self._conv(node, computed, made)
         if kind in ("MaxPool", "AveragePool"):
-            return self._windowed(kind, given, {}, computed, made)
+            return self._windowed(node, _attribute(node, "kernel_shape", ()), {}, computed, made)
         if kind == "Gemm":
-            plain = not given.get("transA") and given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0
+            alpha, beta = (_attribute(node, name, 1.0) for name in ("alpha", "beta"))
+            plain = alpha == beta == 1.0 and not _attribute(node, "transA")
             return plain and self._linear(computed, made, bias=len(node.input) > 2)
         return kind == "MatMul" and self._product(node, computed, made)
 
@@ -268,32 +269,32 @@ class _Reader:
         image, constant = self.shape(name) or (), self.shape(next(n for n in node.input if n != name)) or ()
         return len(image) == 4 and (1, *constant)[-4:] == (1, image[1], 1, 1) and len(constant) in (3, 4)
 
-    def _conv(self, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str) -> bool:
+    def _conv(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
         weights = self.shape(node.input[1])
         if weights is None or len(weights) != 4:
             return False
         more: dict[str, Value] = {
             "out_channels": weights[0],
-            "group": int(given.get("group", 1)),
+            "group": int(_attribute(node, "group", 1)),
             "bias": len(node.input) > 2 and bool(node.input[2]),
-            "dilation": tuple(given.get("dilations", (1, 1))),
+            "dilation": tuple(_attribute(node, "dilations", (1, 1))),
         }
-        return self._windowed("Conv", {**given, "kernel_shape": weights[2:]}, more, computed, made)
+        return self._windowed(node, weights[2:], more, computed, made)
 
     def _windowed(
-        self, kind: str, given: Mapping[str, Any], more: dict[str, Value], computed: list[str], made: str
+        self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], made: str
     ) -> bool:
         """A sliding window. Uneven padding is told as an even one that makes the output as large: the work is alike."""
-        pads = given.get("pads", (0, 0, 0, 0))
-        auto = given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-        kernel = tuple(given.get("kernel_shape", ()))
+        pads = _attribute(node, "pads", (0, 0, 0, 0))
+        auto = _attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if len(kernel) != 2 or len(pads) != 4:
             return False
+        stride = tuple(_attribute(node, "strides", (1, 1)))
         totals = [(k - 1, k - 1) if auto else (a, b) for k, a, b in zip(kernel, pads[:2], pads[2:], strict=True)]
         tried = [tuple(rounded(sum(total) / 2) for total in totals) for rounded in (math.ceil, math.floor)]
         for pad in dict.fromkeys(tried):
             try:
-                one = layer(kind, kernel=kernel, stride=tuple(given.get("strides", (1, 1))), pad=pad, **more)
+                one = layer(node.op_type, kernel=tuple(kernel), stride=stride, pad=pad, **more)
             except ProblemError:
                 return False
             if self.add(one, computed, made):
@@ -327,18 +328,18 @@ class _Reader:
                 return True
         return self._linear(computed, made, bias=False)
 
-    def _embedding(self, node: onnx.NodeProto, given: Mapping[str, Any], made: str) -> bool:
+    def _embedding(self, node: onnx.NodeProto, made: str) -> bool:
         table = self.shape(node.input[0])
-        if table is None or len(table) != 2 or given.get("axis", 0) != 0:
+        if table is None or len(table) != 2 or _attribute(node, "axis", 0) != 0:
             return False
         return self.add(layer("Embedding", rows=table[0], width=table[1]), [node.input[1]], made)
 
-    def _split(self, given: Mapping[str, Any], name: str, made: Sequence[str]) -> bool:
+    def _split(self, node: onnx.NodeProto, name: str, made: Sequence[str]) -> bool:
         """Each part is a slice of its own."""
         whole = self.shape(name)
         if whole is None:
             return False
-        axis, at = int(given.get("axis", 0)) % len(whole), 0
+        axis, at = int(_attribute(node, "axis", 0)) % len(whole), 0
         for part in made:
             shape = self.shape(part)
             if shape is None:
@@ -357,9 +358,7 @@ class _Reader:
         low, high = (float(end.item()) for end in ends if end is not None)
         return low, high
 
-    def _generic(
-        self, operator: Operator, node: onnx.NodeProto, given: Mapping[str, Any], computed: list[str], made: str
-    ) -> None:
+    def _generic(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: str) -> None:
         operands: list[Any] = []
         for name in node.input:
             if not name:
@@ -377,7 +376,7 @@ class _Reader:
                     f"onnx.{node.op_type}{arity}",
                     shape=self.shape(made) or (),
                     macs=operator.macs or 0,
-                    attributes=_text(given),
+                    attributes=_text(dict(_attributes(node))),
                     operands=_text(operands),
                 )
                 if self.add(one, computed, made):
@@ -392,7 +391,7 @@ class _Reader:
         name, macs = operator.name, operator.macs or 0
         self.left_out.append(LeftOut(name=name, type=operator.type, elements=elements, reason=reason, macs=macs))
 
-    def _operand(self, name: str, kind: str) -> dict[str, Any]:
+    def _operand(self, name: str, kind: str) -> dict[str, object]:
         tensor, value = self.tensors.get(name), self.values.get(name)
         if value is not None and value.dtype.kind in ("iub" if kind not in _BY_NUMBER else "iubf"):
             return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
@@ -492,7 +491,7 @@ class _Reader:
         return members
 
     def _along_last(self, node: onnx.NodeProto, x: str) -> bool:
-        axes = _attributes(node).get("axes")
+        axes = _attribute(node, "axes")
         if axes is None and len(node.input) > 1:
             value = self.values.get(node.input[1])
             axes = None if value is None else value.ravel().tolist()
@@ -504,12 +503,12 @@ class _Reader:
 _NAMED = {"Swish": {"HardSigmoid": "HardSwish"}}
 
 
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    return dict(_attributes(node)).get(name, default)
+
+
+def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
     """The attributes of an operator that are numbers, texts or lists of them."""
-    return dict(_told(node))
-
-
-def _told(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
     helper = onnx_package().helper
     for attribute in node.attribute:
         value = helper.get_attribute_value(attribute)
