@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack
 
 from gnomon.api.options import Record
 from gnomon.devices import config
@@ -113,7 +113,7 @@ def add_device(
     Raises UsageError where it is invalid or is there already, DeviceError where it cannot be used; the file is then as
     it was.
     """
-    table: dict[str, Any] = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
+    table: dict[str, object] = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
     row = job.add_and_check(config.device_from(name, {"address": address, **table}), check=check)
     path = str(config.devices_path())
     return DeviceAddedDocument(file=path, added=name, device=row)

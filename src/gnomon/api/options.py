@@ -379,12 +379,12 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
     from gnomon.devices.opening import resolve
 
     device = resolve(options.get("device") or LOCAL)
-    settings: dict[str, Any] = {
-        "fetch": options.get("fetch"),
-        "pin": tuple(options.get("pin") or ()),
-        "governor": options.get("governor"),
-    }
-    return replace(device, **{name: value for name, value in settings.items() if value})
+    return replace(
+        device,
+        fetch=options.get("fetch") or device.fetch,
+        pin=tuple(options.get("pin") or device.pin),
+        governor=options.get("governor") or device.governor,
+    )
 
 
 def package_path(model: PathLike) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ from gnomon.store.address import RecordAddress, RecordLike, default_record, reco
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
+    from gnomon.jobs.suite.job import Outcome
     from gnomon.jobs.suite.plan import Cell
     from gnomon.report.answer import Answer
 
@@ -77,52 +78,60 @@ def compare_suites(
     return replace(compared, fail_slower=fail_slower)
 
 
-def measure_cell(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one cell of a suite on its device: what `gnomon.jobs.suite.job.Measure` says, of gnomon's own jobs.
+def measure_cell(
+    cell: Cell, device: str, *, suite: str, record: str | None, out: str, probe: bool, again: bool, only: bool
+) -> Outcome:
+    """Measure one cell of a suite by one of gnomon's own jobs.
 
-    A worker of a cluster calls this too: it resolves the device's name by its own file of devices.
+    `suite` is the run's id, `record` None that of who measures. The device is probed before use with `probe`; the cell
+    may have been measured before (`again`); no other device can take it (`only`). A worker of a cluster calls this too:
+    it resolves the device's name by its own file of devices.
     """
-    from gnomon.core import codec
     from gnomon.devices.health import failed, went_well
     from gnomon.devices.opening import resolve
     from gnomon.jobs.html.views import view
     from gnomon.jobs.runs.answers import answered_cell
-    from gnomon.jobs.suite.plan import Cell
+    from gnomon.jobs.suite.document import ErrorPart, cell_part
     from gnomon.store.base import ASKING_CELL
     from gnomon.store.opening import open_store
 
     began_s = time.monotonic()
-    cell = codec.from_json(Cell, task["cell"])
-    record = record_address(task["record"]) or default_record()
-    asking = {"suite": task["suite"], "cell": cell.id}
-    name = task["device"]
-    told: dict[str, Any] = {"host": socket.gethostname(), "record": str(record), "document": None, "error": None}
+    address = record_address(record) or default_record()
+    asking = {"suite": suite, "cell": cell.id}
+    name, document, of_device = device, None, False
     token = ASKING_CELL.set(asking)
     try:
-        name = resolve(task["device"]).name
+        name = resolve(device).name
         finished, found = False, None
-        if task["again"]:
-            with open_store(record) as store:
+        if again:
+            with open_store(address) as store:
                 finished, found = answered_cell(store, cell.job, asking)
         if found is None:
-            found = _awaited(task, lambda: _measured(cell, task, record, decide=finished))
+            found = _awaited(
+                cell, device, only, lambda: _measured(cell, device, address, out, probe=probe, decide=finished)
+            )
             document, answer = found.document(), found.headline()[1]
             if trouble := _unnoted(lambda: went_well(name)):
                 answer = f"{answer} ({trouble})"
         else:
             document = found.document()
             answer = view(document).answer
-        told |= {"document": document, "campaign": document.get("campaign"), "answer": answer}
+        part = cell_part(cell, "done", campaign=document.get("campaign"), answer=answer)
     except GnomonError as error:
         kind = type(error).__name__.removesuffix("Error").lower()
         of_device, message = isinstance(error, DeviceError), error.message
         if isinstance(error, DeviceError) and not error.busy:
             trouble = _unnoted(lambda: failed(name, message))
             message = f"{message} ({trouble})" if trouble else message
-        told["error"] = {"kind": kind, "message": message, "hint": error.hint, "of_device": of_device}
+        part = cell_part(cell, "failed", error=ErrorPart(kind=kind, message=message, hint=error.hint))
     finally:
         ASKING_CELL.reset(token)
-    return {**told, "seconds": time.monotonic() - began_s}
+    seconds = time.monotonic() - began_s
+    return (
+        replace(part, device=device, host=socket.gethostname(), record=str(address), seconds=seconds),
+        document,
+        of_device,
+    )
 
 
 def _unnoted(note: Callable[[], object]) -> str:
@@ -134,7 +143,7 @@ def _unnoted(note: Callable[[], object]) -> str:
     return ""
 
 
-def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
+def _awaited(cell: Cell, device: str, only: bool, measured: Callable[[], Answer]) -> Answer:
     """What is measured; where no other device can take the cell, its own is waited for, as in the middle of a job.
 
     Once: one that has stayed away, and did nothing since, is not waited for again.
@@ -144,39 +153,35 @@ def _awaited(task: Mapping[str, Any], measured: Callable[[], Answer]) -> Answer:
     from gnomon.session.request import patiently_begun
     from gnomon.values import WAIT_S
 
-    device = resolve(task["device"])
-    patient = task["only"] and health_of(device.name).failures == 0
-    wait_s = task["cell"]["options"].get("wait_s", WAIT_S) if patient else 0.0
-    return patiently_begun(measured, device, wait_s)
+    resolved = resolve(device)
+    patient = only and health_of(resolved.name).failures == 0
+    return patiently_begun(measured, resolved, cell.options.get("wait_s", WAIT_S) if patient else 0.0)
 
 
-def _measured(cell: Cell, task: Mapping[str, Any], record: RecordAddress, *, decide: bool) -> Answer:
-    """What the cell's job found. With `decide` its campaign is finished, and its answer alone lacks.
-
-    The device is probed first where the task says so.
-    """
+def _measured(cell: Cell, device: str, record: RecordAddress, out: str, *, probe: bool, decide: bool) -> Answer:
+    """What the cell's job found. With `decide` its campaign is finished, and its answer alone lacks."""
     import gnomon
     from gnomon.devices.opening import resolve
     from gnomon.session.bench.probe import check_before_use
 
-    if task["probe"]:
-        check_before_use(resolve(task["device"]), record, cell.options.get("runtimes", ()))
-    model, device = cell.model, task["device"]
+    if probe:
+        check_before_use(resolve(device), record, cell.options.get("runtimes", ()))
+    model = cell.model
     options: dict[str, Any] = {**cell.options, "device": device}
     if cell.max_time_s is not None:
         options["max_time_s"] = cell.max_time_s
     if cell.job == "place":
         options |= {"package": False, "measure": not decide}
-    out = Path(task["out"]) / _as_file(device)
+    folder = Path(out) / _as_file(device)
     if cell.job in ("table", "tune"):
-        out.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
         from gnomon.spaces.loading import load_space
 
         space = load_space(model)  # a file may have several
-        return gnomon.build_table(space, out=out / f"{_as_file(space.name)}.table", record=record, **options)
+        return gnomon.build_table(space, out=folder / f"{_as_file(space.name)}.table", record=record, **options)
     if cell.job == "tune":
-        return gnomon.tune(model, out=out, **options)
+        return gnomon.tune(model, out=folder, **options)
     result: Answer = getattr(gnomon, cell.job)(model, record=record, **options)
     return result
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from gnomon.jobs.suite.job import SuiteRequest
+from gnomon.jobs.suite.document import ErrorPart, cell_part
+from gnomon.jobs.suite.job import Outcome, SuiteRequest
+from gnomon.jobs.suite.plan import Cell
 
 REAL = """name = "real"
 [[cells]]
@@ -33,19 +33,20 @@ def laid_out(home: Path, devices: str, models: int) -> SuiteRequest:
     return SuiteRequest(path=home / "suite.toml", record=home / "record.sqlite", out=home)
 
 
-def measure(task: Mapping[str, Any]) -> dict[str, Any]:
+def measure(cell: Cell, device: str, *, out: str, **_: object) -> Outcome:
     """Note the call in `out`/calls; a device in the file `out`/dead fails, and `out`/slow are seconds to wait."""
-    out, cell, device = Path(task["out"]), task["cell"], task["device"]
-    with (out / "calls").open("a") as file:
-        file.write(f"{cell['id']} {device} {os.getpid()}\n")
-    if (out / "slow").exists():
-        time.sleep(float((out / "slow").read_text()))
-    if (out / "dead").exists() and device in (out / "dead").read_text().split():
-        error = {"kind": "device", "message": f"{device} is dead", "hint": "Mend it.", "of_device": True}
-        return {"error": error, "seconds": 0.0, "host": "here"}
-    with (out / "ended").open("a") as file:
-        file.write(f"{cell['id']}\n")
-    return {"error": None, "answer": "fine", "seconds": 0.1, "host": "here", "document": {"of": cell["id"]}}
+    folder = Path(out)
+    with (folder / "calls").open("a") as file:
+        file.write(f"{cell.id} {device} {os.getpid()}\n")
+    if (folder / "slow").exists():
+        time.sleep(float((folder / "slow").read_text()))
+    if (folder / "dead").exists() and device in (folder / "dead").read_text().split():
+        error = ErrorPart(kind="device", message=f"{device} is dead", hint="Mend it.")
+        return cell_part(cell, "failed", device=device, error=error, seconds=0.0, host="here"), None, True
+    with (folder / "ended").open("a") as file:
+        file.write(f"{cell.id}\n")
+    part = cell_part(cell, "done", device=device, answer="fine", seconds=0.1, host="here")
+    return part, {"of": cell.id}, False
 
 
 def calls(out: Path) -> list[tuple[str, str, int]]:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from gnomon.devices.config import load_devices
 from gnomon.devices.health import health_of
 from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.suite.document import CellPart, SuiteDocument
-from gnomon.jobs.suite.job import SuiteRequest, compare_suites, run_suite, suite_status
+from gnomon.jobs.suite.job import Outcome, SuiteRequest, compare_suites, run_suite, suite_status
 from gnomon.jobs.suite.plan import Cell, cells_of, read_suite
 from gnomon.measure.campaign import Question, open_campaign
 from gnomon.store.base import CELL, CampaignQuery, last_note, note
@@ -76,19 +75,23 @@ def test_cells_for_which_no_device_is_left_fail_and_the_others_are_done(lab: Sui
 
 
 def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteRequest, tmp_path: Path) -> None:
-    done: list[Mapping[str, Any]] = []
+    done: list[Cell] = []
 
-    def interrupted(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def interrupted(cell: Cell, device: str, **how: Any) -> Outcome:
         if len(done) == 5:
             raise KeyboardInterrupt
-        done.append(task)
-        return measure(task)
+        done.append(cell)
+        return measure(cell, device, **how)
+
+    def again(cell: Cell, device: str, **how: Any) -> Outcome:
+        part, document, of_device = measure(cell, device, **how)
+        return replace(part, answer=str(how["again"])), document, of_device
 
     with pytest.raises(KeyboardInterrupt):
         run_suite(lab, interrupted)
     before = suite_status(record=lab.record)
     assert before.waiting >= 16 - 5 - 2 and not before.finished
-    told = run_suite(lab, lambda task: {**measure(task), "answer": str(task["again"])})
+    told = run_suite(lab, again)
     assert told.whole and told.run == before.run
     assert {part.answer for part in told.cells} == {"fine", "True"}
     once_each(tmp_path, 16)
@@ -96,18 +99,21 @@ def test_an_interrupted_suite_goes_on_and_measures_nothing_twice(lab: SuiteReque
 
 
 def test_two_at_once_are_refused(lab: SuiteRequest, tmp_path: Path) -> None:
-    def second(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def second(cell: Cell, device: str, **how: Any) -> Outcome:
         if not (tmp_path / "calls").exists():
             other = run_suite(lab, measure)  # a held campaign is not taken up: it is another run
             assert other.whole
-        return measure(task)
+        return measure(cell, device, **how)
 
     assert run_suite(lab, second).whole
 
 
 def test_a_defect_is_told_and_runs_are_found_by_name_or_told(lab: SuiteRequest) -> None:
+    def defect(*_: object, **how: object) -> Outcome:
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        run_suite(lab, lambda task: {"answer": 1 / 0})
+        run_suite(lab, defect)
     run = run_suite(lab, measure).run
     assert suite_status(run[:10], record=lab.record).run == run
     with pytest.raises(RecordError, match="there is no suite run"):
@@ -123,10 +129,10 @@ def interrupted(lab: SuiteRequest, after: int) -> str:
     """The run of a suite that was interrupted after so many cells."""
     left = iter(range(after))
 
-    def measured(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def measured(cell: Cell, device: str, **how: Any) -> Outcome:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return measure(task)
+        return measure(cell, device, **how)
 
     with pytest.raises(KeyboardInterrupt):
         run_suite(lab, measured)
@@ -149,15 +155,15 @@ def test_after_an_edit_what_it_changed_is_measured_again_and_nothing_else(lab: S
     edited(lab, OTHER, OTHER + "options = { threads = 4 }\n")
     (tmp_path / "m4.onnx").touch()
     told: list[str] = []
-    asked: list[Mapping[str, Any]] = []
+    asked: list[Cell] = []
 
-    def measured(task: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked.append(task)
-        return measure(task)
+    def measured(cell: Cell, device: str, **how: Any) -> Outcome:
+        asked.append(cell)
+        return measure(cell, device, **how)
 
     found = run_suite(lab, measured, tell=lambda name, sentence: told.append(sentence))
     assert found.run == run and found.whole and len(found.cells) == 21 and found.finished
-    assert [cell["options"] for cell in (t["cell"] for t in asked) if cell["job"] == "profile"] == [{"threads": 4}]
+    assert [cell.options for cell in asked if cell.job == "profile"] == [{"threads": 4}]
     assert f"the run {run[:12]} goes on: of 21 cells 5 are new or were changed" in told
     assert 21 - done <= len(asked) <= 22 - done
     assert max(Counter((tmp_path / "ended").read_text().split()).values()) == 1

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from tests.jobs.compare.test_compare import document
 
-from gnomon.jobs.suite.document import ComparedCell
-from gnomon.jobs.suite.job import SuiteRequest, compare_suites, run_suite
+from gnomon.jobs.suite.document import ComparedCell, ErrorPart, cell_part
+from gnomon.jobs.suite.job import Outcome, SuiteRequest, compare_suites, run_suite
+from gnomon.jobs.suite.plan import Cell
 from gnomon.jobs.suite.report import suite_compare_report
 from gnomon.report.page import Page
 
@@ -33,16 +32,16 @@ def measured(folder: Path, text: str, *, failed: str = "") -> None:
     (folder / "suite.toml").write_text('name = "x"\n' + text)
     rng = np.random.default_rng(7)
 
-    def answer(task: Mapping[str, Any]) -> Mapping[str, Any]:
-        cell = task["cell"]
-        if Path(cell["model"]).parent.name == failed:
-            error = {"kind": "measurement", "message": "it crashed", "hint": "", "of_device": False}
-            return {"error": error, "seconds": 0.1, "host": "here", "campaign": None}
+    def answer(cell: Cell, device: str, *, suite: str, **_: object) -> Outcome:
+        if Path(cell.model).parent.name == failed:
+            error = ErrorPart(kind="measurement", message="it crashed", hint="")
+            return cell_part(cell, "failed", device=device, error=error, seconds=0.1, host="here"), None, False
         levels_us = {"a": 2000.0, "b": 5000.0, "c": 9000.0}
-        level_us = cell["options"].get("level", levels_us[Path(cell["model"]).parent.name])
-        path = folder / f"{task['suite']}-{cell['id']}.json"
+        level_us = cell.options.get("level", levels_us[Path(cell.model).parent.name])
+        path = folder / f"{suite}-{cell.id}.json"
         path.write_text(json.dumps(document(rng, level_us=level_us, processes=3)))
-        return {"error": None, "answer": "fine", "seconds": 0.1, "host": "here", "campaign": str(path)}
+        part = cell_part(cell, "done", device=device, answer="fine", seconds=0.1, host="here", campaign=str(path))
+        return part, None, False
 
     record = folder.parent / "record.sqlite"
     assert run_suite(SuiteRequest(path=folder / "suite.toml", record=record, out=folder), answer).whole is not bool(

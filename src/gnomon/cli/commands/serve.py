@@ -85,7 +85,7 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
     def log(line: str) -> None:
         print(f"gnomon: {clean(line)}", file=sys.stderr, flush=True)
 
-    def started(settings: ServeSettings, facts: Mapping[str, Any]) -> None:
+    def started(settings: ServeSettings, facts: Mapping[str, str]) -> None:
         if as_json:
             write_json(
                 {

@@ -11,8 +11,9 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -59,15 +60,11 @@ from gnomon.system.process import guarded_folder
 KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
 
-Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Measures the cell of a task on its device: JSON values to JSON values, as it may be done by another machine.
+Outcome = tuple[CellPart, Mapping[str, object] | None, bool]
+"""How a cell ended, the document of its job (None where there is none), and whether its device failed."""
 
-A task has `suite` (the run's id), `cell`, `device`, `record` (None: that of who measures), `out`, whether the device is
-probed before use (`probe`), whether the cell may have been measured before (`again`), and whether no other device can
-take it (`only`); what is told is
-`campaign`, `record`, `host`, `answer`, `seconds`, `document` (None where there is none) and `error`: None, or `kind`,
-`message`, `hint`, and whether it is `of_device`.
-"""
+Measure = Callable[..., Outcome]
+"""Measures a cell on a device, perhaps on another machine: `gnomon.api.suite.measure_cell` has the parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +142,7 @@ def measure_cells(
                 run.on(client, store)
     for cell in () if run.over() else run.waiting.rest():
         message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
-        run.write(store, cell, None, {"error": {"kind": "device", "message": message, "hint": _LEFT}})
+        run.write(store, cell_part(cell, "failed", error=ErrorPart(kind="device", message=message, hint=_LEFT)))
     if _ended(store, campaign.id).keys() >= {cell.id for cell in cells}:
         note(store, campaign.id, FINISHED, {})
     return _shown(store, campaign, asked.record, out=run.waiting.out)
@@ -231,44 +228,31 @@ class _Run:
         """Whether the suite's time is over."""
         return self.until_s is not None and time.monotonic() >= self.until_s
 
-    def write(self, store: Store, cell: Cell, device: str | None, told: Mapping[str, Any]) -> None:
+    def write(self, store: Store, part: CellPart, document: Mapping[str, object] | None = None) -> None:
         """Write down how a cell ended; its document too where it is not in this record."""
-        error = told.get("error")
-        part = cell_part(
-            cell,
-            "failed" if error else "done",
-            device=device,
-            error=ErrorPart(**{n: str(error[n]) for n in ("kind", "message", "hint")}) if error else None,
-            **{name: told.get(name) for name in ("host", "campaign", "record", "answer", "seconds")},
-        )
-        data = {"cell": codec.to_json(part)}
-        if told.get("document") is not None:
-            data |= packed(told["document"])
+        data = {"cell": codec.to_json(part)} | ({} if document is None else packed(document))
         note(store, self._campaign.id, _ENDED, data)
 
-    def _settled(self, cell: Cell, device: str, told: Mapping[str, Any]) -> bool:
+    def _settled(self, cell: Cell, device: str, part: CellPart, of_device: bool) -> bool:
         """Whether the cell has ended: not where another device may take it, as this one failed."""
-        error = told.get("error")
-        if error and error.get("of_device"):
-            self._tell(device, f"{cell.label}: {error['message']}")
-            if self.waiting.failed(cell, device):
-                return False
-        else:
-            self.waiting.done(device)
-            self._tell(device, f"{cell.label}: {error['message'] if error else told.get('answer')}")
+        self._tell(device, f"{cell.label}: {part.error.message if part.error else part.answer}")
+        if of_device:
+            return not self.waiting.failed(cell, device)
+        self.waiting.done(device)
         return True
 
-    def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> dict[str, Any]:
-        return {
-            "suite": self._campaign.id,
-            "cell": codec.to_json(replace(cell, devices=())),  # these may be many, and it is sent
-            "device": device,
-            "record": None if record is None else str(record),
-            "only": len(cell.devices) == 1,
-            "probe": self.probed,
-            "again": self.resumed or self._asked.cluster is not None,
-            "out": str(self._asked.out or Path(f"{self._campaign.context.model_name}.suite").absolute()),
-        }
+    def _task(self, cell: Cell, device: str, record: RecordAddress | None) -> Callable[[], Outcome]:
+        return partial(
+            self._measure,
+            replace(cell, devices=()),  # these may be many, and it is sent
+            device,
+            suite=self._campaign.id,
+            record=None if record is None else str(record),
+            only=len(cell.devices) == 1,
+            probe=self.probed,
+            again=self.resumed or self._asked.cluster is not None,
+            out=str(self._asked.out or Path(f"{self._campaign.context.model_name}.suite").absolute()),
+        )
 
     def here(self) -> None:
         """On this machine: a lane, a thread, for each device."""
@@ -276,10 +260,10 @@ class _Run:
 
         def lane(name: str) -> None:
             while not self.over() and (cell := self.waiting.take(name)) is not None:
-                told = self._measure(self._task(cell, name, record))
-                if self._settled(cell, name, told):
+                part, _, of_device = self._task(cell, name, record)()
+                if self._settled(cell, name, part, of_device):
                     with open_store(record) as store:
-                        self.write(store, cell, name, {**told, "document": None})
+                        self.write(store, part)
 
         # A cell that one device gave back may be for another, whose lane has ended.
         while not self.over() and (names := self.waiting.wanted()):
@@ -308,7 +292,6 @@ class _Run:
                 return
             idle.discard(device)
             future = client.submit(
-                self._measure,
                 self._task(cell, device, None),
                 key=f"gnomon-{self._campaign.id}-{cell.id}-{device}",
                 resources={f"gnomon-{device}": 1},
@@ -329,10 +312,10 @@ class _Run:
                     hear(device, done)
                 elif done is not None and device in running and running[device][1] is done:
                     cell, _ = running.pop(device)
-                    told = _told(done, device)
+                    part, document, of_device = _outcome(done, cell, device)
                     done.release()
-                    if self._settled(cell, device, told):
-                        self.write(store, cell, device, told)
+                    if self._settled(cell, device, part, of_device):
+                        self.write(store, part, document)
                         begin(device)
                     else:
                         for other in (device, *(d for d in cell.devices if d in idle)):
@@ -353,22 +336,23 @@ _AGAIN = ("pending", "lost")
 _ABSENT = "no worker offers the device"
 
 
-def _told(done: Any, device: str) -> Mapping[str, Any]:
-    """What a task told; an error where it could not."""
+def _outcome(done: Any, cell: Cell, device: str) -> Outcome:
+    """The outcome of a task; an error where it has none."""
     if done.status == "finished":
-        told: Mapping[str, Any] = done.result()
-        return told
+        outcome: Outcome = done.result()
+        return outcome
     if done.status == "cancelled":
-        message, hint = f"no worker offers {device}", f"Start one: dask worker .. --resources gnomon-{device}=1."
-        return {"error": {"kind": "device", "message": message, "hint": hint, "of_device": True}}
-    error = done.exception()
-    if type(error).__name__ != "KilledWorker":
-        raise error
-    message = f"its workers ended again and again: {error}"
-    return {"error": {"kind": "crash", "message": message[:500], "hint": "See the worker's log.", "of_device": True}}
+        hint = f"Start one: dask worker .. --resources gnomon-{device}=1."
+        error = ErrorPart(kind="device", message=f"no worker offers {device}", hint=hint)
+    elif type(defect := done.exception()).__name__ == "KilledWorker":
+        message = f"its workers ended again and again: {defect}"
+        error = ErrorPart(kind="crash", message=message[:500], hint="See the worker's log.")
+    else:
+        raise defect
+    return cell_part(cell, "failed", device=device, error=error), None, True
 
 
-def _absent(client: Any, running: Mapping[str, Any], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
+def _absent(client: Any, running: Iterable[str], since_s: dict[str, float], wait_s: float) -> Iterator[str]:
     """The devices under way that no worker has offered for `wait_s`."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     offered = {name for worker in workers for name in worker["resources"]}
