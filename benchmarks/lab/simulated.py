@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from gnomon.core import codec
+from gnomon.jobs.suite.document import CellPart, ErrorPart, cell_part
+from gnomon.jobs.suite.job import Outcome
+from gnomon.jobs.suite.plan import Cell
 
 DIES_AFTER = 3
 """A device that dies does so after so many jobs."""
 
 
-def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
+def simulate(cell: Cell, device: str, *, out: str, **_: object) -> Outcome:
     """Wait as long as a measurement takes, and write down that it was made, as a job does in its record.
 
     The folder `out` has a file `dying` with the names of devices that die, and gets `done/CELL`, the answer, which a
     second call finds; a line a measurement in `measured`; and files named as this process in `workers`.
     """
-    out, cell, device = Path(task["out"]), task["cell"]["id"], task["device"]
-    (out / "workers" / str(os.getpid())).touch()
-    answer = out / "done" / cell
+    folder = Path(out)
+    (folder / "workers" / str(os.getpid())).touch()
+    answer = folder / "done" / cell.id
     if answer.exists():
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
-    if device in _dying(str(out)):
-        used = out / "used" / device
+        return codec.from_json(CellPart, codec.loads(answer.read_text())), None, False
+    if device in _dying(out):
+        used = folder / "used" / device
         count = used.stat().st_size if used.exists() else 0
         with used.open("a") as file:
             file.write(".")
         if count >= DIES_AFTER:
-            error = {"kind": "device", "message": f"{device} is dead", "hint": "", "of_device": True}
-            return {"error": error, "seconds": 0.0, "host": "simulated"}
-    seconds = random.Random(cell).uniform(0.2, 1.0)
+            error = ErrorPart(kind="device", message=f"{device} is dead", hint="")
+            return cell_part(cell, "failed", device=device, error=error, seconds=0.0, host="simulated"), None, True
+    seconds = random.Random(cell.id).uniform(0.2, 1.0)
     time.sleep(seconds)
-    told = {"error": None, "answer": "simulated", "seconds": seconds, "host": "simulated", "document": None}
-    handle = os.open(out / "measured", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    part = cell_part(cell, "done", device=device, answer="simulated", seconds=seconds, host="simulated")
+    handle = os.open(folder / "measured", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        os.write(handle, f"{cell}\n".encode())
+        os.write(handle, f"{cell.id}\n".encode())
     finally:
         os.close(handle)
     new = answer.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(told))
+    new.write_text(codec.dumps(part))
     new.rename(answer)
-    return told
+    return part, None, False
 
 
 _known: dict[str, frozenset[str]] = {}

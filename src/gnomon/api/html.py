@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gnomon.jobs.html.blocks import Grid
@@ -33,21 +33,21 @@ def write_report(
     return write(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
 
 
-def write_page(document: Mapping[str, Any], out: Path) -> int:
+def write_page(document: Mapping[str, object], out: Path) -> int:
     """Write the page of a document that a job answered with; returns how many bytes it has. Raises GnomonError."""
     from gnomon.jobs.html.job import write_page as write
 
     return write(document, out)
 
 
-def html_page(document: Mapping[str, Any], name: str) -> str:
+def html_page(document: Mapping[str, object], name: str) -> str:
     """The page of one document as text: what `to_html` of a result gives."""
     from gnomon.jobs.html.page import page
 
     return page([document], [name])
 
 
-def first_table(document: Mapping[str, Any], most: int) -> Grid | None:
+def first_table(document: Mapping[str, object], most: int) -> Grid | None:
     """The first table of a document's report, of so many rows, for a notebook; None where it has none."""
     from gnomon.jobs.html.views import first_table as table
 

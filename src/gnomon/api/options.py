@@ -284,7 +284,7 @@ def model_request(
     )
 
 
-def _check(options: Mapping[str, Any], known: type[Any]) -> None:
+def _check(options: Mapping[str, object], known: type[Any]) -> None:
     """UsageError for an unknown option, and for a number of one that is not above 0 and finite."""
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError
@@ -54,7 +54,7 @@ def read_problem(path: str) -> bytes:
     return content
 
 
-Problem = Annotated[str | bytes | Path | Mapping[str, Any], option(metavar="PROBLEM", read=read_problem)]
+Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
 
 def solve(
@@ -125,7 +125,7 @@ def front(
     return job.front_problem(_problem_text(problem), epsilon=epsilon, time_limit_s=time_limit_s, watch=watch)
 
 
-def _problem_text(problem: str | bytes | Path | Mapping[str, Any]) -> str | bytes:
+def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | bytes:
     if isinstance(problem, Path):
         try:
             return problem.read_bytes()

@@ -282,9 +282,9 @@ def long_name(declared: Declared) -> str:
     return declared.option.names[0] if declared.option.names else f"--{declared.name.replace('_', '-')}"
 
 
-def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, Any]:
+def _by_name(context: click.Context, parameter: click.Parameter, pairs: tuple[Any, ...]) -> dict[str, object]:
     """The values by name, as the callback of an option. UsageError where it gives a name twice."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, value in (item for pair in pairs for item in (pair.items() if isinstance(pair, Mapping) else [pair])):
         if name in values:
             raise click.UsageError(f"{parameter.opts[0]} gives {name!r} twice", context)

@@ -161,7 +161,7 @@ REOPENED = "reopened"
 """The name of the event after which a finished campaign is open again, until it is finished once more."""
 
 
-def question_key(kind: str, context: Context, question: Mapping[str, Any]) -> str:
+def question_key(kind: str, context: Context, question: Mapping[str, object]) -> str:
     """SHA-256, in hexadecimal, of all that makes two campaigns the same question.
 
     `question` holds the job's own part, in JSON values: the candidates, the protocol. The model's file

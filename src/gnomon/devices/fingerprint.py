@@ -146,7 +146,7 @@ def _number(path: Path) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
-def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, Any]]:
+def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
     """The cores that are switched on, equal ones together, in the order of their first core."""
     kinds: dict[tuple[Any, ...], list[int]] = {}
     shared = _fields(cpuinfo)  # old Arm kernels tell the design once, behind all cores
@@ -173,10 +173,10 @@ def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda kind: kind["cores"])
 
 
-def _soc(base: Path) -> dict[str, Any]:
+def _soc(base: Path) -> dict[str, object]:
     """The system on a chip, where the device tree or its driver tells; no serial number."""
     compatible = [name for name in _read(base / "proc/device-tree/compatible").split("\0") if name]
-    found: dict[str, Any] = {"compatible": compatible}
+    found: dict[str, object] = {"compatible": compatible}
     for name in ("machine", "family", "soc_id"):
         found[name] = _read(base / "sys/devices/soc0" / name)
     return {key: value for key, value in found.items() if value}

@@ -186,7 +186,7 @@ class _Visit:
 
         return again
 
-    def _check(self, line: Mapping[str, Any]) -> None:
+    def _check(self, line: Mapping[str, object]) -> None:
         """DeviceError unless a reservation has its place."""
         if not line["place"]:
             raise DeviceError(
@@ -263,7 +263,7 @@ class _Visit:
         asked = json.dumps({"coordinator": self.coordinator, "give_back": give_back})
         return ["-P", str(CHILDREN), _PROGRAM, asked]
 
-    def _said(self, line: bytes, within_s: float = _ANSWER_S) -> Mapping[str, Any]:
+    def _said(self, line: bytes, within_s: float = _ANSWER_S) -> Mapping[str, object]:
         said: list[str] = []
 
         def hear(text: str) -> bool:

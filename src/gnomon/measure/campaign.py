@@ -615,7 +615,7 @@ class RecordedRunner(Known):
         super().__init__(store, campaign)
         self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
 
-    def last(self, name: str) -> Mapping[str, Any] | None:
+    def last(self, name: str) -> Mapping[str, object] | None:
         """The data of the campaign's last event of a name; None if it has none."""
         return self._events.get(name)
 

@@ -179,12 +179,14 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
     return told + different(first.context, second.context)
 
 
-def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+def different(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
     """What differs in two contexts, a phrase each; of objects in them, which of their values."""
     return [f"{name}: {_short(a)} and {_short(b)}" for name, a, b in differing(first, second)]
 
 
-def differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differing(
+    first: Mapping[str, object], second: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     """The places where two mappings differ, also inside of mappings in both, and both values."""
     for name in sorted({*first, *second}):
         a, b = first.get(name), second.get(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 from pathlib import Path
-from typing import Any
 
 from gnomon.devices.fingerprint import fingerprint
 from gnomon.devices.laid_out import collect_script, lay_out, parse_files
@@ -43,7 +42,7 @@ FINGERPRINT = (
 """Prints what the fingerprint of a machine is made of."""
 
 
-def described(printed: bytes, root: Path, environment: str = "") -> dict[str, Any]:
+def described(printed: bytes, root: Path, environment: str = "") -> dict[str, object]:
     """The fingerprint of the device that printed this; `root` is an empty folder of this machine.
 
     `environment` is what its program `env` prints of the environment that commands get there.

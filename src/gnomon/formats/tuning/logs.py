@@ -436,7 +436,7 @@ def replay_problem(records: TuningRecords) -> str | None:
     return None
 
 
-def kind_problem(target: Mapping[str, Any]) -> str | None:
+def kind_problem(target: Mapping[str, object]) -> str | None:
     """Why gnomon neither compiles for a target nor runs what was compiled for it; None if it does."""
     kind = target.get("kind", "llvm")
     if kind == "llvm":

@@ -191,7 +191,7 @@ class _Records:
     complaints: Complaints
     layers: list[tuple[str, str]]
     found: TrialBuilder = field(default_factory=TrialBuilder)
-    target: Mapping[str, Any] | None = None
+    target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
 
     def take(self, place: str, value: Any) -> None:

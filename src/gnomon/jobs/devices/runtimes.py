@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
@@ -13,6 +10,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.targets import pip_requirements_line, probe_commands, reason_of
+from gnomon.wire import Answer
 
 
 def known_runtimes() -> RuntimesDocument:
@@ -30,8 +28,8 @@ def known_runtimes() -> RuntimesDocument:
     )
 
 
-def _row(runtime: Runtime, answer: Failure | Mapping[str, Any], python: str) -> KnownRuntime:
-    found: Mapping[str, Any] = {} if isinstance(answer, Failure) else answer
+def _row(runtime: Runtime, answer: Failure | Answer, python: str) -> KnownRuntime:
+    found: Answer = {} if isinstance(answer, Failure) else answer
     missing = answer if isinstance(answer, Failure) else None
     return KnownRuntime(
         name=runtime.name,

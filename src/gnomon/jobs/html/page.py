@@ -90,7 +90,7 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _layout(document: Document) -> dict[str, Any] | None:
+def _layout(document: Document) -> dict[str, object] | None:
     """Where the operators of a document stand in the picture of its graph; None where it has no graph."""
     document = document.get("proof") or document  # as the script does
     graph, operators = document.get("graph"), document.get("operators")

@@ -52,7 +52,7 @@ class TableDocument(Answer):
     overhead_s: float
     anchor: str | None
     fused: tuple[str, ...]
-    evidence: tuple[Mapping[str, Any], ...]
+    evidence: tuple[Mapping[str, object], ...]
     counts: Mapping[str, int]
     units: tuple[UnitPart, ...]
     complaints: tuple[str, ...]

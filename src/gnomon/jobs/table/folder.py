@@ -121,7 +121,7 @@ def _refused(path: Path, error: OSError) -> RecordError:
     return RecordError(f"the table {path} cannot be written: {error.strerror}", hint="Make room, or give --out.")
 
 
-def context_document(context: Mapping[str, Any]) -> dict[str, Any]:
+def context_document(context: Mapping[str, object]) -> dict[str, object]:
     """A context as plain JSON values, so that one that was read equals one that was made."""
-    made: dict[str, Any] = json.loads(json.dumps(context, allow_nan=False, default=str, sort_keys=True))
+    made: dict[str, object] = json.loads(json.dumps(context, allow_nan=False, default=str, sort_keys=True))
     return made

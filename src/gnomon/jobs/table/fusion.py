@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.campaign import Measured
@@ -53,7 +52,7 @@ _ROUNDS = 4
 
 def fused_chains(
     bench: Bench, space: SearchSpace, asked: FusionRules | None, known: Table | None
-) -> tuple[FusionRules, list[dict[str, Any]]]:
+) -> tuple[FusionRules, list[dict[str, object]]]:
     """The chains that run as one, and why: as the user says, as a table has it, or as the runtime shows."""
     if asked is not None:
         return asked, [{"source": "the user"}]

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import gnomon
 from gnomon.core.stats import median
@@ -219,7 +218,7 @@ def _reported(measured: Measured) -> dict[str, float]:
     return made
 
 
-def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, Any]:
+def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, object]:
     """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
     fingerprint, tool = bench.device.fingerprint, bench.tool
     if tool is not None:
@@ -259,7 +258,7 @@ def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -
 
 
 def _manifest(
-    asked: TableRequest, bench: Bench, gauge: Gauge, rules: tuple[str, ...], evidence: Sequence[dict[str, Any]]
+    asked: TableRequest, bench: Bench, gauge: Gauge, rules: tuple[str, ...], evidence: Sequence[dict[str, object]]
 ) -> Manifest:
     return Manifest(
         space=asked.space.name,
@@ -299,7 +298,7 @@ def _check_same(known: Manifest, now: Manifest, path: Path) -> None:
         )
 
 
-def _protocol(tool: ToolRuntime | None, effort: Effort) -> dict[str, Any]:
+def _protocol(tool: ToolRuntime | None, effort: Effort) -> dict[str, object]:
     if tool is not None:
         return tool.protocol
     return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}

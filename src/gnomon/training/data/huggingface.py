@@ -67,7 +67,7 @@ def open_saved(place: str, image: str | None, label: str | None, mode: str = "")
     return Opened(parts=pictures, labels=labels, classes=classes, mode=mode)
 
 
-def _only(features: Mapping[str, Any], kind: type, what: str) -> str:
+def _only(features: Mapping[str, object], kind: type, what: str) -> str:
     """The only column of a kind. ProblemError where there is none, or several."""
     columns = [name for name, feature in features.items() if isinstance(feature, kind)]
     if len(columns) != 1:

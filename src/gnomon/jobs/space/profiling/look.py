@@ -60,18 +60,19 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     `blocks` are the files of own primitives that it was made with: they are Python and are run, which the word of a
     folder alone does not make them.
     """
-    question = _checked(read_question(path))
+    question = read_question(path)
+    asked = _checked(question)
     try:
         text = (path / INPUT).read_bytes().decode("utf-8")  # its line ends as they are
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
-    if hashlib.sha256(text.encode()).hexdigest() != question["config"]:
+    if hashlib.sha256(text.encode()).hexdigest() != asked.config:
         raise UsageError(
             f"{path / INPUT} is not the config that the profile was made of any more",
             hint="Put it back as it was, or profile again in another folder.",
         )
     own = read_aw_nas_config(text)[0].gnomon
-    named = question["blocks"] or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
+    named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
     if named and not blocks:
         given = " ".join(f"--blocks {shlex.quote(one)}" for one in named)
         raise UsageError(
@@ -80,9 +81,9 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
         )
     study = open_study(
         text,
-        tuple(question["input_shape"][1:]),
-        families=tuple(question["families"]),
-        numbering=question["numbering"],
+        asked.input_shape[1:],
+        families=tuple(asked.families),
+        numbering=asked.numbering,
         blocks=tuple(map(str, blocks)),
     )
     if any(question.get(name) != value for name, value in study.question().items()):
@@ -104,12 +105,12 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
     return accuracy, latency
 
 
-def _checked(question: dict[str, Any]) -> dict[str, Any]:
+def _checked(question: Mapping[str, object]) -> _Question:
     """What a profile was asked, if it is what `gnomon space profile` writes. ProblemError with all that is wrong."""
     complaints = Complaints(what="profile", hint=HINT)
-    decode(_Question, question, complaints, f"{MANIFEST}: $.question")
+    asked: _Question = decode(_Question, question, complaints, f"{MANIFEST}: $.question")
     complaints.raise_any()
-    return question
+    return asked
 
 
 Side = Annotated[int, within(1, _MOST_PIXELS, f"a size from 1 to {_MOST_PIXELS}")]

@@ -170,7 +170,7 @@ class Study:
         fits = len(primitives) == self.layout.group_count and all(one in self.primitives for one in primitives)
         return fits and self.mixed(primitives).id == name
 
-    def question(self) -> dict[str, Any]:
+    def question(self) -> dict[str, object]:
         """What a profile of it stands for: equal for studies whose networks are the same."""
         return {
             "config": hashlib.sha256(self.text.encode()).hexdigest(),
