@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import onnx
 import pytest
 from tests.jobs.html.kit import hostile
-from tests.jobs.test_job_documents import FOUND, large
+from tests.jobs.test_job_documents import EACH, FOUND, large
 
 import gnomon
 from gnomon.errors import ModelError, RecordError
 from gnomon.jobs.compare.sides import CONFIGURATIONS
+from gnomon.jobs.runs import job
 from gnomon.jobs.runs.answers import keep
 from gnomon.jobs.runs.exports import chrome_trace
 from gnomon.models.load import load
@@ -275,3 +277,14 @@ def test_notes_go_to_the_file_that_was_measured_alone(record: Path, tmp_path: Pa
     with pytest.raises(ModelError, match="another file"):
         gnomon.export_run_as("netron", out=tmp_path / "o.onnx", model=tmp_path / "other.onnx", record=record)
     assert not (tmp_path / "o.onnx").exists()
+
+
+HELD = (*CONFIGURATIONS, "gnomon-pareto")
+
+
+@pytest.mark.parametrize("name", [name for name in EACH if FOUND[name]["format"] not in HELD])
+def test_an_answer_without_configurations_is_told(tmp_path: Path, name: str) -> None:
+    answer, out = gnomon.read_document(FOUND[name]), tmp_path / "out"
+    for export in (job.export_trace, job.export_node_data, partial(job.export_netron, model=None)):
+        with pytest.raises(RecordError, match="holds no runs"):
+            export(answer, out=out)

@@ -9,22 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.jobs.compare.document import CompareDocument
 from gnomon.jobs.compare.sides import embedded
-from gnomon.jobs.html.views import comparison, view
+from gnomon.jobs.html.views import Document, comparison, view
 from gnomon.report.layers import layered
 from gnomon.report.plain import clean
 from gnomon.report.svg import inline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-Document = Mapping[str, Any]
 
 
 def page(documents: Sequence[Document], names: Sequence[str], compared: CompareDocument | None = None) -> str:

@@ -152,9 +152,10 @@ def export_trace(answer: Exported, out: Path) -> None:
 
 def export_node_data(answer: Exported, out: Path) -> list[Path]:
     """Write Model Explorer's node data of a job's answer into a folder, a file a configuration."""
+    times = operator_times(answer)
     by_name = answer.model is not None and answer.model.format == "onnx"
     named = []
-    for label, operators in operator_times(answer).items():
+    for label, operators in times.items():
         name = re.sub(r"[^\w.,=+\[\]-]+", "_", label)[:200] or "_"
         named.append((f"{name}.json", json.dumps(node_data(operators, by_name=by_name), indent=1).encode()))
     return _write_into(out, named)
@@ -168,11 +169,11 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
     """
     from gnomon.models.onnx.static import noted_copy
 
-    measured = answer.model
+    notes, measured = node_notes(answer), answer.model
     if measured is None or measured.format != "onnx":
         raise RecordError("notes for Netron need a model in ONNX", hint="--format model-explorer takes others as well.")
     _refuse_what_is_there(out)
-    count = noted_copy(model or Path(measured.path), node_notes(answer), out, digest=measured.sha256)
+    count = noted_copy(model or Path(measured.path), notes, out, digest=measured.sha256)
     if not count:
         raise RecordError(
             "no operator of the answer is a node of the model: it ran converted",
