@@ -116,9 +116,9 @@ def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, 
 
 def node_notes(answer: Exported) -> dict[str, dict[str, str]]:
     """By operators' names what Netron shall show of each: its time and backend in each configuration."""
-    counts = _resolutions_s(answer)
+    times, counts = operator_times(answer), _resolutions_s(answer)
     notes: dict[str, dict[str, str]] = {}
-    for label, operators in operator_times(answer).items():
+    for label, operators in times.items():
         names = {op.index: op.name for op in operators}
         for op in operators:
             own = notes.setdefault(op.name, {})
