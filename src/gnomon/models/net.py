@@ -259,8 +259,10 @@ class _Reader:
         if kind in ("MaxPool", "AveragePool"):
             return self._windowed(node, _attribute(node, "kernel_shape", ()), {}, computed, made)
         if kind == "Gemm":
-            alpha, beta = (_attribute(node, name, 1.0) for name in ("alpha", "beta"))
-            plain = alpha == beta == 1.0 and not _attribute(node, "transA")
+            plain = (
+                not _attribute(node, "transA")
+                and _attribute(node, "alpha", 1.0) == _attribute(node, "beta", 1.0) == 1.0
+            )
             return plain and self._linear(computed, made, bias=len(node.input) > 2)
         return kind == "MatMul" and self._product(node, computed, made)
 

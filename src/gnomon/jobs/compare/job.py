@@ -439,11 +439,12 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
     a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:
         first, second = a.get(key), b.get(key)
-        if key == "memory_bytes" and isinstance(first, int) and isinstance(second, int):
-            is_same = math.isclose(first, second, rel_tol=_SAME_MEMORY)
-        else:
-            is_same = first == second
-        if is_same:
+        if first == second or (
+            key == "memory_bytes"
+            and isinstance(first, int)
+            and isinstance(second, int)
+            and math.isclose(first, second, rel_tol=_SAME_MEMORY)
+        ):
             continue
         told = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
         shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""

@@ -219,12 +219,14 @@ def _state(state: SnapshotPart, at_s: float) -> Iterator[dict[str, object]]:
             yield _counter(f"frequency of core {core} (MHz)", at_s, frequency_khz / 1000)
     for zone, temperature_c in (state.temperatures_c or {}).items():
         yield _counter(f"temperature of {zone} (C)", at_s, temperature_c)
-    if state.load_average_1m is not None:
-        yield _counter("load average of 1 min", at_s, state.load_average_1m)
-    if state.throttle_count is not None:
-        yield _counter("throttle count", at_s, state.throttle_count)
-    if state.memory_available_bytes is not None:
-        yield _counter("memory available (MiB)", at_s, state.memory_available_bytes / 2**20)
+    memory_bytes = state.memory_available_bytes
+    for name, value in (
+        ("load average of 1 min", state.load_average_1m),
+        ("throttle count", state.throttle_count),
+        ("memory available (MiB)", None if memory_bytes is None else memory_bytes / 2**20),
+    ):
+        if value is not None:
+            yield _counter(name, at_s, value)
 
 
 def _slice(
