@@ -369,7 +369,7 @@ def test_damaged_answers_of_the_record_are_passed_over(tmp_path: Path) -> None:
             note(store, campaign.id, ANSWER, packed(damaged))
     for row in pair(tmp_path, *sides, record=record).pairs[0].configurations:
         assert row.sessions.known_by == "assumed"
-    with pytest.raises(RecordError, match="run last"):
+    with pytest.raises(RecordError, match="damaged"):
         read_side("last", record)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "plan.json").write_text("{}")

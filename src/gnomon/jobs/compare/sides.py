@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gnomon.core.sample import Campaign
 from gnomon.core.strict_json import Strict
-from gnomon.errors import ProblemError, RecordError, UsageError
+from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
@@ -146,14 +147,14 @@ def _of_package(path: Path, record: RecordAddress | None) -> Any:
 
 def _of_record(named: str, record: RecordAddress | None, formats: Collection[str] | None) -> Any:
     with open_record(record) as store:
-        if back := re.fullmatch(r"last~(\d{1,4})", named):
-            for number, document in enumerate(_answers(store, formats)):
-                if number == int(back[1]):
-                    return document
-            raise RecordError(f"there are no {int(back[1]) + 1} runs with an answer", hint="gnomon runs lists them.")
-        document = (
-            next(_answers(store, formats), None) if named == "last" else answer_of(store, find_campaign(store, named))
-        )
+        if last := re.fullmatch(r"last(?:~(\d{1,4}))?", named):
+            before = int(last[1] or 0)
+            campaign = next(itertools.islice(_answered(store, formats), before, None), None)
+            if campaign is None and before:
+                raise RecordError(f"there are no {before + 1} runs with an answer", hint="gnomon runs lists them.")
+        else:
+            campaign = find_campaign(store, named)
+        document = None if campaign is None else answer_of(store, campaign)
     if document is None:
         raise RecordError(
             f"no answer is kept of the run {named}",
@@ -162,16 +163,25 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
     return document
 
 
+def _answered(
+    store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
+) -> Iterator[Campaign]:
+    """The campaigns that have answers of some formats, the newest first."""
+    for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
+        # One that is damaged is reported where it is named, and no reason to stop here.
+        with suppress(RecordError):
+            document = kept_answer(store, campaign)
+            if document is not None and (formats is None or str(document.get("format")) in formats):
+                yield campaign
+
+
 def _answers(
     store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
 ) -> Iterator[Any]:
-    """The records of the answers of some formats, the newest first."""
-    for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
-        # One that is damaged is reported where it is named, and no reason to stop here.
-        with suppress(ProblemError, RecordError):
-            document = kept_answer(store, campaign)
-            if document is not None and (formats is None or str(document.get("format")) in formats):
-                yield read_document(document)
+    """The records of those answers that can be read."""
+    for campaign in _answered(store, formats, kind, digest):
+        with suppress(RecordError):
+            yield answer_of(store, campaign)
 
 
 def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_models: bool = True) -> list[Side]:
