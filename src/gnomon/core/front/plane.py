@@ -13,7 +13,7 @@ Each is a run of `solve`, and its proven bound is a half-plane. What they prove 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.regions import (
     Hull,
     Proofs,
-    Query,
     Region,
     Regions,
     RelaxedPass,
@@ -51,15 +50,6 @@ _OLDEST = 9  # passes for one corner, each with half the width
 _MOST_REGIONS = 400  # from here on one pass for all is better
 
 
-@dataclass(slots=True)
-class _Open:
-    """A case, the proofs about what is not found of it, and the factor within which all is covered."""
-
-    case: Case
-    proofs: Proofs
-    proved: float = float("inf")
-
-
 class PlaneSearch:
     """Finds the front of a search of two objectives, case by case."""
 
@@ -68,7 +58,7 @@ class PlaneSearch:
         self.plain = replace(search.model, charges=())
         self.scale: Floats = np.ones(2)
         self.slack = 0.0
-        self.open: list[_Open] = []
+        self.open: list[Proofs] = []
 
     def run(self, cases: list[Case], relaxed: Plan) -> float:
         """Search all cases; returns the factor within which the points found are proved to cover everything.
@@ -79,7 +69,7 @@ class PlaneSearch:
         hull = self._supported(base, first=True)
         if hull is None:
             return 1.0
-        self.open = [_Open(base, Proofs(hull.weights, hull.bounds))]
+        self.open = [Proofs(base, hull.weights, hull.bounds)]
         if len(cases) == 1:
             self.search.show(self._factor())
         else:
@@ -141,22 +131,22 @@ class PlaneSearch:
         """
         for _ in range(_OLDEST):
             for entry in self.open:
-                query = open_regions(entry.proofs, corners(self.search.costs), factor, self.scale)
-                if len(query) > _MOST_REGIONS or bool((query.ages >= _OLDEST).any()):
+                regions = open_regions(entry, corners(self.search.costs), factor, self.scale)
+                if len(regions) > _MOST_REGIONS or bool((regions.ages >= _OLDEST).any()):
                     return False
-                most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * query.regions.weights.shape[1]))
-                for start in range(0, len(query), most):
-                    self._regions(entry, query.part(start, start + most), factor)
+                most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * regions.weights.shape[1]))
+                for start in range(0, len(regions), most):
+                    self._regions(entry, regions.part(start, start + most), factor)
             reached = self._factor()
             self.search.show(reached)
             if reached <= factor:
                 return True
         return False
 
-    def _regions(self, entry: _Open, query: Query, factor: float) -> None:
-        search, charge, asked = self.search, entry.case.charge, query.regions
+    def _regions(self, entry: Proofs, asked: Regions, factor: float) -> None:
+        search, charge = self.search, entry.case.charge
         paid = asked.weights @ charge
-        inner = Regions(weights=asked.weights, thresholds=asked.thresholds - paid, width=asked.width)
+        inner = replace(asked, thresholds=asked.thresholds - paid)
         relaxed = RelaxedPass(entry.case.plan, inner, self.slack, search.out_of_time)
         relaxed.run()
         costs = relaxed.costs() + charge
@@ -165,13 +155,13 @@ class PlaneSearch:
         if len(fresh):
             search.learn(relaxed.assignments(fresh))
         for i, left in enumerate(relaxed.left()):
-            entry.proofs.regions.append(
+            entry.regions.append(
                 Region(
-                    corner=query.corners[i],
+                    corner=asked.corners[i],
                     factor=factor,
                     weights=asked.weights[i],
                     left=left + paid[i] - self.slack,
-                    age=int(query.ages[i]),
+                    age=int(asked.ages[i]),
                 )
             )
 
@@ -195,7 +185,7 @@ class PlaneSearch:
     def _factor(self) -> float:
         spots, worst = corners(self.search.costs), 1.0
         for entry in self.open:
-            worst = max(worst, min(entry.proved, float(entry.proofs.factors(spots)[0].max(initial=1.0))))
+            worst = max(worst, min(entry.proved, float(entry.factors(spots)[0].max(initial=1.0))))
         return worst
 
     def _ask(self, case: Case, weights: Floats) -> tuple[Floats, Floats, Ints]:
@@ -232,7 +222,7 @@ class PlaneSearch:
 
         return support(lambda w: self._ask(case, w), self.scale, 2 * self.slack, go_on, search.factor)
 
-    def _considered(self, case: Case, hull: Hull) -> _Open | None:
+    def _considered(self, case: Case, hull: Hull) -> Proofs | None:
         """The case with its own half-planes, or the hull's weightings' where they leave nothing; None: impossible."""
         bounds, _, _ = self._ask(case, hull.weights)
         if bool((bounds == np.inf).any()):
@@ -240,14 +230,14 @@ class PlaneSearch:
         bounds = np.maximum(bounds, hull.bounds)  # those of all cases together hold, too
         spots = corners(self.search.costs) / self.search.factor
         if not np.isfinite(self._thresholds(hull.weights, bounds, spots)).any():
-            return _Open(case, Proofs(hull.weights, bounds))
+            return Proofs(case, hull.weights, bounds)
         own = self._supported(case)
         if own is None:
             return None
         if self.search.out_of_time():
             weights = np.concatenate([own.weights, hull.weights])
-            return _Open(case, Proofs(weights, np.concatenate([own.bounds, bounds])))
-        return _Open(case, Proofs(own.weights, own.bounds))
+            return Proofs(case, weights, np.concatenate([own.bounds, bounds]))
+        return Proofs(case, own.weights, own.bounds)
 
     def _thresholds(self, weights: Floats, bounds: Floats, spots: Floats) -> Floats:
         """For each weighting the largest weighted spot that it sees to, -inf where it sees to none."""
@@ -262,47 +252,46 @@ class PlaneSearch:
             np.maximum.at(found, nearest, (weights[nearest] * part).sum(axis=1))
         return found
 
-    def _reach(self, entry: _Open, factor: float, goal: float) -> tuple[Ints, Floats] | None:
+    def _reach(self, entry: Proofs, factor: float, goal: float) -> tuple[Ints, Floats] | None:
         """The weightings to use, as numbers, and their thresholds; None where all corners are closed.
 
         Corners count that are not proved within `goal`, divided by `factor`.
         """
-        proofs, spots = entry.proofs, corners(self.search.costs)
-        spots = spots[proofs.factors(spots)[0] > goal] / factor
-        full = self._thresholds(proofs.weights, proofs.bounds, spots)
+        spots = corners(self.search.costs)
+        spots = spots[entry.factors(spots)[0] > goal] / factor
+        full = self._thresholds(entry.weights, entry.bounds, spots)
         used = np.flatnonzero(full > -np.inf)
         most = max(2, _BOUND_ENTRIES // max(1, entry.case.plan.entries))
         if len(used) > most:
             used = used[np.unique(np.linspace(0, len(used) - 1, most).round().astype(np.intp))]
-            full[used] = self._thresholds(proofs.weights[used], proofs.bounds[used], spots)
+            full[used] = self._thresholds(entry.weights[used], entry.bounds[used], spots)
             used = used[full[used] > -np.inf]
         return (used, full[used]) if len(used) else None
 
-    def _pass(self, entry: _Open, part: float, room: int, sums: float) -> None:
+    def _pass(self, entry: Proofs, part: float, room: int, sums: float) -> None:
         """Find all that lies below thresholds a part of the way up; the bounds rise to them. Stopped: time is over."""
         self.search.in_time()
         reach = self._reach(entry, self.search.factor, self.search.factor)
         if reach is None:
             return
         used, thresholds = reach
-        proofs = entry.proofs
-        bounds = proofs.bounds[used]
+        bounds = entry.bounds[used]
         if part < 1:
             thresholds = bounds + part * (thresholds - bounds)
         self._labels(entry, used, thresholds, room, None, sums)
-        proofs.bounds = proofs.bounds.copy()
-        proofs.bounds[used] = np.maximum(bounds, thresholds)
+        entry.bounds = entry.bounds.copy()
+        entry.bounds[used] = np.maximum(bounds, thresholds)
 
     def _labels(
         self,
-        entry: _Open,
+        entry: Proofs,
         used: Ints,
         thresholds: Floats,
         room: int,
         trimmer: Trimmer | None,
         sums: float = math.inf,
     ) -> None:
-        search, plan, weights = self.search, entry.case.plan, entry.proofs.weights[used]
+        search, plan, weights = self.search, entry.case.plan, entry.weights[used]
         search.in_time()
         minima, _ = minimise_weighted(plan, weights)
         search.in_time()

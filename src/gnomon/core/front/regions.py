@@ -27,7 +27,7 @@ Optimization", 2016). What is lost shows in the bounds themselves, so that no ac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 import numpy as np
@@ -37,6 +37,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.labels import Stopped, starts_of
 from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted, weighed
+from gnomon.core.front.search import Case
 
 Ask = Callable[[Floats], tuple[Floats, Floats, Ints]]
 """Weightings (W, 2) to proven lower bounds (W,), costs (W, 2) and assignments (W, slots); +inf costs for nothing.
@@ -249,13 +250,24 @@ _SUMS = 800_000  # that are formed at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regions:
-    """Weightings (R, K, objectives), the first one being the main one and the next two on its sides; thresholds
-    (R, K); and the difference `width` (R,), in weighted cost, below which labels are merged.
+    """Regions to be searched: their corners (R, 2), and how many passes led to them, `ages` (R,).
+
+    `weights` (R, K, objectives) are weightings, the first one being the main one and the next two on its sides;
+    `thresholds` (R, K) are theirs. Labels are merged that differ by less than `width` (R,) in weighted cost.
     """
 
+    corners: Floats
+    ages: Ints
     weights: Floats
     thresholds: Floats
     width: Floats
+
+    def __len__(self) -> int:
+        return len(self.corners)
+
+    def part(self, start: int, stop: int) -> Regions:
+        """Some of them."""
+        return Regions(**{field.name: getattr(self, field.name)[start:stop] for field in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,11 +419,16 @@ class Region:
 
 @dataclass(slots=True)
 class Proofs:
-    """Of one case: half-planes weights (W, 2) @ cost >= bounds (W,), and regions."""
+    """What is proved about what is not found of a case: half-planes weights (W, 2) @ cost >= bounds (W,), and regions.
 
+    `proved` is the factor within which all of the case is covered.
+    """
+
+    case: Case
     weights: Floats
     bounds: Floats
     regions: list[Region] = field(default_factory=list)
+    proved: float = float("inf")
 
     def factors(self, spots: Floats) -> tuple[Floats, Ints]:
         """The factor proved for each corner (N, 2), and the last region that it lies in, -1 for none."""
@@ -425,25 +442,7 @@ class Proofs:
         return found, which
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Regions to be searched: their corners (R, 2), ages (R,), and weightings, thresholds and widths."""
-
-    corners: Floats
-    ages: Ints
-    regions: Regions
-
-    def __len__(self) -> int:
-        return len(self.corners)
-
-    def part(self, start: int, stop: int) -> Query:
-        """Some of them."""
-        span, r = slice(start, stop), self.regions
-        inner = Regions(weights=r.weights[span], thresholds=r.thresholds[span], width=r.width[span])
-        return Query(corners=self.corners[span], ages=self.ages[span], regions=inner)
-
-
-def open_regions(proofs: Proofs, spots: Floats, factor: float, scale: Floats) -> Query:
+def open_regions(proofs: Proofs, spots: Floats, factor: float, scale: Floats) -> Regions:
     """The regions of all corners (N, 2), in order, that are not proved within a factor above 1.
 
     Objectives are scaled by `scale` (2,) to be comparable.
@@ -464,12 +463,13 @@ def open_regions(proofs: Proofs, spots: Floats, factor: float, scale: Floats) ->
     weights = np.asarray(np.stack([multiples / (1 + multiples), 1 / (1 + multiples)], axis=-1) * scale)
     width = _FIRST_WIDTH * (factor - 1) * _NARROWER**ages * (weights[:, 0] * corners).sum(axis=1)
     tiny = np.finfo(np.float64).tiny ** 0.5
-    regions = Regions(
+    return Regions(
+        corners=corners,
+        ages=ages,
         weights=weights,
         thresholds=(weights * corners[:, None]).sum(axis=2) / factor,
         width=np.maximum(width, tiny),
     )
-    return Query(corners=corners, ages=ages, regions=regions)
 
 
 def _close(spots: Floats, factor: float) -> bool:
