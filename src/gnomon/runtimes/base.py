@@ -11,7 +11,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
-from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, Segment, Tensor
+from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, RuntimeModel, Segment, Tensor
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
 Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
@@ -261,6 +261,17 @@ def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
         "inputs": [[name, name] for name in model.inputs],
         "outputs": [[name, name] for name in model.outputs],
     }
+
+
+def trial_answers(
+    ask: Ask, driver: str, model: PlacedModel, options: Mapping[str, Options]
+) -> tuple[dict[str, Answer], dict[str, Failure]]:
+    """What a runtime answers of a model with each of these options, in a process of its own; and what failed."""
+    segments: dict[str, RuntimeModel]
+    segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
+    answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})
+    failures = {key: found for key, found in answers.items() if isinstance(found, Failure)}
+    return {key: found for key, found in answers.items() if not isinstance(found, Failure)}, failures
 
 
 def job_tensors(graph: Graph) -> dict[str, Tensor]:

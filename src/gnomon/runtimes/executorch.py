@@ -18,11 +18,10 @@ from gnomon.runtimes.base import (
     Runtime,
     Support,
     Wish,
-    environment_variants,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import labelled, supports_whole, usual_configuration
+from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
@@ -43,17 +42,7 @@ class ExecuTorch:
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends that are found, or those of them that are wished."""
-        backends = probe.wished(self.name, wish)
-        return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, label),
-                backends=backends,
-                options={"threads": wish.threads},
-                environment=environment,
-            )
-            for label, environment in environment_variants(wish)
-        )
+        return tuple(environment_configurations(self.name, wish, probe.wished(self.name, wish)))
 
     def usual(self, probe: Probe) -> Configuration:
         """As many threads as ExecuTorch takes itself; a .pt2 lowered for what its partitioner gives to XNNPACK."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 
 
 class Mnn(WholeModelRuntime):
@@ -20,17 +21,8 @@ class Mnn(WholeModelRuntime):
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """One configuration an environment, with the one backend that there is."""
         backends = probe.wished(self.name, wish)
-        return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, label),
-                backends=backends,
-                options={"threads": wish.threads},
-                environment=environment,
-                reported={backend: backend for backend in backends},
-            )
-            for label, environment in environment_variants(wish)
-        )
+        reported = {backend: backend for backend in backends}
+        return tuple(replace(one, reported=reported) for one in environment_configurations(self.name, wish, backends))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""

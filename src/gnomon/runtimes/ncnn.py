@@ -22,10 +22,11 @@ from gnomon.runtimes.base import (
     Support,
     Wish,
     environment_variants,
+    trial_answers,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import labelled, usual_configuration
-from gnomon.wire import Packaged, Segment, SupportsCommand
+from gnomon.wire import Answer, Packaged, Segment
 
 _CPU, _VULKAN = "cpu", "vulkan"
 
@@ -72,21 +73,17 @@ class Ncnn:
         """
         everything = frozenset(op.index for op in model.graph.operators)
         home = configuration.backends[0]
-        asked = {home: self._trial(model, configuration, ())}
-        for vulkan in configuration.backends[1:]:
-            asked[vulkan] = self._trial(model, configuration, everything)
-        answers = ask(asked)
+        moved = {backend: () if backend == home else everything for backend in configuration.backends}
+        answers, failures = self._answers(ask, model, configuration, moved)
         operators = {backend: frozenset[int]() for backend in configuration.backends}
-        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
         if home in failures:
             return Support(operators=operators, failures=failures)
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
-            found = answers[vulkan]
-            if isinstance(found, Failure):
+            if vulkan in failures:
                 operators[vulkan] = self._by_type(ask, model, configuration)
             else:
-                operators[vulkan] = frozenset(found[_VULKAN]) & everything
+                operators[vulkan] = frozenset(answers[vulkan][_VULKAN]) & everything
         return Support(operators=operators, failures=failures)
 
     def _by_type(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> frozenset[int]:
@@ -94,13 +91,15 @@ class Ncnn:
         types: dict[str, list[int]] = {}
         for operator in model.graph.operators:
             types.setdefault(operator.type, []).append(operator.index)
-        answers = ask({kind: self._trial(model, configuration, own) for kind, own in types.items()})
-        good = [a for a in answers.values() if not isinstance(a, Failure)]
-        return frozenset(index for answer in good for index in answer[_VULKAN])
+        answers, _ = self._answers(ask, model, configuration, types)
+        return frozenset(index for answer in answers.values() for index in answer[_VULKAN])
 
-    def _trial(self, model: PlacedModel, configuration: Configuration, vulkan: Collection[int]) -> SupportsCommand:
-        options = {**configuration.options, "vulkan": sorted(vulkan)}
-        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
+    def _answers(
+        self, ask: Ask, model: PlacedModel, configuration: Configuration, moved: Mapping[str, Collection[int]]
+    ) -> tuple[dict[str, Answer], dict[str, Failure]]:
+        """The answers with these layers on Vulkan."""
+        options = {key: {**configuration.options, "vulkan": sorted(layers)} for key, layers in moved.items()}
+        return trial_answers(ask, self.name, model, options)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The model with the list of layers that the driver leaves on Vulkan; all others it masks."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,10 @@ from gnomon.runtimes.base import (
     Runtime,
     Support,
     Wish,
-    environment_variants,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
-from gnomon.runtimes.whole import supports_whole, usual_configuration
+from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
 from gnomon.wire import Answer, Options, Packaged, ProbeAnswer, RuntimeModel, Segment, SupportsCommand
 
 _LACKING = re.compile(r"NYI for operation '(\w+)'")
@@ -88,19 +88,8 @@ class Onert:
         wanted = tuple(b for b in probe.backends if not wish.backends or b in wish.backends)
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
-        return tuple(
-            Configuration(
-                runtime=self.name,
-                name=f"{self.name}[{label}]" if label else self.name,
-                backends=backends,
-                options={"threads": wish.threads},
-                environment=environment,
-                accelerators=tuple(
-                    Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE
-                ),
-            )
-            for label, environment in environment_variants(wish)
-        )
+        beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
+        return tuple(replace(one, accelerators=beside) for one in environment_configurations(self.name, wish, backends))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing: an nnpackage's own config holds, from the second session of a process on."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
-from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -23,12 +22,12 @@ from gnomon.runtimes.base import (
     Runtime,
     Support,
     Wish,
-    environment_variants,
+    trial_answers,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
-from gnomon.wire import Options, Packaged, Provider, Segment, SupportsCommand
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
+from gnomon.wire import Options, Packaged, Provider, Segment
 
 _CPU = "cpu"
 _PROVIDER = "CPUExecutionProvider"
@@ -72,12 +71,9 @@ class OnnxRuntime(WholeModelRuntime):
         options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
         return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, label),
-                backends=backends,
+            replace(
+                one,
                 options=options,
-                environment=environment,
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
                 steps_within=True,
@@ -86,7 +82,7 @@ class OnnxRuntime(WholeModelRuntime):
                     for name, own in accelerators.items()
                 ),
             )
-            for label, environment in environment_variants(wish)
+            for one in environment_configurations(self.name, wish, backends)
         )
 
     def usual(self, probe: Probe) -> Configuration:
@@ -107,9 +103,9 @@ class OnnxRuntime(WholeModelRuntime):
             fed = super().support(ask, replace(model, dims={}), configuration)
             return found if fed.failures else replace(fed, options={"dims": {}})
         every = frozenset(op.index for op in model.graph.operators)
-        answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
-        failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
-        taken = {b: frozenset(answer[b]) & every for b, answer in answers.items() if not isinstance(answer, Failure)}
+        trials = {backend: {**configuration.options, "try": backend} for backend in configuration.backends}
+        answers, failures = trial_answers(ask, self.name, model, trials)
+        taken = {backend: frozenset(answer[backend]) & every for backend, answer in answers.items()}
         if _CPU not in taken:
             return Support(operators={backend: frozenset() for backend in configuration.backends}, failures=failures)
         folded = _folded(model.graph, every - frozenset[int]().union(*taken.values()))
@@ -120,10 +116,6 @@ class OnnxRuntime(WholeModelRuntime):
             options={"folded": [[index, into] for index, into in sorted(folded.items())]} if folded else {},
             folded=folded,
         )
-
-    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> SupportsCommand:
-        options = {**configuration.options, "try": backend}
-        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model, with the values of its named dimensions, and which nodes lie elsewhere than on the CPU."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib.resources
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
-from gnomon.core.sample import Failure
 from gnomon.errors import PackageError, UsageError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -25,12 +25,12 @@ from gnomon.runtimes.base import (
     Runtime,
     Support,
     Wish,
-    environment_variants,
+    trial_answers,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
-from gnomon.wire import Answer, Options, Packaged, Segment, SupportsCommand
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, environment_configurations, usual_configuration
+from gnomon.wire import Answer, Options, Packaged, Segment
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -79,14 +79,11 @@ class OpenVino(WholeModelRuntime):
             hint, capability = _PRECISIONS[precision]
             if capability not in probe.details.get("precisions", ()):
                 continue
-            for label, environment in environment_variants(wish):
-                short = "" if precision == "float32" else hint
-                yield Configuration(
-                    runtime=self.name,
-                    name=labelled(self.name, short, label),
-                    backends=(self.name,),
-                    options={"threads": wish.threads, "precision": hint},
-                    environment=environment,
+            short = "" if precision == "float32" else hint
+            for one in environment_configurations(self.name, wish, (self.name,), short):
+                yield replace(
+                    one,
+                    options={**one.options, "precision": hint},
                     precision=precision,
                     tolerance=TOLERANCE[precision],
                     reported={"CPU": self.name},
@@ -95,13 +92,10 @@ class OpenVino(WholeModelRuntime):
     def _placed(self, probe: Probe, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
         # Of several precisions in one process the loosest says how far outputs may be off.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
-        for label, environment in environment_variants(wish):
-            yield Configuration(
-                runtime=self.name,
-                name=labelled(self.name, _DEVICES, label),
-                backends=devices,
-                options={"threads": wish.threads, "backends": list(devices)},
-                environment=environment,
+        for one in environment_configurations(self.name, wish, devices, _DEVICES):
+            yield replace(
+                one,
+                options={**one.options, "backends": list(devices)},
                 precision=precision,
                 tolerance=TOLERANCE[precision],
                 reported={device: device for device in devices},
@@ -117,9 +111,9 @@ class OpenVino(WholeModelRuntime):
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
-        answers = ask({backend: self._trial(model, configuration, backend) for backend in configuration.backends})
-        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
-        told = {backend: found for backend, found in answers.items() if not isinstance(found, Failure)}
+        options = {**configuration.options, "names": _names(model.graph), "shapes": model.shapes}
+        trials = {backend: {**options, "backends": [_CPU, backend]} for backend in configuration.backends}
+        told, failures = trial_answers(ask, self.name, model, trials)
         operators = {backend: frozenset[int]() for backend in configuration.backends}
         if _CPU not in told:
             return Support(operators=operators, failures=failures)
@@ -133,11 +127,6 @@ class OpenVino(WholeModelRuntime):
             options={"leaders": list(leaders)},
             folded={k: leader for k, leader in enumerate(leaders) if leader != k},
         )
-
-    def _trial(self, model: PlacedModel, configuration: Configuration, backend: str) -> SupportsCommand:
-        options = {**configuration.options, "backends": [_CPU, backend], "names": _names(model.graph)}
-        options["shapes"] = model.shapes
-        return {"do": "supports", "segment": {"runtime": self.name, "model": model.path, "options": options}}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole model, with the device of each operator where there are several."""

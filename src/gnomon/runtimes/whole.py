@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gnomon.core.sample import Failure
@@ -17,6 +17,7 @@ from gnomon.runtimes.base import (
     Support,
     Wish,
     driver_of,
+    environment_variants,
     whole_segment,
 )
 from gnomon.wire import Packaged, Segment
@@ -67,6 +68,20 @@ def refuse_other_backends(runtime: str, wish: Wish) -> None:
             raise UsageError(
                 f"{runtime} has no backend {name!r}", hint="Leave out --backend, or name the runtime itself."
             )
+
+
+def environment_configurations(
+    runtime: str, wish: Wish, backends: tuple[str, ...], *labels: str
+) -> Iterator[Configuration]:
+    """The configuration with these backends in each environment, the clean one first; its option is the threads."""
+    for label, environment in environment_variants(wish):
+        yield Configuration(
+            runtime=runtime,
+            name=labelled(runtime, *labels, label),
+            backends=backends,
+            options={"threads": wish.threads},
+            environment=environment,
+        )
 
 
 def usual_configuration(runtime: str, *reported: str, precision: str = "float32") -> Configuration:
