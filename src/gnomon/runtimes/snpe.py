@@ -26,17 +26,17 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast
 
 from gnomon.core.sample import Failure
 from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
+from gnomon.devices.shell.bridge import BridgeDevice
 from gnomon.errors import ModelError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.snpe.bench import (
     PERF_PROFILES,
     PROFILING_LEVELS,
     RUNTIMES,
-    BenchConfig,
     BenchResult,
     read_bench_result,
     write_bench_config,
@@ -253,7 +253,7 @@ class _Measuring:
     """One model's way through the SDK, in a folder of this machine that goes afterwards."""
 
     def __init__(
-        self, *, host: LocalDevice, sdk: SnpeSdk, phone: Phone, order: BenchOrder, settings: Mapping[str, str]
+        self, *, host: LocalDevice, sdk: SnpeSdk, phone: BridgeDevice, order: BenchOrder, settings: Mapping[str, str]
     ) -> None:
         self._host, self._sdk, self._phone, self._order, self._settings = host, sdk, phone, order, settings
         self._folder = Path(host.folder)
@@ -268,37 +268,30 @@ class _Measuring:
         if failure := self._failure("load", self._sdk.info, done):
             return failure
         try:
-            data, listed = self._inputs(read_dlc_inputs(done.stdout))
+            inputs = self._inputs(read_dlc_inputs(done.stdout))
         except ModelError as error:
             return Failure(stage="load", kind="refused", transient=False, message=error.message)
         config = self._folder / "config.json"
-        config.write_text(write_bench_config(self._config(dlc, data, listed)))
+        config.write_text(
+            write_bench_config(
+                folder=self._folder,
+                dlc=dlc,
+                inputs=inputs,
+                device=self._phone.serial,
+                device_path=f"{self._phone.folder}/snpebm",
+                runs=self._order.runs,
+                runtimes=self._order.backends or RUNTIMES,
+                **self._settings,
+            )
+        )
         found = self._program("run", [self._sdk.bench, "-c", str(config), "-json"], None)
         if found is not None:
             self._phone.check()  # a phone that left is not a failure of the model
             return found
         return self._result()
 
-    def _config(self, dlc: Path, data: Path, listed: Path) -> BenchConfig:
-        return BenchConfig(
-            name=_NAME,
-            host_root_path=str(self._folder),
-            host_results_dir=str(self._folder / "results"),
-            device_path=f"{self._phone.folder}/snpebm",
-            devices=(self._phone.serial,),
-            runs=self._order.runs,
-            model_name=_NAME,
-            dlc=str(dlc),
-            input_list=str(listed),
-            data=(str(data),),
-            runtimes=self._order.backends or RUNTIMES,
-            perf_profile=self._settings["perf_profile"],
-            profiling_level=self._settings["profiling_level"],
-            buffer_types=(self._settings["buffer_type"],),
-        )
-
-    def _inputs(self, inputs: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[Path, Path]:
-        """Random inputs from -1 to 1 as raw float32 files, and the list that names them for the phone."""
+    def _inputs(self, inputs: tuple[tuple[str, tuple[int, ...]], ...]) -> Path:
+        """The list of random inputs from -1 to 1, raw float32 files beside it, as the phone is told of them."""
         folder = self._folder / _INPUTS
         folder.mkdir()
         counts = {name: math.prod(shape) for name, shape in inputs}
@@ -318,7 +311,7 @@ class _Measuring:
             rows.append(" ".join(words))
         listed = folder / "list.txt"
         listed.write_text("\n".join(rows) + "\n")
-        return folder, listed
+        return listed
 
     def _program(self, stage: str, argv: list[str], made: Path | None) -> Failure | None:
         """Run a program of the SDK that must succeed and, where that is said, leave a file."""
@@ -392,32 +385,8 @@ def _refused(stage: str, told: str, done: Completed) -> Failure:
     return Failure(stage=stage, kind="refused", transient=False, message=told, log_tail=log)
 
 
-@runtime_checkable
-class Phone(Protocol):
-    """What the SDK's own programs must know of an open device that adb reaches."""
-
-    @property
-    def kind(self) -> str:
-        """The program that reaches it."""
-        ...
-
-    @property
-    def serial(self) -> str:
-        """The serial number by which adb knows it."""
-        ...
-
-    @property
-    def folder(self) -> str:
-        """The private folder there."""
-        ...
-
-    def check(self) -> None:
-        """DeviceError, transient, if it does not answer any more."""
-        ...
-
-
-def _phone(device: Device) -> Phone:
-    if isinstance(device, Phone) and device.kind == "adb":
+def _phone(device: Device) -> BridgeDevice:
+    if isinstance(device, BridgeDevice) and device.kind == "adb":
         return device
     raise UsageError(
         "snpe-bench measures phones that adb reaches, and this device is not one",

@@ -10,26 +10,23 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ProblemError, UsageError
-from gnomon.formats.snpe.bench import BenchConfig, read_bench_result, write_bench_config
+from gnomon.formats.snpe.bench import read_bench_result, write_bench_config
 from gnomon.formats.snpe.meta import write_snpe_meta
 from gnomon.formats.snpe.table import write_snpe_csv
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "snpe"
 RESULT: dict[str, Any] = json.loads((GOLDEN / "snpe-bench-result.json").read_text())
 CONFIG: dict[str, Any] = {
-    "name": "unit",
-    "host_root_path": "/here/root",
-    "host_results_dir": "/here/bench/results",
-    "devices": ("QV714AE41T",),
-    "model_name": "unit",
-    "dlc": "/here/bench/unit.dlc",
-    "input_list": "/here/bench/inputs/list.txt",
-    "data": ("/here/bench/inputs",),
+    "folder": Path("/here/bench"),
+    "dlc": Path("/here/bench/unit.dlc"),
+    "inputs": Path("/here/bench/inputs/list.txt"),
+    "device": "QV714AE41T",
+    "device_path": "/data/local/tmp/snpebm",
 }
 
 
 def test_the_config_has_the_documented_keys() -> None:
-    document = json.loads(write_bench_config(BenchConfig(**CONFIG, perf_profile="sustained_high_performance")))
+    document = json.loads(write_bench_config(**CONFIG, perf_profile="sustained_high_performance"))
     assert list(document) == [
         *("Name", "HostRootPath", "HostResultsDir", "DevicePath", "Devices", "HostName", "Runs", "Model", "Runtimes"),
         *("Measurements", "PerfProfile", "ProfilingLevel", "BufferTypes"),
@@ -52,12 +49,12 @@ def test_the_config_has_the_documented_keys() -> None:
         ({"perf_profile": "fast"}, "no perf profile 'fast'"),
         ({"profiling_level": "all"}, "no profiling level 'all'"),
         ({"runs": 0}, "at least one run"),
-        ({"devices": ()}, "one device"),
+        ({"runtimes": ()}, "one runtime"),
     ],
 )
 def test_what_the_sdk_does_not_know_is_refused(change: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told) as error:
-        BenchConfig(**{**CONFIG, **change})
+        write_bench_config(**{**CONFIG, **change})
     assert error.value.hint
 
 

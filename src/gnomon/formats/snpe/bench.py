@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from gnomon.core.codec import OTHERS_TOO, Must, decode, read_json
@@ -45,44 +46,6 @@ _RESULT = Strict(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchConfig:
-    """What snpe-bench is told. Paths are this machine's, `device_path` the phone's; `data` are folders to be pushed.
-
-    UsageError for a runtime, perf profile or profiling level that the SDK does not know, or runs below 1.
-    """
-
-    name: str
-    host_root_path: str
-    host_results_dir: str
-    devices: tuple[str, ...]
-    model_name: str
-    dlc: str
-    input_list: str
-    data: tuple[str, ...]
-    device_path: str = "/data/local/tmp/snpebm"
-    host_name: str = "localhost"
-    runs: int = 5
-    runtimes: tuple[str, ...] = RUNTIMES
-    measurements: tuple[str, ...] = ("timing",)
-    perf_profile: str = "default"
-    profiling_level: str = "detailed"
-    buffer_types: tuple[str, ...] = ("float",)
-
-    def __post_init__(self) -> None:
-        for what, value, known in (
-            *(("runtime", runtime, RUNTIMES) for runtime in self.runtimes),
-            ("perf profile", self.perf_profile, PERF_PROFILES),
-            ("profiling level", self.profiling_level, PROFILING_LEVELS),
-        ):
-            if value not in known:
-                raise UsageError(f"SNPE knows no {what} {shown(value)}", hint=f"Known: {', '.join(known)}.")
-        if self.runs < 1 or not self.runtimes or not self.devices:
-            raise UsageError(
-                "snpe-bench wants at least one run, one runtime and one device", hint="Name them, such as CPU or GPU."
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchResult:
     """What snpe-bench measured, in microseconds.
 
@@ -97,27 +60,48 @@ class BenchResult:
     meta: Mapping[str, str] = field(default_factory=dict)
 
 
-def write_bench_config(config: BenchConfig) -> str:
-    """The config as JSON, with the keys that snpe-bench documents."""
+def write_bench_config(
+    *,
+    folder: Path,
+    dlc: Path,
+    inputs: Path,
+    device: str,
+    device_path: str,
+    runs: int = 5,
+    runtimes: tuple[str, ...] = RUNTIMES,
+    perf_profile: str = "default",
+    profiling_level: str = "detailed",
+    buffer_type: str = "float",
+) -> str:
+    """The config as JSON, with the keys that snpe-bench documents.
+
+    `folder` is where it works here, and the folder `results` in it gets the results; `inputs` is the list of the files
+    beside it, which are pushed to `device_path` on the phone. UsageError for a runtime, perf profile or profiling level
+    that the SDK does not know, or runs below 1.
+    """
+    for what, value, known in (
+        *(("runtime", runtime, RUNTIMES) for runtime in runtimes),
+        ("perf profile", perf_profile, PERF_PROFILES),
+        ("profiling level", profiling_level, PROFILING_LEVELS),
+    ):
+        if value not in known:
+            raise UsageError(f"SNPE knows no {what} {shown(value)}", hint=f"Known: {', '.join(known)}.")
+    if runs < 1 or not runtimes:
+        raise UsageError("snpe-bench wants at least one run and one runtime", hint="Name them, such as CPU or GPU.")
     document = {
-        "Name": config.name,
-        "HostRootPath": config.host_root_path,
-        "HostResultsDir": config.host_results_dir,
-        "DevicePath": config.device_path,
-        "Devices": list(config.devices),
-        "HostName": config.host_name,
-        "Runs": config.runs,
-        "Model": {
-            "Name": config.model_name,
-            "Dlc": config.dlc,
-            "InputList": config.input_list,
-            "Data": list(config.data),
-        },
-        "Runtimes": list(config.runtimes),
-        "Measurements": list(config.measurements),
-        "PerfProfile": config.perf_profile,
-        "ProfilingLevel": config.profiling_level,
-        "BufferTypes": list(config.buffer_types),
+        "Name": dlc.stem,
+        "HostRootPath": str(folder),
+        "HostResultsDir": str(folder / "results"),
+        "DevicePath": device_path,
+        "Devices": [device],
+        "HostName": "localhost",
+        "Runs": runs,
+        "Model": {"Name": dlc.stem, "Dlc": str(dlc), "InputList": str(inputs), "Data": [str(inputs.parent)]},
+        "Runtimes": list(runtimes),
+        "Measurements": ["timing"],
+        "PerfProfile": perf_profile,
+        "ProfilingLevel": profiling_level,
+        "BufferTypes": [buffer_type],
     }
     return json.dumps(document, indent=2) + "\n"
 
