@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from gnomon.core.codec import OTHERS_TOO, Whole, matching, read_json, within
 from gnomon.core.space import Slot, Space, decimal, parse_decimal
 from gnomon.core.strict_json import Complaints, Strict, repeated, shown
-from gnomon.formats.pareto.config import DEFAULT_BACKENDS, Found, backends_of, check_backends, write_config
+from gnomon.formats.pareto.config import DEFAULT_BACKENDS, check_backends, read_config, write_config
 from gnomon.formats.pareto.oplist import Groups, Mode, Types, group_names, tell_groups, tell_nodes, tell_types
 
 Spelling = Literal["brute-force", "sampler"]
@@ -70,6 +70,11 @@ class Dump:
     profiling_s: float | None = None
     spelling: Spelling = "sampler"
     doubts: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        """The codes of what was measured."""
+        return [row.id for row in self.solutions]
 
     @property
     def space(self) -> Space:
@@ -150,13 +155,11 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     names = read.backends if backends is None else tuple(backends)
     if names is not None:
         check_backends(names, "$.backends" if backends is None else "the backends given", _FILE)
-    found = Found(slots=slots, opmap=opmap, ids=ids, configs=configs, full=spelling == "brute-force")
-    known, doubts = backends_of(found, names, _FILE)
     time_key, memory_key = _KEYS[spelling]
-    return Dump(
+    dump = Dump(
         mode=mode,
         slots=slots,
-        backends=known,
+        backends=(),
         solutions=tuple(
             DumpSolution(id=row.id, time_ms=getattr(row, time_key), memory_kib=getattr(row, memory_key))
             for row in read.solutions
@@ -168,8 +171,9 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
         sample_count=read.sample_cnt,
         profiling_s=read.profiling_time,
         spelling=spelling,
-        doubts=doubts,
     )
+    known, doubts = _backends_of(dump, names)
+    return replace(dump, backends=known, doubts=doubts)
 
 
 def write_dump(dump: Dump, spelling: Spelling | None = None) -> str:
@@ -247,3 +251,110 @@ def _has_types(data: Mapping[str, object]) -> bool:
 def _mode(data: Mapping[str, object]) -> Mode:
     """The mode that the lists of a dump show: samplers by NSGA-II and SPEA2 write none."""
     return "name" if data.get("opmap") is None and _has_types(data) else "index"
+
+
+def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The backend of each digit, and what is odd about the file. ProblemError where it does not tell the backends.
+
+    All codes and configs are checked against them.
+    """
+    doubts: list[str] = []
+    if dump.configs:
+        backends = _from_configs(dump, given)
+    elif given is not None:
+        backends = given
+    elif dump.ids:
+        backends = _from_codes(dump, doubts)
+    else:
+        _FILE.fail(
+            "$.solutions",
+            "empty, and without configs nothing else names the backends",
+            "Name the backends by digit, such as cpu, acl_cl.",
+        )
+    size = len(backends) ** len(dump.slots)
+    for index, code in enumerate(dump.ids):
+        if code >= size:
+            told = f"code {shown(code)} is out of range: {len(dump.slots)} digits of {len(backends)} backends "
+            told += f"({', '.join(backends)}) end at {shown(size - 1)}"
+            _FILE.fail(f"$.solutions[{index}].id", told, "Name all backends by digit, if there are more of them.")
+    if dump.opmap is not None and len(dump.slots) > 1 and dump.ids:
+        reached = len(backends) ** (len(dump.slots) - 1)
+        if max(dump.ids) < reached and (len(dump.ids) == reached or dump.spelling == "sampler"):
+            doubts.append(_short(dump, reached, size))
+    return backends, tuple(doubts)
+
+
+def _short(dump: Dump, reached: int, size: int) -> str:
+    """pareto_profiler counts one group too few by index, so that the last one never leaves the first backend."""
+    whose = f"the last group ({dump.slots[-1]}) never leaves the first backend"
+    if dump.spelling == "brute-force":
+        return f"by index pareto_profiler goes through {shown(reached)} of {shown(size)} codes: {whose}"
+    return f"no code is beyond {shown(reached - 1)} of {shown(size - 1)}, as pareto_profiler errs by index: {whose}"
+
+
+def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
+    digits, most, count = len(dump.slots), max(dump.ids), len(dump.ids)
+    bases = range(2, len(DEFAULT_BACKENDS) + 1)
+    if dump.spelling == "brute-force" and most == count - 1:
+        for base in bases:
+            if count == base**digits or (dump.opmap is not None and digits > 1 and count == base ** (digits - 1)):
+                return DEFAULT_BACKENDS[:base]
+    fitting = [base for base in bases if most < base**digits]
+    if not fitting:
+        where = dump.ids.index(most)
+        told = f"code {shown(most)} is out of range: {digits} digits of {len(DEFAULT_BACKENDS)} backends end at "
+        told += shown(len(DEFAULT_BACKENDS) ** digits - 1)
+        _FILE.fail(f"$.solutions[{where}].id", told, "Name the backends by digit, if there are more of them.")
+    base = fitting[0]
+    if len(fitting) > 1:
+        doubts.append(
+            f"the file does not say how many backends there are: {base} are taken, the least with which no code is "
+            "out of range"
+        )
+    return DEFAULT_BACKENDS[:base]
+
+
+def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The backend of each digit, as the configs have it where their codes have the digit."""
+    first: tuple[str, ...] | None = None
+    space: Space | None = None
+    names: dict[int, str] = {}
+    for code, text in dump.configs.items():
+        path = f"$.configs.{shown(code)}"
+        backends, chosen = read_config(text, dump.slots, dump.opmap, path, _FILE)
+        if first is None or space is None:
+            first = backends
+            base = tuple(map(str, range(len(first))))
+            space = Space(tuple(Slot(slot, base) for slot in dump.slots))
+            if given is not None and set(given) != set(first):
+                _FILE.fail(path, f"BACKENDS are {shown(';'.join(first))}, and {shown(';'.join(given))} are given")
+            names = dict(enumerate(given or ()))
+        if set(backends) != set(first):
+            _FILE.fail(path, f"BACKENDS are {shown(';'.join(backends))} here, {shown(';'.join(first))} before")
+        if code >= space.size:
+            _FILE.fail(path, f"the code is out of range: {len(dump.slots)} digits end at {shown(space.size - 1)}")
+        for slot, digit, backend in zip(dump.slots, space.decode(code), chosen, strict=True):
+            if digit not in names and backend in names.values():
+                other = next(number for number, name in names.items() if name == backend)
+                _FILE.fail(path, f"digits {other} and {digit} both mean {shown(backend)}")
+            if names.setdefault(digit, backend) != backend:
+                told = (
+                    f"digit {digit} puts {shown(slot)} on {shown(backend)} here, and means {shown(names[digit])} else"
+                )
+                _FILE.fail(path, told)
+    assert first is not None  # noqa: S101
+    return _complete(names, first)
+
+
+def _complete(names: dict[int, str], backends: tuple[str, ...]) -> tuple[str, ...]:
+    usual = [name for name in DEFAULT_BACKENDS if name in backends]
+    rest = [name for name in (usual if len(usual) == len(backends) else backends) if name not in names.values()]
+    open_digits = [digit for digit in range(len(backends)) if digit not in names]
+    if len(open_digits) > 1 and len(usual) < len(backends):
+        _FILE.fail(
+            "$.configs",
+            f"no config shows which digits {shown(';'.join(rest))} are",
+            "Name the backends by digit, such as cpu, acl_cl.",
+        )
+    known = {**names, **dict(zip(open_digits, rest, strict=True))}
+    return tuple(known[digit] for digit in range(len(backends)))
