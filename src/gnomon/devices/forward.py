@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 import threading
@@ -12,6 +10,7 @@ from collections.abc import Iterator
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import ssh_settings
+from gnomon.devices.shell.link import end
 from gnomon.devices.shell.ssh_client import forward_argv
 from gnomon.errors import UsageError
 from gnomon.system.process import Guard
@@ -41,7 +40,7 @@ def forwarded(config: DeviceConfig, port: int, guard: Guard) -> Iterator[tuple[s
                 listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
             accepting.join(_END_S)
             for client in clients:
-                _end(client, guard)
+                end(client, guard)
 
 
 def _accept(listener: socket.socket, command: list[str], clients: list[subprocess.Popen[bytes]], guard: Guard) -> None:
@@ -56,11 +55,3 @@ def _accept(listener: socket.socket, command: list[str], clients: list[subproces
         with connection, contextlib.suppress(OSError):
             stream = connection.fileno()
             clients.append(guard.start(command, stdin=stream, stdout=stream, stderr=subprocess.DEVNULL))
-
-
-def _end(client: subprocess.Popen[bytes], guard: Guard) -> None:
-    if client.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(client.pid, signal.SIGKILL)
-        client.wait()
-    guard.drop(client.pid)

@@ -14,7 +14,6 @@ import os
 import re
 import secrets
 import select
-import signal
 import subprocess
 import tempfile
 import threading
@@ -50,6 +49,7 @@ from gnomon.devices.shell.link import (
     ShellLink,
     ShellSettings,
     Take,
+    end,
     last,
 )
 from gnomon.devices.shell.scripts import marked, marks, quoted
@@ -135,18 +135,9 @@ def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s
                 transient=True,
             ) from None
         finally:
-            end(process)
-            guard.drop(process.pid)
+            end(process, guard)
         out.seek(0)
         return out.read(_NOISE_BYTES).decode(errors="replace").replace("\r\n", "\n")
-
-
-def end(process: subprocess.Popen[bytes]) -> int:
-    """Kill the client, if it still runs, and reap it; its status."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
 
 
 def devices(settings: BridgeSettings) -> dict[str, str]:
@@ -290,12 +281,8 @@ class Call:
 
     def close(self) -> None:
         """End the client, let it leave by itself where all marks came."""
-        if self.ended:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LEAVE_S)
-        end(self._process)
+        end(self._process, self._link.guard, leave_s=_LEAVE_S if self.ended else 0.0)
         self._pipe.close()
-        self._link.guard.drop(self._process.pid)
 
     def _read(self) -> None:
         try:

@@ -236,6 +236,19 @@ def no_client(argv: Sequence[str], error: OSError) -> DeviceError:
     )
 
 
+def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0) -> None:
+    """Reap a client, killed if it does not leave by itself within that time; its guard has nothing more to end."""
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(leave_s)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        guard.drop(process.pid)
+
+
 class Session(ShellCall):
     """A running script on the device; `close` it in any case.
 
@@ -312,22 +325,14 @@ class Session(ShellCall):
 
     def close(self) -> None:
         """End the client, let it leave by itself where the script has ended."""
-        try:
-            if self.ended:
-                with contextlib.suppress(OSError):
-                    self._pipes[0].close()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_LEAVE_S)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if self._process.poll() is None:
-                    os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._guard.drop(self._process.pid)
-            for pipe in self._pipes:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-            self._selector.close()
+        if self.ended:
+            with contextlib.suppress(OSError):
+                self._pipes[0].close()
+        end(self._process, self._guard, leave_s=_LEAVE_S if self.ended else 0.0)
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._selector.close()
         self.returncode = self._process.returncode
 
     def _write(self) -> None:

@@ -20,7 +20,7 @@ from gnomon.devices.base import INHERITED
 from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, python_there, refusal, senseless, take_lease
-from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCommand, ShellLink, Take, no_client
+from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCommand, ShellLink, Take, end, no_client
 from gnomon.devices.shell.scripts import (
     REMOTE,
     file_script,
@@ -210,13 +210,7 @@ class SshLink(ShellLink):
             with contextlib.suppress(OSError):
                 if process.stdin:
                     process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_LEAVE_S)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            self._guard.drop(process.pid)
+            end(process, self._guard, leave_s=_LEAVE_S)
             if self._thread is not None:
                 self._thread.join()
             if process.stdout:
