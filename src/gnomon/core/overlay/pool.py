@@ -6,7 +6,7 @@ Which times of several record sets can be compared with each other: those that w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
             hint="Join records of one model, data type and tuner, and give each device a key of its own.",
         )
     devices = tuple(dict.fromkeys(records.device.key for records in record_sets))
-    bins = _Bins(layers=tuple(described.values()), devices=devices)
+    bins = _Bins(tuple(described.values()), devices)
     sets = [(records, columns_of(records.trials)) for records in record_sets]
     for (records, columns), mask in zip(sets, _once(sets), strict=True):
         bins.add(records, columns, mask)
@@ -94,29 +94,22 @@ _UNTUNED_ROW = -1
 _Indices = NDArray[np.int32]
 
 
-@dataclass(slots=True, kw_only=True)
 class _Bins:
     """What was met so far: of each layer the configurations, a row each, and their hosts; of timed trials the layer,
     row and device, and where their samples are.
     """
 
-    layers: tuple[TuningLayer, ...]
-    devices: tuple[str, ...]
-    rows: list[list[str]] = field(init=False)
-    hosts: list[list[tuple[str, ...]]] = field(init=False)
-    wrong: set[tuple[int, int, int]] = field(default_factory=set)
-    failures: list[FailedTrial] = field(default_factory=list)
-    trials: list[tuple[_Indices, _Indices, _Indices, Places, _Indices]] = field(default_factory=list)
-    samples_s: list[Floats] = field(default_factory=list)
-    numbers: dict[str, int] = field(init=False)
-    places: dict[Name, tuple[int, int]] = field(default_factory=dict)
-    known_hosts: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Nothing was met yet."""
-        self.numbers = {layer.layer: k for k, layer in enumerate(self.layers)}
-        self.rows = [[] for _ in self.layers]
-        self.hosts = [[] for _ in self.layers]
+    def __init__(self, layers: tuple[TuningLayer, ...], devices: tuple[str, ...]) -> None:
+        self.layers, self.devices = layers, devices
+        self.rows: list[list[str]] = [[] for _ in layers]
+        self.hosts: list[list[tuple[str, ...]]] = [[] for _ in layers]
+        self.wrong: set[tuple[int, int, int]] = set()
+        self.failures: list[FailedTrial] = []
+        self.trials: list[tuple[_Indices, _Indices, _Indices, Places, _Indices]] = []
+        self.samples_s: list[Floats] = []
+        self.numbers = {layer.layer: k for k, layer in enumerate(layers)}
+        self.places: dict[Name, tuple[int, int]] = {}
+        self.known_hosts: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, records: TuningRecords, columns: TrialColumns, mask: NDArray[np.bool_]) -> None:
         """Sort in the trials of a set."""

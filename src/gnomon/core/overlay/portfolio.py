@@ -41,29 +41,15 @@ _DEAR, _FAR = 8, 4.0  # columns looked at first, where columns cost so many time
 _DEEPEST = 200  # rows of a branch; Python's own recursion has a limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The rows of the best portfolio found; None where none below the cost that was given was found.
-
-    No portfolio costs less than `bound`. `done` says that the search came to its end, `nodes` how many times it
-    branched.
-    """
-
-    rows: tuple[int, ...] | None
-    bound: float
-    done: bool
-    nodes: int
-
-
-def search(costs: Floats, size: int, cost: float, *, whole: bool, out_of_time: Callable[[], bool]) -> Found:
+def search(costs: Floats, size: int, cost: float, *, whole: bool, out_of_time: Callable[[], bool]) -> Branching:
     """The `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
 
     Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. `whole` says that all
-    finite entries are integers, so that what is better is better by 1.
+    finite entries are integers, so that what is better is better by 1. Returns the search at its end.
     """
     with np.errstate(over="ignore"):
         scaled = costs / cost
-    branching = _Branching(scaled, 1 / cost if whole else 0.0, out_of_time)
+    branching = Branching(scaled, 1 / cost if whole else 0.0, out_of_time)
     rows, columns = costs.shape
     # An entry that alone costs as much as the incumbent is as good as none.
     settled = np.ones(columns)
@@ -71,12 +57,8 @@ def search(costs: Floats, size: int, cost: float, *, whole: bool, out_of_time: C
     node = _Node(chosen=(), settled=settled, costs=scaled, rows=np.arange(rows), size=size)
     open_bound = branching.visit(node, np.minimum(start, 1.0))
     proved = branching.best * (1.0 if whole else 1 - GAP)
-    return Found(
-        rows=branching.rows,
-        bound=max(min(open_bound, proved), 0.0) * cost,
-        done=bool(np.isinf(open_bound)),
-        nodes=branching.nodes,
-    )
+    branching.bound, branching.done = max(min(open_bound, proved), 0.0) * cost, bool(np.isinf(open_bound))
+    return branching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,8 +72,12 @@ class _Node:
     size: int
 
 
-class _Branching:
-    """The state of one search, in units of the cost to go below."""
+class Branching:
+    """The state of one search, in units of the cost to go below.
+
+    `rows` are those of the best portfolio found; None where none below that cost was found. `nodes` counts how many
+    times it branched. At the end no portfolio costs less than `bound`, and `done` says that all was searched.
+    """
 
     def __init__(self, costs: Floats, grain: float, out_of_time: Callable[[], bool]) -> None:
         self.costs = costs
@@ -99,7 +85,7 @@ class _Branching:
         self.out_of_time = out_of_time
         self.best = 1.0
         self.rows: tuple[int, ...] | None = None
-        self.nodes = 0
+        self.nodes, self.bound, self.done = 0, 0.0, False
 
     @property
     def cut(self) -> float:

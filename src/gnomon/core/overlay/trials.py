@@ -6,7 +6,7 @@ import json
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -128,20 +128,15 @@ class TrialColumns(Sequence[TuningTrial]):
         )
 
 
-@dataclass(slots=True, kw_only=True)
 class TrialBuilder:
     """Trials as they come, put into columns. `errors` and `server` may be shorter than the others."""
 
-    indices: dict[Name, int] = field(default_factory=dict)
-    traces: list[str] = field(default_factory=list)
-    which: array[int] = field(default_factory=lambda: array("i"))
-    ends: array[int] = field(default_factory=lambda: array("q"))
-    samples_s: array[float] = field(default_factory=lambda: array("d"))
-    errors: array[float] = field(default_factory=lambda: array("d"))
-    at_s: array[float] = field(default_factory=lambda: array("d"))
-    servers: dict[str, int] = field(default_factory=lambda: {"": 0})
-    server: array[int] = field(default_factory=lambda: array("i"))
-    failures: dict[int, Failure] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.indices: dict[Name, int] = {}
+        self.servers, self.failures = {"": 0}, dict[int, Failure]()
+        self.traces: list[str] = []
+        self.which, self.server, self.ends = array("i"), array("i"), array("q")
+        self.samples_s, self.errors, self.at_s = array("d"), array("d"), array("d")
 
     def __len__(self) -> int:
         """How many there are."""
