@@ -64,17 +64,10 @@ class WantsOtherPython(Unusable):
     """It is well, and for another Python."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
-    """What the core metadata of a distribution (PEP 566) say that matters here."""
-
-    name: str
-    version: Version
-    requires: tuple[Requirement, ...]
-
-
-def read_metadata(text: str, target: Target) -> Metadata:
-    """Read a METADATA file. Unusable if it is malformed or wants another Python."""
+def read_metadata(text: str, target: Target) -> tuple[str, Version, tuple[Requirement, ...]]:
+    """The name, version and requirements in a METADATA file (PEP 566). Unusable if it is malformed or wants another
+    Python.
+    """
     head = HeaderParser().parsestr(text.partition("\n\n")[0])
     lines = head.get_all("Requires-Dist") or []
     pythons, version = head.get("Requires-Python") or "", head.get("Version") or ""
@@ -84,16 +77,13 @@ def read_metadata(text: str, target: Target) -> Metadata:
         if any(len(line) > _MOST_OF_A_LINE for line in (*lines, pythons, version)):
             raise Unusable(f"its metadata has a line of more than {_MOST_OF_A_LINE} letters")
         wanted = SpecifierSet(pythons)
-        found = Metadata(
-            name=canonicalize_name(head.get("Name") or ""),
-            version=Version(version),
-            requires=tuple(Requirement(line) for line in lines),
-        )
+        name, known = canonicalize_name(head.get("Name") or ""), Version(version)
+        requires = tuple(Requirement(line) for line in lines)
     except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
         raise Unusable(f"its metadata is invalid: {str(error)[:200]}") from error
     if not wanted.contains(target.version, prereleases=True):
         raise WantsOtherPython(f"it wants Python {wanted}")
-    return found
+    return name, known, requires
 
 
 MOST_UNPACKED_BYTES = 4 << 30
@@ -141,18 +131,18 @@ def find_wheel(folder: Path, name: str, specifier: SpecifierSet, target: Target)
 def _candidate(name: str, version: Version, path: Path, target: Target) -> Candidate:
     try:
         with zipfile.ZipFile(path) as archive:
-            metadata = read_metadata(_metadata_text(archive, name, version), target)
+            *inside, requires = read_metadata(_metadata_text(archive, name, version), target)
         digest = file_digest(path)
     except WantsOtherPython:
         raise
     except (Unusable, OSError, *_BROKEN) as error:
         raise _broken(path, error) from error
-    if (metadata.name, metadata.version) != (name, version):
-        raise _broken(path, Unusable(f"inside it is {metadata.name} {metadata.version}"))
+    if inside != [name, version]:
+        raise _broken(path, Unusable(f"inside it is {inside[0]} {inside[1]}"))
     return Candidate(
         name=name,
         version=version,
-        requires=metadata.requires,
+        requires=requires,
         identity=f"wheel {digest}",
         origin=str(path),
         lay=lambda folder: unpack_wheel(path, folder),
@@ -240,17 +230,17 @@ def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candid
     text = found.read_text("METADATA")
     if text is None or len(text) > MOST_METADATA_BYTES:
         raise Unusable("installed on this machine without metadata")
-    metadata = read_metadata(text, target)
-    if metadata.name != name or not specifier.contains(metadata.version):
-        raise Unusable(f"installed on this machine in version {metadata.version}")
+    own_name, version, requires = read_metadata(text, target)
+    if own_name != name or not specifier.contains(version):
+        raise Unusable(f"installed on this machine in version {version}")
     if _is_editable(found):
         raise Unusable("installed on this machine in editable mode, which has no files to bring")
     _check_fits(found, target)
     files = sorted(_files(found))
     return Candidate(
         name=name,
-        version=metadata.version,
-        requires=metadata.requires,
+        version=version,
+        requires=requires,
         identity=f"installed {_identity(files)}",
         origin="installed on this machine",
         lay=lambda folder: _lay(name, files, folder),

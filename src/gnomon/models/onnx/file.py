@@ -15,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -278,27 +278,22 @@ MAX_NAMES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedOnnx:
+class OnnxFile:
     """A parsed ONNX file, whose external data stays unread.
 
     `whole` is false where long lists of attributes were left out, so that it can be looked at and not written.
-    `external` are the files of external data, by what the model calls them, in order of their paths.
+    `external` are the files of external data, by what the model calls them, in order of their paths. `digest` and
+    `size_bytes` are of the file and its external data together, where they were asked for.
     """
 
     model: onnx.ModelProto
     external: Mapping[Path, Path]
     whole: bool = True
+    digest: str = ""
+    size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxFile(ParsedOnnx):
-    """A parsed ONNX file with its `digest`, which is over the file and its external data."""
-
-    digest: str
-    size_bytes: int
-
-
-def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> ParsedOnnx:
+def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
     """Parses an ONNX file. Raises ModelError where it is broken, RuntimeMissingError without onnx.
 
     For what does not need the digest: of a large model that takes longer than all else. What is not `whole` lacks the
@@ -314,16 +309,10 @@ def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
     size = len(data)
     for file in dict.fromkeys(parsed.external.values()):
         size += add_to_digest(digest, file, limits.max_bytes)
-    return OnnxFile(
-        model=parsed.model,
-        digest=digest.hexdigest(),
-        size_bytes=size,
-        external=parsed.external,
-        whole=parsed.whole,
-    )
+    return replace(parsed, digest=digest.hexdigest(), size_bytes=size)
 
 
-def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[ParsedOnnx, bytes]:
+def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes]:
     onnx = onnx_package()
     if limits.max_bytes > PROTOBUF_BYTES:
         hint = "no ONNX file is larger: keep the weights as external data (onnx.save_model does)"
@@ -343,7 +332,7 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[ParsedOnnx, byt
     _check_plausible(model, path)
     if not all(isinstance(text, str) for text in _texts(model)):
         _unknown(path, "it has names that are not UTF-8 text")
-    return ParsedOnnx(model=model, external=external_files(model, path, limits), whole=whole), data
+    return OnnxFile(model=model, external=external_files(model, path, limits), whole=whole), data
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gnomon.errors import ModelError, PackageError
 from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
-from gnomon.models.onnx.file import ParsedOnnx, external_bytes, onnx_package, read_external, read_onnx
+from gnomon.models.onnx.file import OnnxFile, external_bytes, onnx_package, read_external, read_onnx
 from gnomon.models.onnx.graph import onnx_graph, tensor_shapes
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -
     return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
 
 
-def _written(read: ParsedOnnx, proto: onnx.ModelProto, target: Path) -> Path:
+def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:
     target.write_bytes(proto.SerializeToString())
     for name, file in read.external.items():
         link_file(file, target.parent / name)
