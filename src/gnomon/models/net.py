@@ -53,16 +53,11 @@ class LeftOut:
     macs: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelNet:
-    """A model as a net of layers, an operator a node, and what could not be part of it."""
+def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
+    """The net of an ONNX model whose input shapes are fixed, an operator a node, and what could not be part of it.
 
-    net: Net
-    left_out: tuple[LeftOut, ...]
-
-
-def net_of_onnx(model: Model) -> ModelNet:
-    """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
+    ModelError where it cannot be read, or has no layer.
+    """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
         if _version(proto) < OPSET:
@@ -75,7 +70,7 @@ def net_of_onnx(model: Model) -> ModelNet:
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
             hint="Measure it whole: gnomon profile MODEL.",
         )
-    return ModelNet(net=reader.net(), left_out=tuple(reader.left_out))
+    return reader.net(), tuple(reader.left_out)
 
 
 def _version(proto: onnx.ModelProto) -> int:

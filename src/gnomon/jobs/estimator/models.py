@@ -23,7 +23,7 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
-from gnomon.models.net import LeftOut, ModelNet, net_of_onnx
+from gnomon.models.net import LeftOut, net_of_onnx
 from gnomon.session.model import read_model
 from gnomon.session.replay import NOTE as LAB
 from gnomon.session.request import ModelRequest
@@ -98,8 +98,8 @@ def predict_model(
     unlike contexts.
     """
     table = joined([read_table(one) for one in tables])
-    found = read_net(path, shapes or {})
-    counts = fuse(found.net, rules(table.manifest.rules)).counts()
+    net, left_out = read_net(path, shapes or {})
+    counts = fuse(net, rules(table.manifest.rules)).counts()
     known = table.times_s
     widths = {row.unit: row.relative_half_width for row in table.rows}
     units = list(counts)
@@ -118,7 +118,7 @@ def predict_model(
         have = set(families(list(known)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
     each = often * times
-    overhead, guessed = table.manifest.overhead_s, _guessed(table, found.left_out)
+    overhead, guessed = table.manifest.overhead_s, _guessed(table, left_out)
     mean = float(each.sum()) + overhead + guessed
     if not mean > 0:
         raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
@@ -138,7 +138,7 @@ def predict_model(
     ]
     known_s = {way: sum(unit.count * unit.time_s for unit in priced if unit.source == way) for way in _SOURCES}
     known_s[_SOURCES[2]] += guessed
-    missed = Counter((one.type, one.reason) for one in found.left_out)
+    missed = Counter((one.type, one.reason) for one in left_out)
     return ModelPredictionDocument(
         model=str(path),
         tables=tuple(map(str, tables)),
@@ -164,11 +164,11 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
         name = path.stem
         while name in nets:
             name += "_"
-        nets[name] = read_net(path, shapes).net
+        nets[name] = read_net(path, shapes)[0]
     return ModelSpace(nets=nets)
 
 
-def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
+def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Net, tuple[LeftOut, ...]]:
     """The net of an ONNX model. UsageError for a model of another format."""
     with ExitStack() as stack:
         read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
