@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from gnomon.core.codec import dumps, from_json, loads, not_that, to_json
-from gnomon.core.sample import LAST_S, Campaign, Event, Run, Samples
+from gnomon.core.sample import LAST_S, Campaign, Context, Event, Run, Samples
 from gnomon.core.strict_json import shown
 from gnomon.errors import RecordError
 
 Row = dict[str, object]
 """Values by the names of columns."""
 
-CAMPAIGN_COLUMNS = (
-    "id",
-    "kind",
-    "key",
-    "started_at_s",
-    "gnomon_version",
-    "model_name",
-    "model_digest",
-    "seed",
-    "device",
-    "versions",
-    "options",
-)
-RUN_COLUMNS = (
-    "candidate",
-    "process",
-    "block",
-    "started_at_s",
-    "profiled",
-    "inner",
-    "wall_ns",
-    "cpu_ns",
-    "failure",
-    "operators",
-    "facts",
-)
-EVENT_COLUMNS = ("name", "at_s", "data")
+
+def _fields(record: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record))
+
+
+CAMPAIGN_COLUMNS = tuple(name for name in (*_fields(Campaign), *_fields(Context)) if name != "context")
+RUN_COLUMNS = tuple(name for name in (*_fields(Run), *_fields(Samples)) if name != "samples")
+EVENT_COLUMNS = _fields(Event)
 
 
 _TEXTS = frozenset(("device", "versions", "options", "wall_ns", "cpu_ns", "failure", "operators", "facts", "data"))
