@@ -28,11 +28,11 @@ from gnomon.jobs.pareto.document import (
 from gnomon.jobs.pareto.prove import sampled_points
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Plan, Searched, in_one_box, joined, search, searched
-from gnomon.jobs.pareto.space import DecisionSpace, Evaluator
+from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, space_by_type
 from gnomon.measure.environment import Doubt
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.driver import Trail
-from gnomon.search.hlps import Coarse, grouped
+from gnomon.search.hlps import Coarse
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.system.files import save_text
 
@@ -115,11 +115,7 @@ def coarse_of(dump: Dump, space: Space) -> Coarse | None:
     if dump.opmap is None or dump.opname_by_indx is None:
         return None
     types = dict(zip(dump.opmap, dump.opname_by_indx, strict=True))
-    labels = [f"type {types[group]}" for group in range(len(dump.slots))]
-    try:
-        return None if len(set(labels)) == len(labels) else grouped(space, labels)
-    except ProblemError:  # slots of one type without a backend in common
-        return None
+    return space_by_type(space, [f"type {types[group]}" for group in range(len(dump.slots))])
 
 
 def check_room(extra: Sequence[str]) -> None:

@@ -77,13 +77,7 @@ class DecisionSpace:
         if self.grouping is None or self.by == "type":
             return None
         labels = [f"type {self.kinds[group.operators[0]]}" for group in self.grouping.groups]
-        labels += [slot.name for slot in self.space.slots[self.operator_slots :]]
-        if len(set(labels)) == len(labels):
-            return None
-        try:
-            return by_label(self.space, labels)
-        except ProblemError:  # operators of one type that no backend takes all of
-            return None
+        return space_by_type(self.space, [*labels, *(slot.name for slot in self.space.slots[self.operator_slots :])])
 
     @property
     def published(self) -> Space:
@@ -154,6 +148,14 @@ class DecisionSpace:
         for slot, name in zip(slots[self.operator_slots :], rest, strict=True):
             told.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
         return "; ".join(told) or self.targets[0].configuration.name
+
+
+def space_by_type(space: Space, labels: Sequence[str]) -> Coarse | None:
+    """The space where slots of one label take one choice; None where no label has two, or they have none in common."""
+    try:
+        return None if len(set(labels)) == len(labels) else by_label(space, labels)
+    except ProblemError:
+        return None
 
 
 def few(names: Sequence[str], most: int = 3) -> str:
