@@ -31,7 +31,8 @@ With 10 and 11 the answer and the package are written all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 GATE_FAILED = 1
 NOTHING_COMPARED = 7
@@ -154,6 +155,15 @@ class PackageError(GnomonError):
     """A deployable package cannot be read or written."""
 
     exit_code = 9
+
+
+@contextmanager
+def system_errors(kind: type[GnomonError], what: str, *, hint: str = "") -> Iterator[None]:
+    """An error of that kind for an OSError in the block: `what` could not be done, and what the system says of it."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror or error}", hint=hint) from error
 
 
 def legible(text: str, *, lines: bool = False) -> str:

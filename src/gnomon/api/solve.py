@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from gnomon.core.front.front import Front
-from gnomon.errors import ProblemError
+from gnomon.errors import ProblemError, system_errors
 from gnomon.jobs.solve import job
 from gnomon.jobs.solve.document import FrontDocument, SolveDocument
 from gnomon.measure.progress import Progress, Watch
@@ -39,16 +39,12 @@ def objective_weights(text: str) -> dict[str, float]:
 
 def read_problem(path: str) -> bytes:
     """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
-    try:
+    with system_errors(ProblemError, f"the problem {path} cannot be read", hint="Give a JSON file, or - for stdin."):
         if path == "-":
             content = read_at_most(sys.stdin.buffer, _MOST_BYTES)
         else:
             with Path(path).open("rb") as file:
                 content = read_at_most(file, _MOST_BYTES)
-    except OSError as error:
-        raise ProblemError(
-            f"the problem {path} cannot be read: {error.strerror or error}", hint="Give a JSON file, or - for stdin."
-        ) from error
     if len(content) > _MOST_BYTES:
         raise ProblemError(f"the problem {path} is larger than 1 GiB", hint="Give a smaller problem.")
     return content
@@ -127,12 +123,8 @@ def front(
 
 def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | bytes:
     if isinstance(problem, Path):
-        try:
+        with system_errors(ProblemError, f"the problem {problem} cannot be read", hint="Give a JSON file."):
             return problem.read_bytes()
-        except OSError as error:
-            raise ProblemError(
-                f"the problem {problem} cannot be read: {error.strerror or error}", hint="Give a JSON file."
-            ) from error
     if isinstance(problem, Mapping):
         try:
             return json.dumps(problem, allow_nan=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.api.options import MeasureOptions, PathLike, measure_request
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, system_errors
 from gnomon.options import option
 from gnomon.values import latency, new_file, seconds, toolchain_setting
 
@@ -537,8 +537,6 @@ def _server(
         return None
     from gnomon.devices.http import DpuServer
 
-    try:
+    with system_errors(UsageError, f"{dpu_token_file} cannot be read", hint="Give a readable file."):
         token = None if dpu_token_file is None else Path(dpu_token_file).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UsageError(f"{dpu_token_file} cannot be read: {error.strerror}", hint="Give a readable file.") from error
     return DpuServer(url=dpu_url, token=token, timeout_s=dpu_timeout, accept_json=dpu_json)

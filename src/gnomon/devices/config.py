@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.system.files import write_whole
 from gnomon.system.locks import changing
 
@@ -298,10 +298,9 @@ def _read(path: Path) -> str | None:
 @contextmanager
 def usable(what: str, path: Path, verb: str) -> Iterator[None]:
     """UsageError for what the block meets where a file of the user's folder cannot be read or written."""
-    try:
+    with system_errors(
+        UsageError,
+        f"the {what} {path} cannot be {verb}",
+        hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
+    ):
         yield
-    except OSError as error:
-        raise UsageError(
-            f"the {what} {path} cannot be {verb}: {error.strerror or error}",
-            hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
-        ) from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 
 MOST_FILES = 1 << 13
 """Of a machine with a thousand cores; each is made here."""
@@ -41,11 +41,10 @@ def lay_out(files: dict[str, bytes], root: Path) -> None:
         if not root_there.startswith("/") or ".." in parts or "\0" in name or len(parts) > _MOST_FOLDERS:
             continue
         to = root.joinpath(*parts)
-        try:
+        with system_errors(
+            DeviceError,
+            f"what the device says of itself cannot be kept in {root}",
+            hint="Free space there, or point TMPDIR to a directory that can be written.",
+        ):
             to.parent.mkdir(parents=True, exist_ok=True)
             to.write_bytes(content)
-        except OSError as error:
-            raise DeviceError(
-                f"what the device says of itself cannot be kept in {root}: {error.strerror}",
-                hint="Free space there, or point TMPDIR to a directory that can be written.",
-            ) from error

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.stopping import pause
 
 _RETRY_S = 0.2
@@ -278,14 +278,13 @@ def lease(
 
 @contextmanager
 def _opening(folder: Path, name: str) -> Iterator[None]:
-    try:
+    with system_errors(
+        DeviceError,
+        f"the lease of device {name!r} cannot be taken: {folder}",
+        hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
+        "measure on this machine must share (chmod 1777).",
+    ):
         yield
-    except OSError as error:
-        raise DeviceError(
-            f"the lease of device {name!r} cannot be taken: {folder}: {error.strerror}",
-            hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
-            "measure on this machine must share (chmod 1777).",
-        ) from error
 
 
 def command_line() -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of, inherited
 from gnomon.devices.fingerprint import fingerprint
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, Conversation, Guard, guarded, run_process
 
@@ -100,14 +100,15 @@ class LocalDevice:
     def pull(self, remote: str, local: Path) -> None:
         """Copy a file out of the private folder, or from an absolute path; see `Device.pull`."""
         source = self.folder / remote
-        try:
-            with in_place_of(local) as partial:
-                shutil.copyfile(source, partial)
-        except OSError as error:
-            raise DeviceError(
-                f"{remote} cannot be fetched to {local}: {error.strerror or error}",
+        with (
+            system_errors(
+                DeviceError,
+                f"{remote} cannot be fetched to {local}",
                 hint="Check that the command wrote the file, and that there is room for it here.",
-            ) from error
+            ),
+            in_place_of(local) as partial,
+        ):
+            shutil.copyfile(source, partial)
 
     def describe(self) -> DeviceInfo:
         """This machine's name and fingerprint. DeviceError if the chosen Python cannot say which it is."""

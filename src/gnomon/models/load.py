@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph
 from gnomon.core.strict_json import is_text
-from gnomon.errors import ModelError, PackageError
+from gnomon.errors import ModelError, PackageError, system_errors
 from gnomon.models.model import (
     ARCHIVE,
     FLAT_MAGICS,
@@ -211,13 +211,11 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
 
 def copy_model(source: Path, target: Path) -> None:
     """Copy a model's file, and those that lie beside it. PackageError where that fails."""
-    try:
+    with system_errors(
+        PackageError, f"{source} cannot be copied to {target}", hint="Check the folder, its rights and space."
+    ):
         shutil.copyfile(source, target)
         for name, file in files_beside(source).items():
             place = target.parent / name
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, place)
-    except OSError as error:
-        raise PackageError(
-            f"{source} cannot be copied to {target}: {error.strerror}", hint="Check the folder, its rights and space."
-        ) from error

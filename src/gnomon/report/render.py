@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gnomon.core.installing import install_line
-from gnomon.errors import RuntimeMissingError, UsageError
+from gnomon.errors import RuntimeMissingError, UsageError, system_errors
 from gnomon.report.chart import Chart
 from gnomon.report.plain import clean
 from gnomon.report.svg import picture
@@ -40,13 +40,12 @@ def write_picture(charts: Sequence[Chart], path: Path) -> str:
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
     """UsageError where it cannot be written."""
-    try:
+    with system_errors(
+        UsageError,
+        f"no picture: {clean(str(path))} cannot be written",
+        hint="Give a place that can be written and has room.",
+    ):
         yield
-    except OSError as error:
-        raise UsageError(
-            f"no picture: {clean(str(path))} cannot be written: {error.strerror or error}",
-            hint="Give a place that can be written and has room.",
-        ) from error
 
 
 def _drawn(svg: str, suffix: str) -> bytes:

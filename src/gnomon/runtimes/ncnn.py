@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
-from gnomon.errors import PackageError, UsageError
+from gnomon.errors import PackageError, UsageError, system_errors
 from gnomon.models.model import Model, read_text, weights_of
 from gnomon.runtimes.base import (
     Accelerator,
@@ -124,18 +124,15 @@ class Ncnn:
         from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
 
         target = folder / model.path.name
-        try:
+        with system_errors(
+            PackageError, f"{model.path} cannot be copied to {folder}", hint="Check the folder, its rights and space."
+        ):
             shutil.copyfile(model.path, target)
             if options["vulkan"]:
                 param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
                 param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
                 target.write_text(write_ncnn_param(param), encoding="utf-8")
             shutil.copyfile(weights_of(model.path), weights_of(target))
-        except OSError as error:
-            raise PackageError(
-                f"{model.path} cannot be copied to {folder}: {error.strerror}",
-                hint="Check the folder, its rights and space.",
-            ) from error
         return {"runtime": self.name, "model": target.name, "options": options}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
-from gnomon.errors import PackageError, UsageError
+from gnomon.errors import PackageError, UsageError, system_errors
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
@@ -141,14 +141,15 @@ class OpenVino(WholeModelRuntime):
         options = _options(model.graph, configuration, assignment)
         if "backends" in options:
             source = importlib.resources.files("gnomon.agent.drivers.openvino").joinpath("hetero.py")
-            try:
-                with importlib.resources.as_file(source) as path:
-                    shutil.copyfile(path, folder / _SCRIPT)
-            except OSError as error:
-                raise PackageError(
-                    f"{_SCRIPT} cannot be written to {folder}: {error.strerror}",
+            with (
+                system_errors(
+                    PackageError,
+                    f"{_SCRIPT} cannot be written to {folder}",
                     hint="Check the folder, its rights and space.",
-                ) from error
+                ),
+                importlib.resources.as_file(source) as path,
+            ):
+                shutil.copyfile(path, folder / _SCRIPT)
         return {**written, "options": options}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, system_errors
 from gnomon.serving.command import Command
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
@@ -121,11 +121,11 @@ def read_token(file: Path | None) -> str | None:
     """The token of a file, else of the environment, else None. UsageError for a file that cannot be read."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
-    try:
-        with file.open("rb") as opened:
-            raw = opened.read(_MOST_TOKEN_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"the token's file {file} cannot be read: {error.strerror}", hint="Check its path.") from error
+    with (
+        system_errors(UsageError, f"the token's file {file} cannot be read", hint="Check its path."),
+        file.open("rb") as opened,
+    ):
+        raw = opened.read(_MOST_TOKEN_BYTES + 1)
     token = raw.decode("ascii", "replace").strip()
     if len(raw) > _MOST_TOKEN_BYTES or not _is_token(token):
         raise UsageError(

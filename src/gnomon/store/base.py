@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from gnomon.core import codec
 from gnomon.core.sample import Campaign, Event, Run
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 
 COMMAND, FILES, FAILED = "command", "files", "failed"
 """The names of the events in which a job notes how it was asked for, where what it writes is, and what ended it: the
@@ -198,12 +198,8 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
     files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):
         if whole:
-            try:
+            with system_errors(RecordError, f"{path} cannot be read", hint="Give --out another path."):
                 content = path.read_bytes()
-            except OSError as error:
-                raise RecordError(
-                    f"{path} cannot be read: {error.strerror}", hint="Give --out another path."
-                ) from error
             noted |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     note(store, campaign, FILES, {"files": files})
 

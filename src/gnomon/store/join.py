@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from gnomon.core import codec
 from gnomon.core.sample import Event, Run
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.formats.json_lines import MOST_LETTERS
 from gnomon.store.address import PostgresAddress, RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
@@ -68,11 +68,11 @@ def opened(source: RecordAddress) -> Iterator[Store]:
             _check(store, source)
             yield store
         return
-    try:
-        with source.open("rb") as file:
-            text = read_at_most(file, MOST_LETTERS)
-    except OSError as error:
-        raise RecordError(f"{source} cannot be read: {error.strerror}", hint="Give a file of runs.") from error
+    with (
+        system_errors(RecordError, f"{source} cannot be read", hint="Give a file of runs."),
+        source.open("rb") as file,
+    ):
+        text = read_at_most(file, MOST_LETTERS)
     with guarded_folder("gnomon-runs-") as folder, SqliteStore.open(folder / "record.sqlite") as own:
         read_lines(text, own)
         yield own

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
-from gnomon.errors import RuntimeMissingError
+from gnomon.errors import RuntimeMissingError, system_errors
 from gnomon.system.process import Guard, guarded
 
 CHILDREN = Path(__file__).parents[1] / "children"
@@ -222,13 +222,11 @@ class ChildProcess:
 
 
 def _started(program: Program, home: Path, log: Path, guard: Guard) -> subprocess.Popen[bytes]:
-    with log.open("wb") as stderr:
-        try:
-            return guard.start(program.argv, stderr=stderr, env=child_environment(program, home), cwd=home)
-        except OSError as error:
-            raise RuntimeMissingError(
-                f"{program.python} cannot be started: {error.strerror or error}", hint="Name a Python that is there."
-            ) from error
+    with (
+        log.open("wb") as stderr,
+        system_errors(RuntimeMissingError, f"{program.python} cannot be started", hint="Name a Python that is there."),
+    ):
+        return guard.start(program.argv, stderr=stderr, env=child_environment(program, home), cwd=home)
 
 
 def tail(log: Path) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gnomon.core.strict_json import Strict, cut_off
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, system_errors
 
 _CHUNK = 1 << 20
 #: So many letters of a name are part of a temporary one beside it, which may have no more than 255 bytes.
@@ -39,10 +39,8 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
 
 def read_file(path: Path, *, hint: str) -> bytes:
     """The bytes of a file that somebody named. UsageError with this hint where it cannot be read."""
-    try:
+    with system_errors(UsageError, f"{path} cannot be read", hint=hint):
         return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def file_digest(path: Path) -> str:

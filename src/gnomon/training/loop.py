@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
-from gnomon.errors import GnomonError, UsageError
+from gnomon.errors import GnomonError, UsageError, system_errors
 from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Dataset, Supply, trained_images
 from gnomon.training.data.streamed import Streamed
@@ -176,13 +176,10 @@ def _keep(run: _Run, partial: Path) -> None:
         "history": run.history,
     }
     torch_package().save(kept, stream)
-    try:
+    with system_errors(
+        UsageError, f"{partial} cannot be written", hint="Give a folder that can be written and has room."
+    ):
         write_whole(stream.getvalue(), partial)
-    except OSError as error:
-        raise UsageError(
-            f"{partial} cannot be written: {error.strerror or error}",
-            hint="Give a folder that can be written and has room.",
-        ) from error
 
 
 def _train(run: _Run, partial: Path | None) -> None:

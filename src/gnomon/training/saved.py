@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.system.files import read_at_most
 from gnomon.training.network import torch_package
 
@@ -37,11 +37,8 @@ def load_saved(path: Path, *, hint: str) -> Any:
     anything else, or is longer than `MOST_BYTES`; RuntimeMissingError without PyTorch.
     """
     torch = torch_package("reading a file of PyTorch")
-    try:
-        with path.open("rb") as file:
-            data = read_at_most(file, MOST_BYTES)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=hint) from error
+    with system_errors(UsageError, f"{path} cannot be read", hint=hint), path.open("rb") as file:
+        data = read_at_most(file, MOST_BYTES)
     if len(data) > MOST_BYTES or _unpacked(data) > MOST_BYTES:
         raise ProblemError(f"{path} holds more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
     try:

@@ -11,7 +11,7 @@ from gnomon.cli.complete import complete_run
 from gnomon.cli.declared import DeclaredGroup
 from gnomon.cli.options import json_option, record_option
 from gnomon.cli.output import end_report, report_page, write_json, write_lines
-from gnomon.errors import GnomonError, RecordError, UsageError
+from gnomon.errors import GnomonError, RecordError, UsageError, system_errors
 from gnomon.options import CommandRow
 from gnomon.report.plain import clean
 
@@ -145,11 +145,7 @@ def resume(campaign: str, record: RecordAddress | None) -> int:
     from gnomon.cli.main import run
 
     words, folder = command_of_run(campaign, record=record)
-    try:
+    with system_errors(RecordError, f"{folder}, where the command was given, cannot be entered", hint="Make it again."):
         os.chdir(folder)
-    except OSError as error:
-        raise RecordError(
-            f"{folder}, where the command was given, cannot be entered: {error.strerror}", hint="Make it again."
-        ) from error
     click.echo(f"gnomon: in {clean(str(folder))}: gnomon {clean(shlex.join(words))}", err=True)
     return run(words)

@@ -32,7 +32,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from gnomon.devices.packages.target import Target, target_of
-from gnomon.errors import RuntimeMissingError
+from gnomon.errors import RuntimeMissingError, system_errors
 from gnomon.system.files import file_digest
 
 MOST_METADATA_BYTES = 8 << 20
@@ -323,7 +323,11 @@ def _identity(files: list[tuple[str, Path]]) -> str:
 
 
 def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
-    try:
+    with system_errors(
+        RuntimeMissingError,
+        f"the installed files of {name} cannot be put together in {folder}",
+        hint="Free space there, or set GNOMON_HOME to another folder.",
+    ):
         for place, source in files:
             target = folder / place
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -333,8 +337,3 @@ def _lay(name: str, files: list[tuple[str, Path]], folder: Path) -> None:
                 os.link(real, target)
             except OSError:  # another disk, or a file of another user
                 shutil.copy2(real, target)
-    except OSError as error:
-        raise RuntimeMissingError(
-            f"the installed files of {name} cannot be put together in {folder}: {error.strerror or error}",
-            hint="Free space there, or set GNOMON_HOME to another folder.",
-        ) from error

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 from gnomon.devices.packages.files import Candidate, Unusable, find_installed, find_wheel
 from gnomon.devices.packages.target import Target, target_of
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError, system_errors
 from gnomon.system.process import own_guard, run_process
 
 _TIMEOUT_S = 1800.0
@@ -57,13 +57,11 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
         )
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
-        try:
+        with system_errors(
+            DeviceError, f"wheels cannot be put into {folder}", hint="Free space there, or set GNOMON_HOME."
+        ):
             for wheel in sorted(Path(part).glob("*.whl")):
                 wheel.replace(folder / wheel.name)
-        except OSError as error:
-            raise DeviceError(
-                f"wheels cannot be put into {folder}: {error.strerror}", hint="Free space there, or set GNOMON_HOME."
-            ) from error
 
 
 def _command(requirements: Sequence[str], target: Target, folder: Path) -> list[str]:

@@ -53,7 +53,7 @@ from gnomon.devices.shell.link import (
     last,
 )
 from gnomon.devices.shell.scripts import marked, marks, quoted
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import file_digest
 from gnomon.system.process import Guard, guarded, own_guard
 from gnomon.system.stopping import look_up
@@ -109,12 +109,8 @@ def begin(
     """Start the program with these words, both outputs to `stdout`; DeviceError if it is not there."""
     program = settings.program or settings.bridge.name
     argv = [program, *settings.server, *words]
-    try:
+    with system_errors(DeviceError, f"the program {program!r} cannot be started", hint=settings.bridge.install):
         return guard.start(argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT)
-    except OSError as error:
-        raise DeviceError(
-            f"the program {program!r} cannot be started: {error.strerror}", hint=settings.bridge.install
-        ) from error
 
 
 def finished(settings: BridgeSettings, words: Sequence[str | bytes], *, within_s: float) -> str:

@@ -28,7 +28,7 @@ from gnomon.devices.shell.scripts import (
     stage_script,
     tidy_script,
 )
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, guarded_folder
 from gnomon.system.stopping import pause
@@ -291,14 +291,15 @@ class ShellDevice(ABC, Generic[Settings]):
     def pull(self, remote: str, local: Path) -> None:
         """Fetch a file; see `Device.pull`."""
         path = remote if remote.startswith("/") else f"{self.folder}/{remote}"
-        try:
-            with in_place_of(local) as partial:
-                self._opened().fetch(path, partial)
-        except OSError as error:
-            raise DeviceError(
-                f"{remote} cannot be fetched to {local}: {error.strerror or error}",
+        with (
+            system_errors(
+                DeviceError,
+                f"{remote} cannot be fetched to {local}",
                 hint="Check that the folder exists here and that there is room in it.",
-            ) from error
+            ),
+            in_place_of(local) as partial,
+        ):
+            self._opened().fetch(path, partial)
 
     def describe(self) -> DeviceInfo:
         """The device's name, its fingerprint, and its Python, which is empty where there is none to be used."""

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
 
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.compare.document import CompareDocument, fails
 from gnomon.jobs.compare.report import markdown, verdict_words
 from gnomon.report import units
@@ -29,10 +29,8 @@ def write(document: CompareDocument, files: Mapping[str, Path | None], fail_slow
     }
     for name, path in files.items():
         if path is not None:
-            try:
+            with system_errors(RecordError, f"{path} cannot be written", hint="Name another file."):
                 write_whole(made[name]().encode(), path)
-            except OSError as error:
-                raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Name another file.") from error
 
 
 def junit(document: CompareDocument, fail_slower: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gnomon.core.sample import Campaign
 from gnomon.core.strict_json import Strict
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
@@ -95,11 +95,8 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
 
 
 def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Any:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    with system_errors(UsageError, f"{path} cannot be read"), path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
         raise UsageError(
             f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Give a report, a document or a package."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core import codec
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.compare.sides import CONFIGURATIONS, Side, read_run
 from gnomon.jobs.html.page import page
@@ -64,11 +64,8 @@ _AGAIN = "Give --html a file in a folder that has room; nothing but the page is 
 
 def _write(text: str, out: Path, hint: str = "") -> int:
     content = text.encode()
-    try:
+    with system_errors(
+        RecordError, f"{out} cannot be written", hint=hint or "gnomon report last -o FILE writes it elsewhere."
+    ):
         write_whole(content, out)
-    except OSError as error:
-        raise RecordError(
-            f"{out} cannot be written: {error.strerror or error}",
-            hint=hint or "gnomon report last -o FILE writes it elsewhere.",
-        ) from error
     return len(content)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gnomon import builtin
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, system_errors
 from gnomon.jobs.new.document import Kind, NewDocument
 from gnomon.plugins import named
 from gnomon.system.files import staged
@@ -60,14 +60,11 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
         inside = "tests" if template.name.startswith("test_") else name
         path = f"{inside}/{template.name.replace('yours', name)}"
         texts[path] = re.sub(r"^from \.", f"from {name}.", text, flags=re.MULTILINE)
-    try:
-        with staged(folder) as package:
-            for path, text in texts.items():
-                (package / path).parent.mkdir(parents=True, exist_ok=True)
-                (package / path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{folder} cannot be written: {error.strerror or error}",
-            hint="Name a folder that can be written: --out DIR.",
-        ) from error
+    with (
+        system_errors(UsageError, f"{folder} cannot be written", hint="Name a folder that can be written: --out DIR."),
+        staged(folder) as package,
+    ):
+        for path, text in texts.items():
+            (package / path).parent.mkdir(parents=True, exist_ok=True)
+            (package / path).write_text(text, encoding="utf-8")
     return NewDocument(kind=kind, name=name, folder=str(folder), files=tuple(texts))

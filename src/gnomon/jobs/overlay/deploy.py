@@ -11,7 +11,7 @@ from gnomon.core.overlay.trials import by_layer, traces_of
 from gnomon.core.sample import Failure
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
 from gnomon.formats.tuning.metaschedule import write_metaschedule_database
 from gnomon.jobs.overlay.document import AnalyzeDocument, MeasuredChoice, WrittenPart
@@ -130,10 +130,8 @@ def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
 
 def _database(folder: Path, records: TuningRecords) -> Path:
     texts = write_metaschedule_database(records)
-    try:
+    with system_errors(RecordError, str(folder), hint="Give another --out."):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"{folder}: {error.strerror or error}", hint="Give another --out.") from error
     for name, text in zip(FOLDER_FILES, texts, strict=True):
         save_text(text, folder / name)
     return folder

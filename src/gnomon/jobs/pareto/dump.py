@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import MeasurementError, ProblemError, UsageError
+from gnomon.errors import MeasurementError, ProblemError, UsageError, system_errors
 from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
 from gnomon.formats.pareto.oplist import is_type
 from gnomon.jobs.pareto.document import (
@@ -41,13 +41,11 @@ _MOST_BYTES = 64 << 20
 
 def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
     """Read a dump from a file. ProblemError for whatever is wrong with it."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ProblemError(
-            f"the dump {path} cannot be read: {error.strerror or error}", hint="Give a JSON file of pareto_profiler."
-        ) from error
+    with (
+        system_errors(ProblemError, f"the dump {path} cannot be read", hint="Give a JSON file of pareto_profiler."),
+        path.open("rb") as file,
+    ):
+        text = file.read(_MOST_BYTES + 1)
     try:
         return read_dump(text, backends or None)
     except ProblemError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.sample import Campaign, Failure, Run
 from gnomon.core.stats import Block, blocks_of, summarise
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.runs.document import CampaignRow, CandidatePart, RunDocument
 from gnomon.jobs.runs.exports import chrome_trace, node_data, node_notes, operator_times
 from gnomon.report.frame import write_parquet
@@ -194,14 +194,12 @@ def _write_into(out: Path, named: Sequence[tuple[str, bytes]]) -> list[Path]:
             number += 1
             path = out / f"{Path(name).stem}-{number}{Path(name).suffix}"
         files[path] = content
-    try:
+    with system_errors(RecordError, f"{out} cannot be written", hint="Give --out another folder."):
         out.mkdir(parents=True, exist_ok=True)
         for path in files:
             _refuse_what_is_there(path)
         for path, content in files.items():
             write_whole(content, path)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another folder.") from error
     return list(files)
 
 
@@ -224,10 +222,8 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
 
 
 def _content(file: NotedFile) -> bytes:
-    try:
+    with system_errors(RecordError, f"{file.path} cannot be read", hint="Put it back where it was."):
         content = Path(file.path).read_bytes()[: file.bytes]
-    except OSError as error:
-        raise RecordError(f"{file.path} cannot be read: {error.strerror}", hint="Put it back where it was.") from error
     if file.sha256 is not None and hashlib.sha256(content).hexdigest() != file.sha256:
         raise RecordError(
             f"{file.path} was changed since", hint="--format jsonl writes what the results database itself holds."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
 from gnomon.store.address import PostgresAddress, RecordAddress, default_record, whole
 from gnomon.store.base import COMMAND, FILES
@@ -37,11 +37,11 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
         raise RecordError(f"{out} is not a file", hint=f"To add to a database: gnomon runs import FILE --record {out}")
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: gnomon runs import FILE --record {out}")
-    try:
-        with staged(out) as made:
-            files = tuple(_brought(source, made, lambda event: event) for source in sources)
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written: {error.strerror}", hint="Give --out another file.") from error
+    with (
+        system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."),
+        staged(out) as made,
+    ):
+        files = tuple(_brought(source, made, lambda event: event) for source in sources)
     return _document(out, files)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.pricing.stab import OP_LIST, PERMUTE
 from gnomon.core.sample import Origin, Run, Spread, Trace, TraceOperator
-from gnomon.errors import ModelError, PackageError, ProblemError
+from gnomon.errors import ModelError, PackageError, ProblemError, system_errors
 from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
 from gnomon.jobs.place.document import PlaceDocument
@@ -121,16 +121,13 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
 def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, threads: int) -> dict[str, Path]:
     """Write the traces under their names, each whole or not at all; returns their files. PackageError if that fails."""
     files: dict[str, Path] = {}
-    try:
+    with system_errors(
+        PackageError, f"the traces cannot be written to {folder}", hint="Give another folder with --traces."
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         for backend, trace in traces.items():
             files[backend] = folder / trace_name(package, backend, threads)
             write_whole(write_trace(trace).encode("utf-8"), files[backend])
-    except OSError as error:
-        raise PackageError(
-            f"the traces cannot be written to {folder}: {error.strerror or error}",
-            hint="Give another folder with --traces.",
-        ) from error
     return files
 
 
@@ -144,10 +141,8 @@ def _spread(times_ns: Sequence[int]) -> Spread:
 
 def _found(folder: Path, package: str, threads: int) -> dict[str, Path]:
     pattern = re.compile(re.escape(package) + r"_([A-Za-z][A-Za-z0-9_]*)_" + str(threads))
-    try:
+    with system_errors(ProblemError, f"the folder of traces {folder} cannot be read", hint=_MEASURE):
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    except OSError as error:
-        raise ProblemError(f"the folder of traces {folder} cannot be read: {error.strerror}", hint=_MEASURE) from error
     found = {match[1]: path for path in paths if (match := pattern.fullmatch(path.name))}
     order = ["cpu", *OP_LIST]
     return {b: found[b] for b in sorted(found, key=lambda b: (order.index(b) if b in order else len(order), b))}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gnomon
 from gnomon.core.strict_json import Complaints, shown
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.formats.nets_csv import read_nets
 from gnomon.formats.snpe.bench import write_accumulation
 from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
@@ -190,10 +190,8 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
                     hint="Measure them with `gnomon table build`, or leave the net out.",
                 )
             sums[-1][runtime] = math.fsum(known[unit] * count for unit, count in counts.items())
-    try:
+    with system_errors(UsageError, f"{out} cannot be made", hint="Give --out another folder."):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out} cannot be made: {error.strerror}", hint="Give --out another folder.") from error
     files = tuple(out / f"{index:03d}.json" for index in range(len(sums)))
     for file, total in zip(files, sums, strict=True):
         save_text(write_accumulation(total), file)

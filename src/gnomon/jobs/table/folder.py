@@ -12,7 +12,7 @@ from typing import Any
 
 from gnomon.core.codec import decode
 from gnomon.core.strict_json import Complaints, Strict, indented, shown
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.system.files import Journal, read_journal, write_whole
 
@@ -60,12 +60,10 @@ def read_table(path: Path) -> Table:
     """
     if not is_table(path):
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
-    try:
+    with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
         told = Complaints(what=_STRICT.what, hint=_STRICT.hint)
         manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()), told)
         rows = [_row_of(document, f"line {number}", told) for number, document in read_journal(path / ROWS, _STRICT)]
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable table.") from error
     told.raise_any()
     assert manifest is not None  # noqa: S101  # what is missing was told
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.core.strict_json import indented
-from gnomon.errors import PackageError
+from gnomon.errors import PackageError, system_errors
 from gnomon.models.model import Limits
 from gnomon.models.onnx.file import onnx_package, parse_onnx
 
@@ -79,16 +79,12 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     line = ", ".join(f"{p['provider']}" for p in told["providers"])
     providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in told["providers"]]
     genai = {"session_options": {**told["options"], "provider_options": providers}}
-    try:
+    with system_errors(PackageError, f"{folder} cannot be written", hint="Check the folder, its rights and space."):
         path.write_bytes(proto.SerializeToString())
         (folder / "session.json").write_text(indented(told), encoding="utf-8")
         (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")
         entry = {"model": {"decoder": {"filename": path.name, **genai}}}
         (folder / "genai_config.json").write_text(indented(entry), encoding="utf-8")
-    except OSError as error:
-        raise PackageError(
-            f"{folder} cannot be written: {error.strerror or error}", hint="Check the folder, its rights and space."
-        ) from error
 
 
 def session_told(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gnomon.errors import ModelError, PackageError
+from gnomon.errors import ModelError, PackageError, system_errors
 from gnomon.models.model import Limits, Model, all_known, changed, link_file, model_errors, unique_names
 from gnomon.models.onnx.file import OnnxFile, external_bytes, onnx_package, read_external, read_onnx
 from gnomon.models.onnx.graph import onnx_graph, tensor_shapes
@@ -119,12 +119,10 @@ def noted_copy(source: Path, notes: Mapping[str, Mapping[str, str]], target: Pat
         for key, value in own.items():
             node.metadata_props.add(key=key, value=value)
     if count:
-        try:
+        with system_errors(PackageError, f"{target} cannot be written", hint="Make room there."):
             target.write_bytes(read.model.SerializeToString())
             for name, file in read.external.items():
                 beside = target.parent / name
                 beside.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, beside)
-        except OSError as error:
-            raise PackageError(f"{target} cannot be written: {error.strerror}", hint="Make room there.") from error
     return count

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, indented, is_text
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.system.files import Journal, read_file, read_journal, write_whole
 
 if TYPE_CHECKING:
@@ -274,14 +274,12 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
     """The lines of a journal as what anybody may have written: ProblemError with all that is wrong with one."""
-    try:
+    with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable profile."):
         for number, document in read_journal(path, _STRICT):
             complaints = Complaints(what="profile", hint=HINT)
             row = decode(kind, document, complaints, f"{path.name}, line {number}: $")
             complaints.raise_any()
             yield row
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Give a readable profile.") from error
 
 
 def _manifest(question: Mapping[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from gnomon.core.sample import Failure
-from gnomon.errors import MeasurementError, RecordError, UsageError
+from gnomon.errors import MeasurementError, RecordError, UsageError, system_errors
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
 from gnomon.jobs.space.profiling.images import carried
 from gnomon.jobs.space.profiling.opened import OpenProfile
@@ -301,14 +301,12 @@ class Trainer:
     def _keep(self, one: Training, done: Trained) -> None:
         """The weights and a text of the network; before the row that tells of it."""
         path = weights_path(self.profile.folder.path, one)
-        try:
+        with system_errors(RecordError, f"{path} cannot be written", hint="Make room."):
             path.parent.mkdir(parents=True, exist_ok=True)
             if done.state is not None:
                 write_state(path, done.state)
                 text = path.with_name(path.name.replace(".safetensors", ".repr.txt"))
                 text.write_text(_network_text(self.profile.study.tagged(one.network)), encoding="utf-8")
-        except OSError as error:
-            raise RecordError(f"{path} cannot be written: {error.strerror}", hint="Make room.") from error
 
     def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
         failure = done if isinstance(done, Failure) else done.failure
