@@ -10,7 +10,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -295,12 +295,10 @@ def _read(path: Path) -> str | None:
             raise OSError(errno.EILSEQ, f"it is not UTF-8 at byte {error.start}") from error
 
 
-@contextmanager
-def usable(what: str, path: Path, verb: str) -> Iterator[None]:
+def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
     """UsageError for what the block meets where a file of the user's folder cannot be read or written."""
-    with system_errors(
+    return system_errors(
         UsageError,
         f"the {what} {path} cannot be {verb}",
         hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
-    ):
-        yield
+    )

@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from gnomon.errors import DeviceError, system_errors
@@ -276,15 +276,13 @@ def lease(
         yield
 
 
-@contextmanager
-def _opening(folder: Path, name: str) -> Iterator[None]:
-    with system_errors(
+def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
+    return system_errors(
         DeviceError,
         f"the lease of device {name!r} cannot be taken: {folder}",
         hint="Free space there or remove what is in its place; GNOMON_LEASES names another folder, which all that "
         "measure on this machine must share (chmod 1777).",
-    ):
-        yield
+    )
 
 
 def command_line() -> str:

@@ -8,10 +8,11 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import file_digest
 
 _CHUNK_BYTES = 1 << 18
@@ -59,7 +60,7 @@ class Digests:
         return Manifest(parts=parts, digest=hashlib.sha256(said.encode()).hexdigest())
 
     def _parts(self, source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[Part]:
-        try:
+        with _reading(source):
             found = source.stat()
             if stat.S_ISREG(found.st_mode):
                 kind = "x" if found.st_mode & stat.S_IXUSR else "f"
@@ -73,8 +74,6 @@ class Digests:
                     f"{source} is {what}", hint="Push files and folders of plain files, and links to such, only."
                 )
             names = sorted(below.name for below in source.iterdir())
-        except OSError as error:
-            raise unreadable(source, error) from error
         yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
         for name in names:
             yield from self._parts(source / name, f"{path}/{name}" if path else name, (*above, identity))
@@ -94,16 +93,13 @@ class Digests:
 def contents(part: Part) -> Iterator[bytes]:
     """The bytes of a file, bit by bit. DeviceError if they are no longer those of its digest."""
     running, left = hashlib.sha256(), part.size_bytes
-    try:
-        with part.source.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                left -= len(chunk)
-                if left < 0:
-                    break
-                running.update(chunk)
-                yield chunk
-    except OSError as error:
-        raise unreadable(part.source, error) from error
+    with _reading(part.source), part.source.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            left -= len(chunk)
+            if left < 0:
+                break
+            running.update(chunk)
+            yield chunk
     if left or running.hexdigest() != part.digest:
         raise DeviceError(
             f"{part.source} changed while it was sent",
@@ -112,8 +108,5 @@ def contents(part: Part) -> Iterator[bytes]:
         )
 
 
-def unreadable(source: Path, error: OSError) -> DeviceError:
-    """The error of a file of this machine that cannot be read."""
-    return DeviceError(
-        f"{source} cannot be read: {error.strerror or error}", hint="Check the path and its permissions."
-    )
+def _reading(source: Path) -> AbstractContextManager[None]:
+    return system_errors(DeviceError, f"{source} cannot be read", hint="Check the path and its permissions.")

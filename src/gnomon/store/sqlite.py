@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.store import schema
 from gnomon.store.address import default_path
 from gnomon.store.sql import SqlStore
@@ -48,10 +48,8 @@ class SqliteStore(SqlStore):
         cannot be written.
         """
         path = default_path() if path is None else path
-        try:
+        with _opening(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _not_opened(path, error) from error
         _refuse_no_file(path)
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
@@ -161,8 +159,8 @@ def _reader(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _not_opened(path: Path, error: OSError) -> RecordError:
-    return RecordError(f"the record {path} cannot be opened: {error.strerror}", hint=_HINTS[sqlite3.SQLITE_CANTOPEN])
+def _opening(path: Path) -> AbstractContextManager[None]:
+    return system_errors(RecordError, f"the record {path} cannot be opened", hint=_HINTS[sqlite3.SQLITE_CANTOPEN])
 
 
 def is_record(path: Path) -> bool:
@@ -171,13 +169,12 @@ def is_record(path: Path) -> bool:
     Not of a record that this process has open: see `_refuse_no_file`.
     """
     _refuse_no_file(path)
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise _not_opened(path, error) from error
+    with _opening(path):
+        try:
+            with path.open("rb") as file:
+                return file.read(len(_MAGIC)) == _MAGIC
+        except FileNotFoundError:
+            return False
 
 
 def _refuse_no_file(path: Path) -> None:
@@ -187,11 +184,9 @@ def _refuse_no_file(path: Path) -> None:
     those of SQLite's connections in other threads among them. Another process would take itself for the last one that
     has the record open, and remove its write-ahead log.
     """
-    try:
+    with _opening(path):
         if path.exists() and not path.is_file():
             raise RecordError(f"{path} is not a file", hint="Give the path of a file, or set GNOMON_HOME.")
-    except OSError as error:
-        raise _not_opened(path, error) from error
 
 
 @contextmanager

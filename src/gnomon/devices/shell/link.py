@@ -15,6 +15,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +23,7 @@ from typing import IO, Any
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, system_errors
 from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed, Guard, Lines, Tail
 from gnomon.system.stopping import look_up
 
@@ -228,10 +229,11 @@ class Marked:
             self._take(chunk)
 
 
-def no_client(argv: Sequence[str], error: OSError) -> DeviceError:
-    """The error where the SSH client cannot be started."""
-    return DeviceError(
-        f"the SSH client {argv[0]!r} cannot be started: {error.strerror}",
+def starting_client(argv: Sequence[str]) -> AbstractContextManager[None]:
+    """DeviceError where the SSH client cannot be started in the block."""
+    return system_errors(
+        DeviceError,
+        f"the SSH client {argv[0]!r} cannot be started",
         hint="Install OpenSSH's client (ssh), and see that it is on the PATH.",
     )
 
@@ -268,10 +270,8 @@ class Session(ShellCall):
         stderr: Take,
         loss: Callable[[int | None, str], DeviceError],
     ) -> None:
-        try:
+        with starting_client(argv):
             self._process = guard.start(argv)
-        except OSError as error:
-            raise no_client(argv, error) from error
         self._guard, self._loss = guard, loss
         self.returncode: int | None = None
         self._data, self._to_send = data, memoryview(line(script))

@@ -20,7 +20,17 @@ from gnomon.devices.base import INHERITED
 from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, python_there, refusal, senseless, take_lease
-from gnomon.devices.shell.link import LONG_S, SHORT_S, Running, Session, ShellCommand, ShellLink, Take, end, no_client
+from gnomon.devices.shell.link import (
+    LONG_S,
+    SHORT_S,
+    Running,
+    Session,
+    ShellCommand,
+    ShellLink,
+    Take,
+    end,
+    starting_client,
+)
 from gnomon.devices.shell.scripts import (
     REMOTE,
     file_script,
@@ -77,11 +87,8 @@ class SshLink(ShellLink):
         """Connect; the private folder's path there. DeviceError, with what to do, where there is no way."""
         settings = self._settings
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
-        try:
-            with self._errors.open("wb") as errors:
-                self._process = process = self._guard.start(argv, stderr=errors)
-        except OSError as error:
-            raise no_client(argv, error) from error
+        with starting_client(argv), self._errors.open("wb") as errors:
+            self._process = process = self._guard.start(argv, stderr=errors)
         guard = guard_script(
             token=secrets.token_hex(8),
             silence_s=settings.silence_s,
