@@ -27,7 +27,7 @@ from gnomon.core.cost import Floats
 from gnomon.jobs.space.profiling.estimates import accuracy_effects, seen_networks
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
-from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.methods import plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Family, Study, open_study
 from gnomon.jobs.space.profiling.training import train
@@ -107,19 +107,13 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
         watch=_watch if sys.stderr.isatty() else None,
         tell=lambda sentence: None,
     )
-    first, finetune = recipes(study)
-    reference = [
-        row
-        for seed in range(arguments.seeds)
-        for row in trained(profile, "fair", Budget(recipe=first, finetune=finetune, seed=seed))
-    ]
+    reference = [row for seed in range(arguments.seeds) for row in trained(profile, "fair", seed)]
     ways: dict[str, list[list[AccuracyRow]]] = {}
     for repeat in range(arguments.repeats):
         seed = 100 + 10 * repeat
-        budget = Budget(recipe=first, finetune=finetune, seed=seed)
-        ways.setdefault("published", []).append(trained(profile, "published", budget))
-        ways.setdefault("one training each", []).append(trained(profile, "fair", budget))
-        ways.setdefault("balanced", []).append(trained(profile, "balanced", budget))
+        ways.setdefault("published", []).append(trained(profile, "published", seed))
+        ways.setdefault("one training each", []).append(trained(profile, "fair", seed))
+        ways.setdefault("balanced", []).append(trained(profile, "balanced", seed))
     folder.close()
     failed = sum(bool(row.reason) for row in reference)
     parts = {"train": len(data.train), "validation": len(data.validation), "test": len(data.test)}
@@ -130,10 +124,10 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     }
 
 
-def trained(profile: OpenProfile, name: str, budget: Budget) -> list[AccuracyRow]:
-    """The rows of a method by the seed of the budget."""
-    train(profile, *plan(name, profile.study, budget))
-    return [row for row in profile.folder.accuracy.values() if row.method == name and row.seed == budget.seed]
+def trained(profile: OpenProfile, name: str, seed: int) -> list[AccuracyRow]:
+    """The rows of a method by this seed."""
+    train(profile, *plan(name, profile.study, recipes(profile.study), seed=seed))
+    return [row for row in profile.folder.accuracy.values() if row.method == name and row.seed == seed]
 
 
 def scored(

@@ -31,12 +31,12 @@ import numpy as np
 from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, worth
 from gnomon.api.options import measure_request
 from gnomon.errors import GnomonError
-from gnomon.jobs.space.choosing.select import Rule, SelectRequest, select_primitives
+from gnomon.jobs.space.choosing.select import Rule, select_primitives
 from gnomon.jobs.space.job import MIXED, measured_networks
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.measuring import Measurer
-from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.methods import plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.jobs.space.profiling.training import Method, Training, train
@@ -167,8 +167,7 @@ def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object
 def trained(case: Case, seed: int) -> None:
     """The trainings of a profile, from seeds of its own, on the same parts of the images as all others."""
     folder = case.profile(f"profile-{seed}")
-    first, finetune = recipes(case.study)
-    train(case.opened(folder), *plan("balanced", case.study, Budget(recipe=first, finetune=finetune, seed=seed)))
+    train(case.opened(folder), *plan("balanced", case.study, recipes(case.study), seed=seed))
     folder.close()
 
 
@@ -228,7 +227,7 @@ def judged(case: Case, whole: Whole, profiles: Sequence[Path], rule: str) -> dic
     rows: list[dict[str, Any]] = []
     for number, profile in enumerate(profiles):
         try:
-            chosen = select_primitives(SelectRequest(profile=profile, rule=RULES[rule][0], options=RULES[rule][1]))
+            chosen = select_primitives(profile, RULES[rule][0], options=RULES[rule][1])
         except GnomonError as error:
             # The published rule needs a family with enough networks, pareto enough to be left of them.
             rows.append({"failed": error.message})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gnomon.devices.http import DpuServer
     from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
+    from gnomon.jobs.space.profiling.opened import TrainRequest
     from gnomon.measure.progress import Watch
 
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
@@ -173,18 +174,19 @@ def profile_space(
     from gnomon.jobs.space import job
 
     measured, bench = _toolchains(**options)
-    request = job.ProfileRequest(
-        config=Path(config),
-        out=Path(profile_dir),
-        families=tuple(families),
+    return job.profile_space(
+        Path(config),
+        Path(profile_dir),
+        _asked(blocks=blocks, data=data, epochs=epochs, **bench),
+        families=families,
         numbering=numbering,
         method=None if method == "none" else method,
         networks=networks,
+        toolchains=measured,
         mixed=mixed,
-        **measured,
-        **_bench(blocks=blocks, data=data, epochs=epochs, **bench),
+        watch=on_progress,
+        tell=on_message,
     )
-    return job.profile_space(request, watch=on_progress, tell=on_message)
 
 
 def select_primitives(
@@ -237,9 +239,9 @@ def select_primitives(
     from gnomon.jobs.space.choosing import select
     from gnomon.spaces.selection.pareto import ParetoOptions
 
-    request = select.SelectRequest(
-        profile=Path(profile_dir),
-        rule=rule,
+    selection = select.select_primitives(
+        Path(profile_dir),
+        rule,
         method=method,
         toolchain=toolchain,
         proofs=proofs,
@@ -247,7 +249,6 @@ def select_primitives(
         output=None if output is None else Path(output),
         blocks=tuple(map(str, blocks)),
     )
-    selection = select.select_primitives(request)
     if picture is not None:
         from gnomon.jobs.space.picture import choice_charts
         from gnomon.report.render import write_picture
@@ -293,17 +294,18 @@ def find_front(
     """
     from gnomon.jobs.space.choosing import front
 
-    request = front.FrontRequest(
-        profile=Path(profile_dir),
+    result = front.find_front(
+        Path(profile_dir),
+        _asked(blocks=blocks, data=data, epochs=epochs, **options),
         networks=networks,
         latency_s=latency_s,
         measure=measure,
         method=method,
         toolchain=toolchain,
         proofs=proofs,
-        **_bench(blocks=blocks, data=data, epochs=epochs, **options),
+        watch=on_progress,
+        tell=on_message,
     )
-    result = front.find_front(request, watch=on_progress, tell=on_message)
     if picture is not None:
         from gnomon.jobs.space.picture import space_front_charts
         from gnomon.report.render import write_picture
@@ -335,9 +337,10 @@ def validate_selection(
     """
     from gnomon.jobs.space.choosing import validate
 
-    bench = _bench(blocks=blocks, data=data, epochs=epochs, **options)
-    request = validate.ValidateRequest(profile=Path(profile_dir), networks=networks, front=front, **bench)
-    return validate.validate_selection(request, watch=on_progress, tell=on_message)
+    asked = _asked(blocks=blocks, data=data, epochs=epochs, **options)
+    return validate.validate_selection(
+        Path(profile_dir), asked, networks=networks, front=front, watch=on_progress, tell=on_message
+    )
 
 
 def show_space(
@@ -395,16 +398,15 @@ def import_networks(
     """
     from gnomon.jobs.space import exchange
 
-    request = exchange.ImportRequest(
-        files=tuple(map(Path, files)),
-        profile=Path(profile_dir),
+    return exchange.import_networks(
+        tuple(map(Path, files)),
+        Path(profile_dir),
         config=None if config is None else Path(config),
         numbering=numbering,
+        blocks=tuple(map(str, blocks)),
         method=method,
         toolchain=toolchain,
-        blocks=tuple(map(str, blocks)),
     )
-    return exchange.import_networks(request)
 
 
 def export_networks(
@@ -487,7 +489,7 @@ def _toolchains(
     latency: bool = True,
     settings: Mapping[str, str] | None = None,
     **options: Any,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
     """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime, with settings; and the rest."""
     if toolchains and not latency:
         raise UsageError("--no-latency and --toolchain contradict each other", hint="Give either of the two.")
@@ -499,29 +501,31 @@ def _toolchains(
         if name not in by_toolchain:
             raise UsageError(f"--set {place}: no such --toolchain is given", hint=f"Give --toolchain {name} as well.")
         by_toolchain[name][key] = value
-    return {"toolchains": tuple(by_toolchain), "settings": by_toolchain}, options
+    return by_toolchain, options
 
 
-def _bench(
+def _asked(
     *,
     blocks: Sequence[PathLike],
     data: str | None,
     epochs: int | None,
     download: PathLike | None = None,
     **options: Any,
-) -> dict[str, Any]:
-    """What all requests that train and measure networks have in common."""
+) -> TrainRequest:
+    """How networks are trained and measured."""
+    from gnomon.jobs.space.profiling.opened import TrainRequest
+
     training = {name: options.pop(name) for name in TrainingOptions.__annotations__ if name in options}
     server = {name: options.pop(name) for name in ServerOptions.__annotations__ if name in options}
-    return {
-        "server": _server(**server),
-        "request": measure_request(cast("MeasureOptions", options)),
-        "blocks": tuple(map(str, blocks)),
-        "data": data,
-        "epochs": epochs,
-        "download": None if download is None else Path(download),
+    return TrainRequest(
+        request=measure_request(cast("MeasureOptions", options)),
+        data=data,
+        blocks=tuple(map(str, blocks)),
+        epochs=epochs,
+        download=None if download is None else Path(download),
+        server=_server(**server),
         **training,
-    }
+    )
 
 
 def _server(

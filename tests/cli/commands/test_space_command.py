@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -11,7 +12,7 @@ from gnomon.cli.main import run
 from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
 from gnomon.jobs.space import job
-from gnomon.jobs.space.job import ProfileRequest
+from gnomon.jobs.space.profiling.opened import TrainRequest
 
 
 def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -57,10 +58,10 @@ def test_options_that_cannot_be_meant_are_told(given: list[str], told: str, caps
 
 
 def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[ProfileRequest] = []
+    calls: list[tuple[TrainRequest, dict[str, object]]] = []
 
-    def kept(request: ProfileRequest, **_: object) -> NoReturn:
-        requests.append(request)
+    def kept(config: Path, out: Path, asked: TrainRequest, **options: object) -> NoReturn:
+        calls.append((asked, options))
         raise UsageError("not now", hint="")
 
     monkeypatch.setattr(job, "profile_space", kept)
@@ -70,7 +71,7 @@ def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> Non
         "--no-latency --dpu-url http://b/",
     ):
         assert run(["space", "profile", "c.yaml", "--profile-dir", "p", *words.split()]) == 2
-    named, runtime, none = requests
-    assert named.settings == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
-    assert (runtime.toolchains, runtime.method) == (("openvino",), None)
-    assert (none.toolchains, none.method, none.server) == ((), "balanced", DpuServer(url="http://b/"))
+    (_, named), (_, runtime), (asked, none) = calls
+    assert named["toolchains"] == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
+    assert (runtime["toolchains"], runtime["method"]) == ({"openvino": {}}, None)
+    assert (none["toolchains"], none["method"], asked.server) == ({}, "balanced", DpuServer(url="http://b/"))

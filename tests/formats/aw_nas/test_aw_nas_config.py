@@ -51,22 +51,23 @@ def replaced(old: str, new: str) -> str:
 
 def test_the_example_is_read() -> None:
     config, _ = read_aw_nas_config((GOLDEN / "aw-nas-space.yaml").read_bytes())
-    assert config.num_cell_groups == 4
-    assert config.cell_layout == (0, 1, 1, 2, 3, 0)
-    assert config.reduce_cell_groups == {1, 3}
-    assert config.primitives == (
+    manager = config.manager
+    assert config.space.num_cell_groups == 4
+    assert config.space.cell_layout == (0, 1, 1, 2, 3, 0)
+    assert config.space.reduce_cell_groups == (1, 3)
+    assert config.space.shared_primitives == (
         "VGGblock_1", "VGGblock_3", "Mobileblock_1", "Mobileblock_4", "Resblock_1", "Resblock_6",
     )  # fmt: skip
-    assert (config.input_channels, config.widths, config.classes) == (3, (16, 32, 32, 48, 64, 64), 10)
-    first, second = config.profiler.first_train, config.profiler.finetune
-    assert first.epochs == 20 and second.epochs == 1
-    assert first.optimizer == {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4, "nesterov": True}
-    assert first.scheduler == {"type": "CosineAnnealingLR", "T_max": 20, "eta_min": 0.001}
-    assert second.optimizer == {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-4}
-    assert second.scheduler is None
-    assert config.profiler.latency_cost_coeff == 0.25
-    assert config.profiler.calib_data == CalibrationFiles(
-        source="calibration/names.txt", root_folder="calibration/images"
+    assert (manager.input_channels, manager.widths, manager.num_classes) == (3, (16, 32, 32, 48, 64, 64), 10)
+    sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9}
+    assert config.profiler == ProfilerConfig(
+        first_train_epochs=20,
+        first_train_optimizer_cfg={**sgd, "weight_decay": 5e-4, "nesterov": True},
+        first_train_scheduler_cfg={"type": "CosineAnnealingLR", "T_max": 20, "eta_min": 0.001},
+        finetune_optimizer_cfg={**sgd, "weight_decay": 1e-4},
+        finetune_scheduler_cfg=None,
+        latency_cost_coeff=0.25,
+        calib_data=CalibrationFiles(source="calibration/names.txt", root_folder="calibration/images"),
     )
     assert config.gnomon == GnomonConfig(
         data="mnist-5k",
@@ -100,12 +101,13 @@ def test_the_example_is_filled_in_and_nothing_else_changes() -> None:
 def test_defaults_are_the_published_ones() -> None:
     config, _ = read_aw_nas_config(SMALL)
     assert config.profiler == ProfilerConfig()
-    assert config.profiler.first_train.optimizer == {"type": "SGD", "lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
-    assert config.profiler.first_train.scheduler == {"type": "CosineAnnealingLR", "T_max": 20, "eta_min": 0.001}
-    assert config.profiler.finetune.optimizer["lr"] == 0.05
-    assert config.profiler.finetune.scheduler == {"type": "CosineAnnealingLR", "T_max": 5, "eta_min": 0.001}
+    found, sgd = config.profiler, {"type": "SGD", "momentum": 0.9, "weight_decay": 1e-4}
+    cosine = {"type": "CosineAnnealingLR", "eta_min": 0.001}
+    assert found.first_train_optimizer_cfg == {**sgd, "lr": 0.1}
+    assert found.first_train_scheduler_cfg == {**cosine, "T_max": 20}
+    assert found.finetune_optimizer_cfg == {**sgd, "lr": 0.05}
+    assert found.finetune_scheduler_cfg == {**cosine, "T_max": 5}
     published = (0.5, 0.92, 1.0, 5)
-    found = config.profiler
     assert published == (
         found.latency_cost_coeff, found.accuracy_threshold, found.accuracy_cost_scale, found.select_ss_threshold,
     )  # fmt: skip
@@ -283,16 +285,18 @@ def test_any_config_is_read_as_it_was_meant_and_filled_in(
     text = yaml.safe_dump(config, default_flow_style=flow, indent=indent, sort_keys=False, allow_unicode=True)
     read, document = read_aw_nas_config(text)
     space, kwargs = config["search_space_cfg"], config["weights_manager_cfg"]["cell_group_kwargs"]
-    assert read.cell_layout == tuple(space["cell_layout"]) and read.num_cell_groups == space["num_cell_groups"]
-    assert read.reduce_cell_groups == set(space["reduce_cell_groups"])
-    assert read.primitives == tuple(space["shared_primitives"])
-    assert (read.input_channels, *read.widths) == (kwargs[0]["C_in"], *(one["C_out"] for one in kwargs))
-    assert read.classes == config["weights_manager_cfg"]["num_classes"]
+    groups, primitives = space["num_cell_groups"], space["shared_primitives"]
+    assert (read.space.cell_layout, read.space.num_cell_groups) == (tuple(space["cell_layout"]), groups)
+    assert read.space.reduce_cell_groups == tuple(space["reduce_cell_groups"])
+    assert read.space.shared_primitives == tuple(primitives)
+    widths = [kwargs[0]["C_in"], *(one["C_out"] for one in kwargs)]
+    assert [read.manager.input_channels, *read.manager.widths] == widths
+    assert read.manager.num_classes == config["weights_manager_cfg"]["num_classes"]
     assert read.profiler.accuracy_threshold == config["ss_profiler_cfg"]["accuracy_threshold"]
-    assert read.profiler.finetune.epochs == config["ss_profiler_cfg"]["finetune_epochs"]
+    assert read.profiler.finetune_epochs == config["ss_profiler_cfg"]["finetune_epochs"]
     assert (read.gnomon.seed, read.gnomon.data) == (config["gnomon_cfg"]["seed"], config["gnomon_cfg"]["data"])
-    some = st.lists(st.sampled_from(read.primitives), min_size=1, max_size=3, unique=True)
-    chosen = data.draw(st.lists(some, min_size=read.num_cell_groups, max_size=read.num_cell_groups))
+    some = st.lists(st.sampled_from(primitives), min_size=1, max_size=3, unique=True)
+    chosen = data.draw(st.lists(some, min_size=groups, max_size=groups))
     filled = yaml.safe_load(document.output(chosen))
     space |= {"shared_primitives": None, "cell_shared_primitives": chosen}
     assert filled == config and list(filled) == list(config)
@@ -312,8 +316,8 @@ def test_any_config_is_read_as_it_was_meant_and_filled_in(
 def test_a_stem_is_read_as_aw_nas_names_it(keys: str, stem: tuple[str, int] | None) -> None:
     lines = "".join(f"  {key}\n" for key in keys.split(", ") if key)
     config, _ = read_aw_nas_config(SMALL.replace("  num_classes", f"{lines}  num_classes"))
-    assert (config.stem and (config.stem.operation, config.stem.stride)) == stem
-    assert config.input_channels == 3 and config.warnings == ()
+    assert (config.manager.stem and (config.manager.stem, config.manager.stem_stride)) == stem
+    assert config.manager.input_channels == 3 and config.warnings == ()
 
 
 def test_what_a_stem_does_otherwise_than_aw_nas_is_told() -> None:

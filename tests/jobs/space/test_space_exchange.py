@@ -13,11 +13,13 @@ from tests.jobs.space.kits.studykit import GOOD, accuracy, latency, made, study,
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
 from gnomon.jobs.space.choosing.believed import open_profile
-from gnomon.jobs.space.choosing.select import SelectRequest, select_primitives
-from gnomon.jobs.space.choosing.validate import ValidateRequest, validate_selection
-from gnomon.jobs.space.exchange import ImportRequest, export_networks, import_networks
+from gnomon.jobs.space.choosing.select import RULES, select_primitives
+from gnomon.jobs.space.choosing.validate import validate_selection
+from gnomon.jobs.space.exchange import export_networks, import_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
+from gnomon.jobs.space.profiling.opened import TrainRequest
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
@@ -31,7 +33,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def brought(*files: Path, to: Path, **options: Any) -> dict[str, Any]:
-    return import_networks(ImportRequest(files=files, profile=to, **options)).document()
+    return import_networks(files, to, **options).document()
 
 
 def test_the_published_rule_sees_imported_tables_as_they_are(profile: Path, tmp_path: Path) -> None:
@@ -43,8 +45,8 @@ def test_the_published_rule_sees_imported_tables_as_they_are(profile: Path, tmp_
         file.write_text(write_flat_table(table))
     (tmp_path / "config.yaml").write_text(CONFIG)
     brought(*files, to=tmp_path / "p", config=tmp_path / "config.yaml")
-    chosen = select_primitives(SelectRequest(profile=tmp_path / "p", rule="published"))
-    own = select_primitives(SelectRequest(profile=profile, rule="published", output=tmp_path / "o.yaml"))
+    chosen = select_primitives(tmp_path / "p", "published")
+    own = select_primitives(profile, "published", output=tmp_path / "o.yaml")
     assert chosen.groups == own.groups
     assert chosen.document()["accuracies"] == {"kind": "measured", "trained": 8, "networks": 8}
     assert read_latencies((tmp_path / "p" / "latency_table.yaml").read_text()) == pytest.approx(times_ms)
@@ -65,16 +67,15 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
     assert told["latency"][0]["imported"] == {"latency_table.yaml": len(networks)}
     assert told["accuracy"]["without_error"] == len(networks)
     assert any("--config" in note for note in told["notes"])
-    for rule in ("published", "pareto"):
-        asked = SelectRequest(profile=tmp_path / "p", rule=rule, options=ParetoOptions(most_share=0.5))
-        document = select_primitives(asked).document()
+    for rule in RULES:
+        document = select_primitives(tmp_path / "p", rule, options=ParetoOptions(most_share=0.5)).document()
         assert document["imported"] == {
             "accuracies": {"accuracy_table.yaml": len(networks)},
             "latencies": {"latency_table.yaml": len(networks)},
         }
     assert "made up" in (tmp_path / "p" / "output.yaml").read_text()
     with pytest.raises(UsageError, match="nothing is known of the images"):
-        validate_selection(ValidateRequest(profile=tmp_path / "p", request=None))  # type: ignore[arg-type]
+        validate_selection(tmp_path / "p", TrainRequest(request=MeasureRequest()))
 
 
 def test_networks_that_the_published_rule_passes_over_are_told(tmp_path: Path) -> None:

@@ -95,15 +95,6 @@ def _cosine(epochs: int) -> Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """Epochs, an optimiser (a class of torch.optim) and a schedule of its rate (of torch.optim.lr_scheduler)."""
-
-    epochs: int
-    optimizer: Options
-    scheduler: Options | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationFiles:
     """Images to calibrate a quantiser with: a text file of names, one a line, and the folder that they are in."""
 
@@ -115,7 +106,8 @@ class CalibrationFiles:
 class ProfilerConfig:
     """``ss_profiler_cfg``: training from nothing, fine-tuning, and the constants of the published rule.
 
-    `calib_data` is None where the config names none: the published default is a folder of that profiler's repository.
+    An optimiser is a class of torch.optim, a schedule of its rate one of torch.optim.lr_scheduler. `calib_data` is None
+    where the config names none: the published default is a folder of that profiler's repository.
     """
 
     first_train_epochs: Count = 1
@@ -129,22 +121,6 @@ class ProfilerConfig:
     accuracy_cost_scale: Annotated[float, _number(_TINY, _HUGE)] = 1.0
     select_ss_threshold: Count = 5
     calib_data: CalibrationFiles | None = None
-
-    @property
-    def first_train(self) -> TrainingConfig:
-        """How networks are trained from nothing."""
-        return TrainingConfig(
-            epochs=self.first_train_epochs,
-            optimizer=self.first_train_optimizer_cfg,
-            scheduler=self.first_train_scheduler_cfg,
-        )
-
-    @property
-    def finetune(self) -> TrainingConfig:
-        """How networks are fine-tuned."""
-        return TrainingConfig(
-            epochs=self.finetune_epochs, optimizer=self.finetune_optimizer_cfg, scheduler=self.finetune_scheduler_cfg
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +161,12 @@ def family_of(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _SpaceSection:
-    """What is read of ``search_space_cfg``."""
+class SpaceSection:
+    """What is read of ``search_space_cfg``.
+
+    Layer l is of cell group `cell_layout[l]`. Groups of `reduce_cell_groups` halve height and width. Each chooses from
+    the names of `shared_primitives`, in the config's order.
+    """
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     num_cell_groups: Annotated[int, whole(1, _MOST_LAYERS)]
@@ -212,7 +192,7 @@ class _Channels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ManagerSection:
+class ManagerSection:
     """What is read of ``weights_manager_cfg``."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
@@ -226,34 +206,30 @@ class _ManagerSection:
     init_channels: Width | None = None
     stem_multiplier: Width | None = None
 
+    @property
+    def input_channels(self) -> int:
+        """What the first layer takes: the channels of an image, or what the stem makes."""
+        return self.cell_group_kwargs[0].C_in
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StemConfig:
-    """What stands before the first layer: one of `STEMS`, and its stride, where that is its own to choose."""
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The channels that each layer makes."""
+        return tuple(one.C_out for one in self.cell_group_kwargs)
 
-    operation: str
-    stride: int
+    @property
+    def stem(self) -> str | None:
+        """What stands before the first layer: one of `STEMS`, None for nothing."""
+        return self.use_stem if isinstance(self.use_stem, str) else STEMS[0] if self.use_stem else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceConfig:
-    """What a config says of its space.
+    """What a config says of its space. `warnings` are sentences about what is there and is not heeded."""
 
-    Layer l is of cell group `cell_layout[l]` and makes `widths[l]` channels; the first takes `input_channels`, an
-    image's or what the stem makes. Groups of `reduce_cell_groups` halve height and width. `primitives` are the names
-    that each group chooses from, in the config's order. `warnings` are sentences about what is there and is not heeded.
-    """
-
-    num_cell_groups: int
-    cell_layout: tuple[int, ...]
-    reduce_cell_groups: frozenset[int]
-    primitives: tuple[str, ...]
-    input_channels: int
-    widths: tuple[int, ...]
-    classes: int
+    space: SpaceSection
+    manager: ManagerSection
     profiler: ProfilerConfig
     gnomon: GnomonConfig
-    stem: StemConfig | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -305,8 +281,8 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
         _text=whole,
         _mark=mark,
         _dash_column=None if choices[1].flow_style else choices[1].start_mark.column,
-        _primitives=frozenset(config.primitives),
-        _groups=config.num_cell_groups,
+        _primitives=frozenset(config.space.shared_primitives),
+        _groups=config.space.num_cell_groups,
         names_latency_file=latency_file is not None and latency_file[1].id == "scalar",
     )
     return config, document
@@ -340,8 +316,8 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
         reader.tell((), "a mapping of sections expected")
         return None
     _in_place(reader)
-    space = reader.read(_SpaceSection, "search_space_cfg", reader.section("search_space_cfg"))
-    manager = reader.read(_ManagerSection, "weights_manager_cfg", reader.section("weights_manager_cfg"))
+    space = reader.read(SpaceSection, "search_space_cfg", reader.section("search_space_cfg"))
+    manager = reader.read(ManagerSection, "weights_manager_cfg", reader.section("weights_manager_cfg"))
     nulls = ("first_train_scheduler_cfg", "finetune_scheduler_cfg")  # of these null is none, as aw_nas has it
     profiler = reader.read(ProfilerConfig, "ss_profiler_cfg", reader.section("ss_profiler_cfg", {}, nulls))
     own = reader.read(GnomonConfig, "gnomon_cfg", _own_section(reader))
@@ -354,23 +330,8 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
         _check_own(own, () if space is None else space.shared_primitives, reader)
     if space is None or manager is None or profiler is None or own is None:
         return None
-    stem = None
-    if manager.use_stem:
-        operation = STEMS[0] if manager.use_stem is True else manager.use_stem
-        stem = StemConfig(operation=operation, stride=manager.stem_stride)
-    return SpaceConfig(
-        num_cell_groups=space.num_cell_groups,
-        cell_layout=space.cell_layout,
-        reduce_cell_groups=frozenset(space.reduce_cell_groups),
-        primitives=space.shared_primitives,
-        input_channels=manager.cell_group_kwargs[0].C_in,
-        widths=tuple(one.C_out for one in manager.cell_group_kwargs),
-        classes=manager.num_classes,
-        profiler=profiler,
-        gnomon=own,
-        stem=stem,
-        warnings=(*warnings, *(_stem_warnings(manager) if stem else ())),
-    )
+    warnings += _stem_warnings(manager) if manager.stem else ()
+    return SpaceConfig(space=space, manager=manager, profiler=profiler, gnomon=own, warnings=warnings)
 
 
 def _in_place(reader: YamlReader) -> None:
@@ -407,7 +368,7 @@ def _filled_already(reader: YamlReader) -> tuple[str, ...]:
     return (f"{'.'.join(place)} (line {key.start_mark.line + 1}) is filled already; the result replaces it",)
 
 
-def _check_space(space: _SpaceSection, reader: YamlReader) -> None:
+def _check_space(space: SpaceSection, reader: YamlReader) -> None:
     """Tell of what does not go together in ``search_space_cfg``."""
     groups, layout = space.num_cell_groups, space.cell_layout
     for name, listed in (("cell_layout", layout), ("reduce_cell_groups", space.reduce_cell_groups)):
@@ -430,7 +391,7 @@ def _check_space(space: _SpaceSection, reader: YamlReader) -> None:
             reader.tell(("search_space_cfg", name, k), f"{what}{items[k]} is there already")
 
 
-def _check_widths(manager: _ManagerSection, layers: int | None, reader: YamlReader) -> None:
+def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
     """Tell of layers that do not take what those before make, and of too few or too many."""
     place = ("weights_manager_cfg", "cell_group_kwargs")
     for k, (before, one) in enumerate(pairwise(manager.cell_group_kwargs), 1):
@@ -461,9 +422,9 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
             reader.tell(place, f"one of the space's {', '.join(known)} expected, {shown(name)} found")
 
 
-def _stem_warnings(manager: _ManagerSection) -> tuple[str, ...]:
+def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
     """What aw_nas would make of a stem and is made otherwise here."""
-    found, inputs = [], manager.cell_group_kwargs[0].C_in
+    found, inputs = [], manager.input_channels
     if manager.init_channels is not None and manager.stem_multiplier is not None:
         made = manager.init_channels * manager.stem_multiplier
         if made != inputs:

@@ -50,24 +50,6 @@ _HINT = "The files are an accuracy_table.yaml, a latency_table.yaml, or a csv as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest:
-    """Files of networks, and the profile that they go into: one that is there, or a new one of a `config`.
-
-    Tables alone need no config: their ids tell the families and the cell groups. `numbering` and `blocks` go before
-    what the config says. Accuracies count as those of a `method`, latencies as of a `toolchain`; None: as the file
-    says, else as imported.
-    """
-
-    files: tuple[Path, ...]
-    profile: Path
-    config: Path | None = None
-    numbering: str | None = None
-    blocks: tuple[str, ...] = ()
-    method: str | None = None
-    toolchain: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A file to import: its name, a digest of it, and its bytes or, of a table, its numbers by network."""
 
@@ -78,32 +60,51 @@ class _File:
     accuracies: bool = False
 
 
-def import_networks(asked: ImportRequest) -> SpaceDocument:
-    """Bring what files tell of networks into a profile; the same file again changes nothing.
+def import_networks(
+    paths: Sequence[Path],
+    profile: Path,
+    *,
+    config: Path | None = None,
+    numbering: str | None = None,
+    blocks: Sequence[str] = (),
+    method: str | None = None,
+    toolchain: str | None = None,
+) -> SpaceDocument:
+    """Bring what files tell of networks into a profile, or a new one of a `config`; the same again changes nothing.
+
+    Tables alone need no config: their ids tell the families and the cell groups. `numbering` and `blocks` go before
+    what the config says. Accuracies count as those of a `method`, latencies as of a `toolchain`; None: as the file
+    says, else as imported.
 
     UsageError for files of another kind, for a config that is missing or is not that of the profile, and for what would
     stand beside what was trained or measured otherwise; ProblemError with all that is wrong in a file.
     """
-    if asked.method not in (None, IMPORTED, *METHODS):
-        raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}.")
-    if asked.toolchain is not None and not is_name(asked.toolchain):
-        raise UsageError(f"{asked.toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
-    files = [_opened(path) for path in asked.files]
-    new = not is_profile(asked.profile)
-    study, question = _new(asked, files) if new else _of_profile(asked)
+    if method not in (None, IMPORTED, *METHODS):
+        raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}.")
+    if toolchain is not None and not is_name(toolchain):
+        raise UsageError(f"{toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
+    files = [_opened(path) for path in paths]
+    new = not is_profile(profile)
+    if new:
+        study, question = _new(files, config, numbering, blocks)
+    else:
+        study, question = study_of(profile, blocks), read_question(profile)
+        _check_same(profile, study, config, numbering)
     nets = [(file, net) for file in files for net in _nets(study, file)]
-    accuracies, latencies = _accuracy_rows(asked, study, nets), _latency_rows(asked, study, nets)
+    accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
-    _check_apart(asked, (), (), accuracies, latencies)  # before a new profile is made
-    with open_folder(asked.profile, question, study) as folder:
-        _check_apart(asked, folder.accuracy.values(), folder.latency.values(), accuracies, latencies)
+    _check_contexts(latencies)  # before a new profile is made
+    with open_folder(profile, question, study) as folder:
+        if method is None:
+            _check_apart(profile, folder.accuracy.values(), accuracies)
+        _check_contexts(latencies, folder.latency.values())
         folder.add(
             *(row for row in accuracies if row.key not in folder.accuracy),
             *(row for row in latencies if row.key not in folder.latency),
         )
         notes = (
-            *((_GUESSED,) if new and asked.config is None else ()),
+            *((_GUESSED,) if new and config is None else ()),
             *_unseen(study, nets),
             *write_tables(folder, study),
         )
@@ -184,30 +185,29 @@ def _told_of(name: str) -> Iterator[None]:
         raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
 
 
-def _of_profile(asked: ImportRequest) -> tuple[Study, dict[str, Any]]:
-    """The study of a profile that is there; what is asked for beside must be as it is."""
-    study, question = study_of(asked.profile, asked.blocks), read_question(asked.profile)
-    other = [] if asked.config is None or read_config(asked.config) == study.text else ["another config"]
-    other += [] if asked.numbering in (None, study.numbering) else ["another numbering"]
+def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
+    """UsageError where a profile was made of another config or numbering than is asked for."""
+    other = [] if config is None or read_config(config) == study.text else ["another config"]
+    other += [] if numbering in (None, study.numbering) else ["another numbering"]
     if other:
         raise UsageError(
-            f"{asked.profile} was made of {' and '.join(other)}",
+            f"{profile} was made of {' and '.join(other)}",
             hint="Leave out --config and --numbering, or give --profile-dir another path.",
         )
-    return study, question
 
 
-def _new(asked: ImportRequest, files: Sequence[_File]) -> tuple[Study, dict[str, Any]]:
+def _new(
+    files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str]
+) -> tuple[Study, dict[str, Any]]:
     """The study of the config, or of what tables tell; of its images nothing is known."""
-    text = read_config(asked.config) if asked.config else _made_config(files, asked.numbering or NUMBERINGS[0])
+    text = read_config(path) if path else _made_config(files, numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
-    blocks = block_files(asked.blocks, asked.config or Path(), config.gnomon)
+    own = block_files(blocks, path or Path(), config.gnomon)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
     # Behind a stem the first layer's channels are not an image's, which then has colours as in aw_nas.
-    channels = 3 if config.stem or config.gnomon.stem else config.input_channels
-    shape = (channels, side, side)
-    study = open_study(text, shape, numbering=asked.numbering, blocks=blocks)
-    return study, {**study.question(), "blocks": list(blocks), "data": {"name": "", "digest": ""}}
+    channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels
+    study = open_study(text, (channels, side, side), numbering=numbering, blocks=own)
+    return study, {**study.question(), "blocks": list(own), "data": {"name": "", "digest": ""}}
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:
@@ -270,12 +270,12 @@ def _network(study: Study, name: str) -> Network:
     return known.network(assignment)
 
 
-def _accuracy_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[AccuracyRow]:
+def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: str | None) -> list[AccuracyRow]:
     found: dict[str, AccuracyRow] = {}
     for file, net in nets:
         if net.accuracy is None:
             continue
-        network, method = study.at(net.assignment), asked.method or net.method or IMPORTED
+        network, method = study.at(net.assignment), wanted or net.method or IMPORTED
         if method not in (*METHODS, IMPORTED):
             raise ProblemError(
                 f"{file.name}: there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}."
@@ -297,12 +297,12 @@ def _accuracy_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_Fil
     return list(found.values())
 
 
-def _latency_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[LatencyRow]:
+def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: str | None) -> list[LatencyRow]:
     found: dict[str, LatencyRow] = {}
     for file, net in nets:
         if net.latency_s is None:
             continue
-        network, toolchain = study.at(net.assignment), asked.toolchain or net.toolchain or IMPORTED
+        network, toolchain = study.at(net.assignment), wanted or net.toolchain or IMPORTED
         row = LatencyRow(
             key=f"{toolchain}/{IMPORTED}/{file.digest}/{network.id}",
             network=network.id,
@@ -327,21 +327,19 @@ def _latency_rows(asked: ImportRequest, study: Study, nets: Sequence[tuple[_File
     return list(found.values())
 
 
-def _check_apart(
-    asked: ImportRequest,
-    trained: Iterable[AccuracyRow],
-    timed: Iterable[LatencyRow],
-    accuracies: Sequence[AccuracyRow],
-    latencies: Sequence[LatencyRow],
-) -> None:
-    """UsageError where what is imported would count with what was trained here, unasked, or was measured otherwise."""
+def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iterable[AccuracyRow]) -> None:
+    """UsageError where what is imported would count with what was trained here, unasked."""
     own = {row.method for row in trained if not row.origin}
     beside = sorted(own & {row.method for row in accuracies})
-    if beside and asked.method is None:
+    if beside:
         raise UsageError(
-            f"{asked.profile} has accuracies of its own by the method {', '.join(beside)}",
+            f"{profile} has accuracies of its own by the method {', '.join(beside)}",
             hint=f"Give --accuracy {beside[0]} to let these count with them, --accuracy {IMPORTED} to keep them apart.",
         )
+
+
+def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow] = ()) -> None:
+    """UsageError where what is imported was measured otherwise than what is there, or than more of it."""
     known = [*timed, *latencies]
     contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
     for toolchain, context in sorted(contexts):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from gnomon.jobs.space.profiling.folder import METHODS, PROOF, ProfileFolder
 from gnomon.jobs.space.profiling.images import keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
-from gnomon.jobs.space.profiling.methods import Budget, across_families, plan, recipes
+from gnomon.jobs.space.profiling.methods import across_families, plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
 from gnomon.jobs.space.profiling.training import train
@@ -42,7 +42,7 @@ from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.loop import check_device
-from gnomon.training.recipe import check
+from gnomon.training.recipe import Recipe, check
 
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
@@ -90,63 +90,61 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
     return [f"{len(failed)} trainings failed: {failed[0].network}, {failed[0].reason}"] if failed else []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRequest(TrainRequest):
-    """What is profiled and where it goes.
-
-    `families` are those to look at, `numbering` and `blocks` go before what the config says. `method` is how accuracies
-    are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
-    `toolchains` with their `settings` are what is measured; none: nothing. `mixed` networks of each family are measured
-    with the variants.
-    """
-
-    config: Path
-    out: Path
-    families: tuple[str, ...] = ()
-    numbering: str | None = None
-    method: str | None = "balanced"
-    networks: int | None = None
-    toolchains: tuple[str, ...] = ("onnxruntime",)
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    mixed: int = MIXED
-
-
 def profile_space(
-    asked: ProfileRequest, *, watch: Watch | None = None, tell: Callable[[str], None] = lambda sentence: None
+    path: Path,
+    out: Path,
+    asked: TrainRequest,
+    *,
+    families: Sequence[str] = (),
+    numbering: str | None = None,
+    method: str | None = "balanced",
+    networks: int | None = None,
+    toolchains: Mapping[str, Mapping[str, str]],
+    mixed: int = MIXED,
+    watch: Watch | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceDocument:
-    """Train and measure what the profile lacks, and write down each network as soon as it is done.
+    """Train and measure what the profile `out` of a config lacks, and write down each network as soon as it is done.
+
+    `families` are those to look at, `numbering` and blocks go before what the config says. `method` is how accuracies
+    are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
+    `toolchains` with their settings are what is measured; none: nothing. `mixed` networks of each family are measured
+    with the variants.
 
     Whatever ends it, the same call goes on. MeasurementError where no network could be measured by any toolchain; what
     was trained is kept. Raises GnomonError.
     """
-    _check_numbers(asked)
-    if asked.method is not None and asked.cluster is None:
+    _check_numbers(asked, networks, mixed)
+    if method is not None and asked.cluster is None:
         check_device(asked.training_device)
-    text = read_config(asked.config)
+    text = read_config(path)
     config, _ = read_aw_nas_config(text)
-    data = open_images(config.gnomon, asked.data, classes=config.classes, download=asked.download)
-    blocks = block_files(asked.blocks, asked.config, config.gnomon)
-    study = open_study(text, data.shape, families=asked.families, numbering=asked.numbering, blocks=blocks)
-    toolchains = [chosen_toolchain(name, asked.settings.get(name)) for name in asked.toolchains]
-    if asked.method is not None and asked.method not in METHODS:
-        raise UsageError(f"there is no method {asked.method!r}", hint=f"Methods: {', '.join(METHODS)}.")
-    if asked.method is not None:
-        _check_recipes(study, asked.epochs)
+    data = open_images(config.gnomon, asked.data, classes=config.manager.num_classes, download=asked.download)
+    blocks = block_files(asked.blocks, path, config.gnomon)
+    study = open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
+    chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
+    if method is not None and method not in METHODS:
+        raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join(METHODS)}.")
+    trainings = recipes(study, epochs=asked.epochs)
+    if method is not None:
+        _check_recipes(trainings)
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
-    with open_folder(asked.out, question, study) as folder:
+    with open_folder(out, question, study) as folder:
         profile = OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
-        measurer = Measurer(profile=profile, calibration=_calibration(asked, config, toolchains, data, folder.path))
-        for toolchain in toolchains:
-            measurer.check(toolchain, asked.settings.get(toolchain.name, {}))
+        calibration = _calibration(config, path.parent, chains, data, folder.path)
+        measurer = Measurer(profile=profile, calibration=calibration)
+        for chain in chains:
+            measurer.check(chain, toolchains[chain.name])
         start = time.monotonic()
-        if asked.method is not None:
-            _train(asked, profile)
+        if method is not None:
+            own = config.gnomon.seed
+            train(profile, *plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=own))
         seconds = {"train": time.monotonic() - start}
-        networks = measured_networks(study, folder, asked.mixed, asked.request.seed)
-        for toolchain in toolchains:
-            measurer.run(toolchain, asked.settings.get(toolchain.name, {}), networks)
+        measured = measured_networks(study, folder, mixed, asked.request.seed)
+        for chain in chains:
+            measurer.run(chain, toolchains[chain.name], measured)
         notes = write_tables(folder, study)
-        _check_measured(folder, [toolchain.name for toolchain in toolchains])
+        _check_measured(folder, list(toolchains))
     notes = [*config.warnings, *data.notes, *study.notes(), *notes]
     return replace(document_of(folder, study, data.name, notes), seconds=seconds | measurer.seconds)
 
@@ -158,8 +156,8 @@ def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[
 
 
 def _calibration(
-    asked: ProfileRequest,
     config: SpaceConfig,
+    beside: Path,
     toolchains: Sequence[Toolchain],
     data: Dataset | Streamed,
     profile: Path,
@@ -167,7 +165,7 @@ def _calibration(
     """The images that the config names for calibration, where one of the toolchains looks at any; and keep them."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
-    found = open_calibration(config.profiler.calib_data, asked.config.parent, data, config.gnomon.resize)
+    found = open_calibration(config.profiler.calib_data, beside, data, config.gnomon.resize)
     keep_calibration(found, profile)
     return found
 
@@ -183,10 +181,15 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
         )
 
 
-def _check_numbers(asked: ProfileRequest) -> None:
-    least = {"epochs": 1, "networks": 1, "seeds": 1, "mixed": 0, "workers": 0}
-    found = {name: getattr(asked, name) for name in least}
-    wrong = [f"{name} is {n}, below {least[name]}" for name, n in found.items() if n is not None and n < least[name]]
+def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> None:
+    found = {
+        "epochs": (asked.epochs, 1),
+        "networks": (networks, 1),
+        "seeds": (asked.seeds, 1),
+        "mixed": (mixed, 0),
+        "workers": (asked.workers, 0),
+    }
+    wrong = [f"{name} is {n}, below {least}" for name, (n, least) in found.items() if n is not None and n < least]
     if wrong:
         raise UsageError("; ".join(wrong), hint="Leave them out for what is usual.")
 
@@ -241,18 +244,8 @@ def block_files(asked: Sequence[str], config: Path, own: GnomonConfig) -> tuple[
     return tuple(dict.fromkeys(found))
 
 
-def _check_recipes(study: Study, epochs: int | None) -> None:
+def _check_recipes(trainings: tuple[Recipe, Recipe]) -> None:
     """What PyTorch cannot train by is told, by the keys of the config, before anything is made."""
-    for name, recipe in zip(("first_train", "finetune"), recipes(study, epochs=epochs), strict=True):
+    for name, recipe in zip(("first_train", "finetune"), trainings, strict=True):
         key = f"ss_profiler_cfg.{name}"
         check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
-
-
-def _train(asked: ProfileRequest, profile: OpenProfile) -> None:
-    """The trainings of the method, as far as the journal lacks them."""
-    study = profile.study
-    first, finetune = recipes(study, epochs=asked.epochs)
-    budget = Budget(
-        recipe=first, finetune=finetune, networks=asked.networks, seeds=asked.seeds, seed=study.config.gnomon.seed
-    )
-    train(profile, *plan(str(asked.method), study, budget))

@@ -13,7 +13,7 @@ from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import COSTS, LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.select import EFFECTS, SWAPS, Rows, SelectRequest, lookup_of, select_primitives
+from gnomon.jobs.space.choosing.select import EFFECTS, SWAPS, Rows, lookup_of, select_primitives
 from gnomon.jobs.space.document import LookupPart
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency
@@ -129,7 +129,7 @@ def test_the_config_names_the_table_and_the_file_beside_it_its_error(tmp_path: P
     one = study(text)
     path = profile(tmp_path / "p", one, uneven, across=12)
     output = tmp_path / "o.yaml"
-    found = select_primitives(SelectRequest(profile=path, options=ParetoOptions(most_share=0.5), output=output))
+    found = select_primitives(path, options=ParetoOptions(most_share=0.5), output=output)
     written = output.read_text()
     named = yaml.safe_load(written)["objective_cfg"]
     assert named == {"latency_file": str(found.lookup), "alpha": 0.2} and Path(named["latency_file"]).is_absolute()

@@ -13,7 +13,7 @@ from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, made, stud
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.select import RULES, Rule, SelectRequest, select_primitives, unlike_aw_nas
+from gnomon.jobs.space.choosing.select import RULES, Rule, select_primitives, unlike_aw_nas
 from gnomon.jobs.space.profiling.estimates import latest, predictors
 from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.space.profiling.look import SELECTION, read_selection
@@ -35,7 +35,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def select(profile: Path, rule: Rule, output: Path, **options: Any) -> Any:
     options.setdefault("options", ParetoOptions(most_share=0.5))  # 25 networks are few
-    return select_primitives(SelectRequest(profile=profile, rule=rule, output=output, **options))
+    return select_primitives(profile, rule, output=output, **options)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -52,7 +52,11 @@ def test_the_output_is_the_config_with_the_choice_and_reads_again(rule: Rule, pr
     with pytest.raises(ProblemError, match="shared_primitives"):
         read_aw_nas_config(text)
     config, _ = read_aw_nas_config(text.replace("shared_primitives: null", f"shared_primitives: {LIST}"))
-    assert config.primitives == tuple(LIST.strip("[]").split(", ")) and config.cell_layout == (0, 1, 1)
+    assert config.space.shared_primitives == tuple(LIST.strip("[]").split(", ")) and config.space.cell_layout == (
+        0,
+        1,
+        1,
+    )
     assert config.warnings, "that the choice is there already is told"
     assert "# kept as it is" in rest
 
@@ -148,7 +152,7 @@ def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
         ({"rule": "guess"}, "guess"),
     ):
         with pytest.raises(UsageError, match=word) as told:
-            select_primitives(SelectRequest(profile=profile, **options))
+            select_primitives(profile, **options)
         assert told.value.hint
 
 

@@ -13,7 +13,7 @@ from tests.jobs.space.kits.studykit import made, study
 
 from gnomon.jobs.space.profiling.folder import AccuracyRow
 from gnomon.jobs.space.profiling.images import open_images
-from gnomon.jobs.space.profiling.methods import Budget, plan, recipes
+from gnomon.jobs.space.profiling.methods import plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import Method, Trainer, Training, train, weights_path
@@ -25,11 +25,7 @@ from gnomon.training.recipe import Recipe
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
 Judge = Callable[[Training], AccuracyRow]
-FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)
-
-
-def budget(**changes: int | Recipe | None) -> Budget:
-    return Budget(**{"recipe": FIRST, "finetune": FINETUNE, **changes})  # type: ignore[arg-type]  # by name
+RECIPES = FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)
 
 
 def row(one: Training, *, reason: str = "", validation: float | None = None) -> AccuracyRow:
@@ -62,7 +58,7 @@ def rounds(planned: tuple[Method, int], judge: Judge = row) -> list[Sequence[Tra
 
 def test_published_trains_defaults_then_tunes_each_swap_from_the_default_of_its_family() -> None:
     one = study()
-    planned = plan("published", one, budget())
+    planned = plan("published", one, RECIPES)
     first, second = rounds(planned)
     defaults = {family.name: family.swaps()[0] for family in one.families.values()}
     assert [t.network for t in first] == list(defaults.values())
@@ -78,14 +74,14 @@ def test_published_leaves_a_family_out_whose_default_failed() -> None:
     def judge(one: Training) -> AccuracyRow:
         return row(one, reason="crash: it ended" if one.network.family == "VGG" else "")
 
-    _, second = rounds(plan("published", study(), budget()), judge)
+    _, second = rounds(plan("published", study(), RECIPES), judge)
     assert {t.network.family for t in second} == {"Mobile"}
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 5])
 def test_fair_trains_each_alike_from_the_same_seeds(seeds: int) -> None:
     one = study()
-    planned = plan("fair", one, budget(seeds=seeds, seed=7))
+    planned = plan("fair", one, RECIPES, seeds=seeds, seed=7)
     (wanted,) = rounds(planned)
     defaults = {family.swaps()[0].id for family in one.families.values()}
     for network, often in Counter(t.network.id for t in wanted).items():
@@ -100,7 +96,7 @@ def test_fair_trains_each_alike_from_the_same_seeds(seeds: int) -> None:
 @pytest.mark.parametrize(("networks", "seeds"), [(None, 1), (5, 1), (7, 4)])
 def test_balanced_has_each_primitive_equally_often(networks: int | None, seeds: int) -> None:
     one = study()
-    planned = plan("balanced", one, budget(networks=networks, seeds=seeds))
+    planned = plan("balanced", one, RECIPES, networks=networks, seeds=seeds)
     (wanted,) = rounds(planned)
     for name, family in one.families.items():
         mine = [t.network for t in wanted if t.network.family == name and t.seed == 0]
@@ -119,7 +115,7 @@ def test_another_number_of_epochs_is_another_training(name: str) -> None:
     keys = []
     for epochs in (4, 5):
         recipe = Recipe(epochs=epochs)
-        found = rounds(plan(name, study(), budget(recipe=recipe, finetune=recipe)))
+        found = rounds(plan(name, study(), (recipe, recipe)))
         keys.append({t.key for wanted in found for t in wanted})
     assert not keys[0] & keys[1]
 
@@ -153,7 +149,7 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
     profile = opened(tmp_path, one)
     assert isinstance(profile.data, Dataset)
     trainer = Trainer(profile=profile, images=profile.data)
-    first, second = rounds(plan("published", one, budget()))
+    first, second = rounds(plan("published", one, RECIPES))
     for default in first:
         tags = one.tagged(default.network).tags
         state = {f"{state_prefix(tag)}weight": np.full(3, k, np.float32) for k, tag in enumerate(tags)}
@@ -180,13 +176,13 @@ def test_what_failed_is_tried_again_unless_it_diverged(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
     one = study(CONFIG.replace("VGGblock_2, Mobileblock_0, Mobileblock_1", "VGGblock_2"))
     profile = opened(tmp_path, one)
-    first, finetune = recipes(one, epochs=1)
-    planned = plan("fair", one, Budget(recipe=first, finetune=finetune))
+    short = recipes(one, epochs=1)
+    planned = plan("fair", one, short)
     (wanted,) = rounds(planned)
     for number, training in enumerate(wanted[:3]):
         reason = "wrong-output: the loss is not finite" if number == 0 else "memory: too little"
         profile.folder.add(row(training, reason=reason))
-    train(profile, *plan("fair", one, Budget(recipe=first, finetune=finetune)))
+    train(profile, *plan("fair", one, short))
     found = profile.folder.accuracy
     assert [bool(found[t.key].reason) for t in wanted[:3]] == [True, False, False]
     assert all(not found[t.key].reason for t in wanted[1:])

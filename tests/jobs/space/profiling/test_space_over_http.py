@@ -24,9 +24,10 @@ from gnomon.devices.http import DpuReply, DpuServer
 from gnomon.errors import DeviceError, UsageError
 from gnomon.formats.aw_nas.tables import read_latencies
 from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.jobs.space.job import ProfileRequest, profile_space
+from gnomon.jobs.space.job import profile_space
 from gnomon.jobs.space.profiling import measuring as space_over_http
 from gnomon.jobs.space.profiling.folder import LATENCY, LatencyRow, read_latency
+from gnomon.jobs.space.profiling.opened import TrainRequest
 from gnomon.measure.progress import Progress
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -51,18 +52,10 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     def profile(
         server: DpuServer | None, *, mixed: int = 0, watch: Callable[[Progress], None] | None = None
     ) -> list[LatencyRow]:
-        request = ProfileRequest(
-            config=config,
-            out=tmp_path / "out",
-            request=measure_request({}),
-            server=server,
-            data=source,
-            method=None,
-            mixed=mixed,
-            toolchains=("vitis",),
-            settings={"vitis": {"arch": str(arch), "quantize": "none"}},
-        )
-        profile_space(request, watch=watch)
+        asked = TrainRequest(request=measure_request({}), server=server, data=source)
+        vitis = {"arch": str(arch), "quantize": "none"}
+        to = tmp_path / "out"
+        profile_space(config, to, asked, method=None, mixed=mixed, toolchains={"vitis": vitis}, watch=watch)
         return list(read_latency(tmp_path / "out"))
 
     return profile

@@ -7,7 +7,7 @@ the profile as a proof, so that the same command finds the same networks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, with_proofs
+from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
 from gnomon.jobs.space.choosing.select import EFFECTS, lookup_of
 from gnomon.jobs.space.document import (
     FrontNetwork,
@@ -41,7 +41,7 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.look import read_rows, study_of
-from gnomon.jobs.space.profiling.opened import OpenProfile
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
@@ -62,56 +62,50 @@ MOST_NETWORKS = 1000
 _NORMAL_95 = 1.959964
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontRequest(ProofRequest):
-    """Which networks: at most `networks` of a predicted latency of at most `latency_s` (None: of any).
-
-    `method` and `toolchain` say whose accuracies and latencies are gone by, None: the first there are; `proofs` whether
-    what `validate` and `front` measured before has a part in the prediction. With `measure` they are trained and
-    measured, as `ProofRequest` says.
-    """
-
-    networks: int = 50
-    latency_s: float | None = None
-    method: str | None = None
-    toolchain: str | None = None
-    proofs: bool = False
-    measure: bool = True
-
-
 def find_front(
-    asked: FrontRequest,
+    path: Path,
+    asked: TrainRequest,
     *,
+    networks: int = 50,
+    latency_s: float | None = None,
+    method: str | None = None,
+    toolchain: str | None = None,
+    proofs: bool = False,
+    measure: bool = True,
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceFrontDocument:
     """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
 
+    At most `networks` of a predicted latency of at most `latency_s` (None: of any). `method` and `toolchain` say whose
+    accuracies and latencies are gone by, None: the first there are; `proofs` whether what `validate` and `front`
+    measured before has a part in the prediction. With `measure` they are trained and measured, as `proving` has it.
+
     UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
     """
-    if not 1 <= asked.networks <= MOST_NETWORKS:
-        raise UsageError(f"{asked.networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")
-    study = study_of(asked.profile, asked.blocks)
-    rows = read_rows(asked.profile, study)
-    method, toolchain = method_of(rows[0], asked.method), toolchain_of(rows[1], asked.toolchain)
-    evidence = evidence_of(study, rows, method, toolchain, proofs=asked.proofs)
+    if not 1 <= networks <= MOST_NETWORKS:
+        raise UsageError(f"{networks} networks are asked for", hint=f"Ask for 1 to {MOST_NETWORKS}.")
+    study = study_of(path, asked.blocks)
+    rows = read_rows(path, study)
+    method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)
+    evidence = evidence_of(study, rows, method, toolchain, proofs=proofs)
     beliefs = beliefs_of(study, evidence)
-    options = FrontOptions(networks=asked.networks, most_latency=asked.latency_s, seed=asked.request.seed)
+    options = FrontOptions(networks=networks, most_latency=latency_s, seed=asked.request.seed)
     try:
         front = exact_front(beliefs, options)
     except ProblemError as error:
-        if asked.latency_s is None:
+        if latency_s is None:
             raise
-        raise ProblemError(f"--latency {units.time(asked.latency_s)}: {error.message}", hint=error.hint) from error
-    proofs: Known = {}, {}
-    if asked.measure:
-        with proving(asked, study, watch=watch, tell=tell) as profile:
-            rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proofs)
+        raise ProblemError(f"--latency {units.time(latency_s)}: {error.message}", hint=error.hint) from error
+    proved: Known = {}, {}
+    if measure:
+        with proving(path, asked, study, watch=watch, tell=tell) as profile:
+            rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proved)
     else:
         rounds = (predict_front(beliefs, options),)
-    measured, best = _held(study, asked, (beliefs, evidence, proofs), rounds)
+    measured, best = _held(study, options, (beliefs, evidence, proved), rounds)
     exact = {network.id for network in networks_of(study, front)}
-    networks = [
+    rows_of_front = [
         FrontNetwork(
             id=network.id,
             primitives=network.primitives,
@@ -122,28 +116,28 @@ def find_front(
             predicted=PredictedPoint(
                 accuracy=tuple(some.accuracy[k].tolist()), latency_s=tuple(some.latency[k].tolist())
             ),
-            measured=_measured(network.id, proofs) if asked.measure else None,
+            measured=_measured(network.id, proved) if measure else None,
             best=network.id in best,
         )
         for number, some in enumerate(rounds, 1)
         for k, network in enumerate(networks_of(study, some.networks))
     ]
     document = SpaceFrontDocument(
-        profile=str(asked.profile),
+        profile=str(path),
         method=method,
         toolchain=toolchain,
-        latency_bound_s=asked.latency_s,
-        measure=asked.measure,
-        proofs=asked.proofs,
+        latency_bound_s=latency_s,
+        measure=measure,
+        proofs=proofs,
         space=str(beliefs.space.size),
         on_front=len(front),
         rounds=len(rounds),
         share=rounds[-1].share,
         latency_model=_held_out(study, evidence),
-        networks=tuple(sorted(networks, key=lambda network: network.predicted.latency_s[0])),
+        networks=tuple(sorted(rows_of_front, key=lambda network: network.predicted.latency_s[0])),
         measured=measured,
     )
-    save_text(indented(document.document()), asked.profile / FRONT, option="--profile-dir")
+    save_text(indented(document.document()), path / FRONT, option="--profile-dir")
     return document
 
 
@@ -219,7 +213,7 @@ def _measured(name: str, proofs: Known) -> MeasuredPoint:
 
 def _held(
     study: Study,
-    asked: FrontRequest,
+    options: FrontOptions,
     known: tuple[Beliefs, Known, Known],
     rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
@@ -232,7 +226,9 @@ def _held(
         return None, set()
     names = [every[k] for k in both]
     points = measured_points(names, proofs, beliefs)
-    fits = np.flatnonzero(points[:, 0] <= (np.inf if asked.latency_s is None else asked.latency_s / beliefs.unit))
+    fits = np.flatnonzero(
+        points[:, 0] <= (np.inf if options.most_latency is None else options.most_latency / beliefs.unit)
+    )
     best = {names[place] for place in fits[nondominated(points[fits])].tolist()} if len(fits) else set[str]()
     accuracy = np.concatenate([some.accuracy for some in rounds])[both].T
     latency = np.concatenate([some.latency for some in rounds])[both].T
@@ -248,9 +244,7 @@ def _held(
             hypervolume=FrontVolumes(
                 predicted=hypervolume(predicted, beliefs.reference), measured=hypervolume(points, beliefs.reference)
             ),
-            share=share_of(
-                after, assignments[both], FrontOptions(most_latency=asked.latency_s, seed=asked.request.seed)
-            ),
+            share=share_of(after, assignments[both], options),
             accuracy=HeldAccuracies(
                 mean_error=float(np.abs(accuracy[0] - right).mean()),
                 inside=inside(right, accuracy, np.array([one.error for one in seen])),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,34 +33,31 @@ _FIRST_SEED = 1000
 """Seeds that no method of a profile uses: what was trained for it is not trained the same way again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofRequest(TrainRequest):
-    """How networks of a profile are trained and measured to hold predictions against.
-
-    `epochs` None: as most networks of the profile were trained, else as the config says. `blocks` are the files of own
-    primitives of the profile, `data` its source of images where that is a function.
-    """
-
-    profile: Path
-
-
 @contextmanager
 def proving(
-    asked: ProofRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
+    path: Path, asked: TrainRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
 ) -> Iterator[OpenProfile]:
-    """A profile of a study, open for adding proofs. UsageError where its images are not what they were."""
-    question = read_question(asked.profile)
+    """The profile of a study, open for adding proofs. UsageError where its images are not what they were.
+
+    Of what is asked `epochs` None is: as most networks of the profile were trained, else as the config says; `data` is
+    its source of images where that is a function.
+    """
+    question = read_question(path)
     if not question["data"]["digest"]:
         raise UsageError(
-            f"{asked.profile} was made of tables alone: nothing is known of the images",
+            f"{path} was made of tables alone: nothing is known of the images",
             hint="Make a profile of the config with --accuracy none --no-latency, and import the tables into that.",
         )
     if asked.cluster is None:
         check_device(asked.training_device)
     data = reopened_images(
-        study.config.gnomon, question["data"], asked.data, classes=study.config.classes, download=asked.download
+        study.config.gnomon,
+        question["data"],
+        asked.data,
+        classes=study.config.manager.num_classes,
+        download=asked.download,
     )
-    with open_folder(asked.profile, question, study) as folder:
+    with open_folder(path, question, study) as folder:
         yield OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
 
 

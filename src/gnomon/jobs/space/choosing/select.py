@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -75,59 +75,54 @@ Rows = tuple[tuple[float, ...], ...]
 """Milliseconds by layer and kept primitive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectRequest:
-    """What to select by. `method` and `toolchain` say whose accuracies and latencies; None: the first there are.
-
-    What `validate` and `front` measured has no part in it unless `proofs` says so. `options` are for the rule "pareto";
-    the published rule has its constants in the config. `output` is where the config with the selection filled in goes
-    (None: into the profile). `blocks` are the files of own primitives of the profile.
-    """
-
-    profile: Path
-    rule: Rule = "pareto"
-    method: str | None = None
-    toolchain: str | None = None
-    proofs: bool = False
-    options: ParetoOptions = field(default_factory=ParetoOptions)
-    output: Path | None = None
-    blocks: tuple[str, ...] = ()
-
-
-def select_primitives(asked: SelectRequest) -> SelectionDocument:
+def select_primitives(
+    profile: Path,
+    rule: Rule = "pareto",
+    *,
+    method: str | None = None,
+    toolchain: str | None = None,
+    proofs: bool = False,
+    options: ParetoOptions | None = None,
+    output: Path | None = None,
+    blocks: Sequence[str] = (),
+) -> SelectionDocument:
     """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
+
+    `method` and `toolchain` say whose accuracies and latencies; None: the first there are. What `validate` and `front`
+    measured has no part in it unless `proofs` says so. `options` are for the rule "pareto"; the published rule has its
+    constants in the config. `output` is where the config with the selection filled in goes (None: into the profile).
+    `blocks` are the files of own primitives of the profile.
 
     UsageError for what the profile lacks, ProblemError for values that the rule cannot use.
     """
-    if asked.rule not in RULES:
-        raise UsageError(f"there is no rule {asked.rule!r}", hint=f"Rules: {', '.join(RULES)}.")
-    study = study_of(asked.profile, asked.blocks)
-    accuracies, latencies = read_rows(asked.profile, study)
-    method = method_of(accuracies, asked.method)
-    toolchain = toolchain_of(latencies, asked.toolchain)
-    seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=asked.proofs)
-    if asked.rule == "pareto":
-        groups, family, details = _by_pareto(study, seen, rows, asked.options)
+    if rule not in RULES:
+        raise UsageError(f"there is no rule {rule!r}", hint=f"Rules: {', '.join(RULES)}.")
+    study = study_of(profile, blocks)
+    accuracies, latencies = read_rows(profile, study)
+    method, toolchain = method_of(accuracies, method), toolchain_of(latencies, toolchain)
+    seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=proofs)
+    if rule == "pareto":
+        groups, family, details = _by_pareto(study, seen, rows, options)
     else:
         groups, family, details = _by_published_rule(study, seen, rows)
-    output, known = asked.output or asked.profile / OUTPUT, lookup_of(study, groups, rows)
-    lookup, model = None if known is None else write_lookup_files(asked.profile, toolchain, *known), known and known[0]
+    output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
+    lookup, model = None if known is None else write_lookup_files(profile, toolchain, *known), known and known[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
-    remark = _remark(asked.rule, study.numbering, model if study.document.names_latency_file else None)
+    remark = _remark(rule, study.numbering, model if study.document.names_latency_file else None)
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
     candidates = sum(len(one.primitives) for name, one in study.families.items() if family in (None, name))
     selection = SelectionDocument(
-        profile=str(asked.profile),
-        rule=asked.rule,
+        profile=str(profile),
+        rule=rule,
         method=method,
         toolchain=toolchain,
         imported={
             "accuracies": imported(row for row in accuracies if row.method == method),
             "latencies": imported(rows.values()),
         },
-        images_known=bool(read_question(asked.profile)["data"]["digest"]),
-        proofs=proved_networks(accuracies, latencies) if asked.proofs else (),
+        images_known=bool(read_question(profile)["data"]["digest"]),
+        proofs=proved_networks(accuracies, latencies) if proofs else (),
         numbering=study.numbering,
         family=family,
         groups=groups,
@@ -141,7 +136,7 @@ def select_primitives(asked: SelectRequest) -> SelectionDocument:
         latency_file=lookup is not None and study.document.names_latency_file,
         **details,
     )
-    save_text(indented(selection.document()), asked.profile / SELECTION, option="--profile-dir")
+    save_text(indented(selection.document()), profile / SELECTION, option="--profile-dir")
     return selection
 
 
@@ -195,7 +190,7 @@ def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str
 
 
 def _by_pareto(
-    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions
+    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions | None
 ) -> Choice:
     accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study, rows)
     selection = select_pareto(mixed_space(study), accuracies, latencies, options)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.jobs.space.choosing.front import beliefs_of, has_both, measured_points, networks_of
-from gnomon.jobs.space.choosing.proving import ProofRequest, inside, prove, proving, with_proofs
+from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
 from gnomon.jobs.space.document import (
     FrontsPart,
     FrontsVolumes,
@@ -37,6 +38,7 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import PROOF, LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import read_selection, study_of
+from gnomon.jobs.space.profiling.opened import TrainRequest
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.measure.progress import Watch
@@ -50,33 +52,28 @@ Groups = Sequence[Sequence[str]]
 """The primitives of each cell group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateRequest(ProofRequest):
-    """What is validated: so many mixed `networks` of the reduced space, and as many of the full one.
-
-    And the predicted front of both spaces, at most so many `front` networks of each (0: none).
-    """
-
-    networks: int = 12
-    front: int = 10
-
-
 def validate_selection(
-    asked: ValidateRequest,
+    path: Path,
+    asked: TrainRequest,
     *,
+    networks: int = 12,
+    front: int = 10,
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> ValidationDocument:
     """Build, train and measure, and write `validation.json`; the same call goes on where it was interrupted.
 
+    So many mixed `networks` of the reduced space, as many of the full one, and of the predicted front of each space at
+    most so many `front` networks (0: none), as `proving` has it.
+
     UsageError where nothing was selected yet. Raises GnomonError.
     """
-    selection = read_selection(asked.profile)
+    selection = read_selection(path)
     if selection is None:
-        read_question(asked.profile)  # where there is no profile at all, that is what is reported
-        raise UsageError(f"nothing was selected in {asked.profile} yet", hint="Run gnomon space select first.")
-    study = study_of(asked.profile, asked.blocks)
-    with proving(asked, study, watch=watch, tell=tell) as profile:
+        read_question(path)  # where there is no profile at all, that is what is reported
+        raise UsageError(f"nothing was selected in {path} yet", hint="Run gnomon space select first.")
+    study, seed = study_of(path, asked.blocks), asked.request.seed
+    with proving(path, asked, study, watch=watch, tell=tell) as profile:
         folder = profile.folder
         # What an earlier validation drew is no evidence, hence drawn again: another draw each time would be one until
         # it suits. But what the choice was made from cannot prove it.
@@ -86,43 +83,37 @@ def validate_selection(
             [row for row in folder.latency.values() if not row.proof or row.network in used],
         )
         known = evidence_of(study, rows, selection.method, selection.toolchain, proofs=bool(used))
-        reduced, full = _drawn(study, selection, asked, {*known[0], *known[1]})
-        fronts = _fronts(study, selection, asked, known)
+        reduced, full = _drawn(study, selection, networks, {*known[0], *known[1]}, seed)
+        fronts = _fronts(study, selection, FrontOptions(networks=front, seed=seed), known)
         every = [network for one in fronts for network in networks_of(study, one)]
         proofs = prove(profile, [*reduced, *full, *every], selection.toolchain)
     drawn = [network.id for network in (*reduced, *full)]
     document = ValidationDocument(
-        profile=str(asked.profile),
+        profile=str(path),
         toolchain=selection.toolchain,
         networks=len(drawn),
         accuracy=_accuracies(study, known[0], {name: proofs[0][name] for name in drawn if name in proofs[0]}),
         latency=_latencies(study, known[1], [proofs[1][name] for name in drawn if name in proofs[1]]),
-        fronts=_compared_fronts(study, asked, (known, proofs), fronts),
+        fronts=_compared_fronts(study, FrontOptions(seed=seed), (known, proofs), fronts),
     )
-    save_text(indented(document.document()), asked.profile / VALIDATION, option="--profile-dir")
+    save_text(indented(document.document()), path / VALIDATION, option="--profile-dir")
     return document
 
 
-def _fronts(study: Study, selection: SelectionDocument, asked: ValidateRequest, known: Known) -> list[Ints]:
+def _fronts(study: Study, selection: SelectionDocument, options: FrontOptions, known: Known) -> list[Ints]:
     """The networks of the predicted front of the reduced space and of the full one; none where none are asked for."""
-    if not asked.front:
+    if not options.networks:
         return []
     beliefs = beliefs_of(study, known)
-    return [
-        predict_front(
-            beliefs,
-            FrontOptions(
-                networks=asked.front,
-                choices=tuple(tuple(sorted(study.places[name] for name in group)) for group in groups),
-                seed=asked.request.seed,
-            ),
-        ).networks
+    choices = (
+        tuple(tuple(sorted(study.places[name] for name in group)) for group in groups)
         for groups in _both_spaces(study, selection)
-    ]
+    )
+    return [predict_front(beliefs, replace(options, choices=own)).networks for own in choices]
 
 
 def _compared_fronts(
-    study: Study, asked: ValidateRequest, known: tuple[Known, Known], fronts: Sequence[Ints]
+    study: Study, options: FrontOptions, known: tuple[Known, Known], fronts: Sequence[Ints]
 ) -> FrontsPart | None:
     """What the reduced space's front reaches of the full one's, as measured; None where none was measured.
 
@@ -145,17 +136,17 @@ def _compared_fronts(
         in_both=len({tuple(row) for row in both[0].tolist()} & {tuple(row) for row in both[1].tolist()}),
         hypervolume=FrontsVolumes(reduced=reduced, full=full),
         measured_ratio=reduced / full if full > 0 else None,
-        ratio=ratio_of(after, both[0], both[1], FrontOptions(seed=asked.request.seed)),
+        ratio=ratio_of(after, both[0], both[1], options),
     )
 
 
 def _drawn(
-    study: Study, selection: SelectionDocument, asked: ValidateRequest, known: set[str]
+    study: Study, selection: SelectionDocument, count: int, known: set[str], seed: int
 ) -> tuple[list[Network], list[Network]]:
     """New networks of the reduced space and of the full one that the selection was made from."""
     reduced_groups, full_groups = _both_spaces(study, selection)
-    reduced = _some(study, reduced_groups, asked, known)
-    return reduced, _some(study, full_groups, asked, known | {n.id for n in reduced})
+    reduced = _some(study, reduced_groups, count, known, seed)
+    return reduced, _some(study, full_groups, count, known | {n.id for n in reduced}, seed)
 
 
 def _both_spaces(study: Study, selection: SelectionDocument) -> tuple[Groups, Groups]:
@@ -164,16 +155,16 @@ def _both_spaces(study: Study, selection: SelectionDocument) -> tuple[Groups, Gr
     return selection.groups, [every] * len(selection.groups)
 
 
-def _some(study: Study, groups: Groups, asked: ValidateRequest, known: set[str]) -> list[Network]:
-    """Networks of these primitives that are not known yet, each primitive about equally often."""
+def _some(study: Study, groups: Groups, count: int, known: set[str], seed: int) -> list[Network]:
+    """So many networks of these primitives that are not known yet, each primitive about equally often."""
     counts = [len(names) for names in groups]
     found: dict[str, Network] = {}
     for number in range(20):
-        for row in balanced_design(counts, asked.networks, seed=asked.request.seed + number):
+        for row in balanced_design(counts, count, seed=seed + number):
             network = study.mixed([names[int(k)] for names, k in zip(groups, row, strict=True)])
-            if network.id not in known and len(found) < asked.networks:
+            if network.id not in known and len(found) < count:
                 found.setdefault(network.id, network)
-        if len(found) >= min(asked.networks, math.prod(counts)):
+        if len(found) >= min(count, math.prod(counts)):
             break
     return list(found.values())
 

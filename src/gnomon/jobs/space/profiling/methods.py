@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.study import Family, Network, Study
@@ -24,36 +24,42 @@ _NOISE_SEEDS = 3
 """How often a network is trained from different seeds to see how much accuracy depends on them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How much is trained. `networks` is for each family, None as many as its variants; `seeds` are trainings each.
+def plan(
+    name: str,
+    study: Study,
+    recipes: tuple[Recipe, Recipe],
+    *,
+    networks: int | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+) -> tuple[Method, int]:
+    """The trainings of a method, which is one of METHODS, in rounds; and how many they are.
 
-    `recipe` is for training from nothing, `finetune` for the published method's swaps.
+    The first recipe is for training from nothing, the second for the published method's swaps. `networks` are those of
+    each family (None: as many as its variants), trained from so many `seeds` each, the first of them `seed`.
     """
-
-    recipe: Recipe
-    finetune: Recipe
-    networks: int | None = None
-    seeds: int = 1
-    seed: int = 0
-
-
-def plan(name: str, study: Study, budget: Budget) -> tuple[Method, int]:
-    """The trainings of a method, which is one of METHODS, in rounds; and how many they are."""
     families = tuple(study.families.values())
     if name == PUBLISHED:
-        return _published(families, budget), sum(len(family.swaps()) for family in families)
+        return _published(families, recipes, seed), sum(len(family.swaps()) for family in families)
+
+    def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
+        """Trainings from nothing; `at_first` the first network from as many seeds as tell their noise."""
+        for number, network in enumerate(chosen):
+            count = max(seeds, _NOISE_SEEDS) if at_first and number == 0 else seeds
+            for own in range(seed, seed + count):
+                yield Training(method=name, stage="whole", network=network, recipe=recipes[0], seed=own)
+
+    counts = {family.name: networks or len(family.swaps()) for family in families}
     wanted: list[Training] = []
     for family in families:
         # How much accuracy depends on the seed is seen on the first network: of variants the default one.
-        networks = family.swaps()
+        chosen = family.swaps()
         if name == "balanced":
-            design = balanced_design(family.counts, _networks(family, budget), seed=budget.seed)
-            networks = tuple(family.network(row) for row in design)
-        wanted += _trainings(name, networks, budget, at_first=True)
+            design = balanced_design(family.counts, counts[family.name], seed=seed)
+            chosen = tuple(family.network(row) for row in design)
+        wanted += trainings(chosen, at_first=True)
     if name == "balanced":
-        across = across_families(study, max(_networks(family, budget) for family in families), seed=budget.seed)
-        wanted += _trainings(name, across, budget)
+        wanted += trainings(across_families(study, max(counts.values()), seed=seed))
     return _at_once(wanted), len(wanted)
 
 
@@ -79,21 +85,20 @@ def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
 def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]:
     """The config's recipes for training from nothing and for fine-tuning; `epochs` goes before those of the first."""
     own, profiler = study.config.gnomon, study.config.profiler
-    made = []
-    for training in (profiler.first_train, profiler.finetune):
-        scheduler = None if training.scheduler is None else dict(training.scheduler)
-        made.append(
-            Recipe(
-                epochs=training.epochs,
-                optimizer=dict(training.optimizer),
-                scheduler=scheduler,
-                batch_size=own.batch_size,
-                augment=own.augment,
-            )
-        )
-    if epochs is not None:
-        made[0] = _longer(made[0], epochs)
-    return made[0], made[1]
+    first = Recipe(
+        epochs=profiler.first_train_epochs,
+        optimizer=profiler.first_train_optimizer_cfg,
+        scheduler=profiler.first_train_scheduler_cfg,
+        batch_size=own.batch_size,
+        augment=own.augment,
+    )
+    finetune = replace(
+        first,
+        epochs=profiler.finetune_epochs,
+        optimizer=profiler.finetune_optimizer_cfg,
+        scheduler=profiler.finetune_scheduler_cfg,
+    )
+    return first if epochs is None else _longer(first, epochs), finetune
 
 
 def _longer(recipe: Recipe, epochs: int) -> Recipe:
@@ -104,10 +109,10 @@ def _longer(recipe: Recipe, epochs: int) -> Recipe:
     return replace(recipe, epochs=epochs, scheduler=scheduler)
 
 
-def _published(families: Sequence[Family], budget: Budget) -> Method:
+def _published(families: Sequence[Family], recipes: tuple[Recipe, Recipe], seed: int) -> Method:
     defaults = {
         family.name: Training(
-            method="published", stage="first", network=family.swaps()[0], recipe=budget.recipe, seed=budget.seed
+            method="published", stage="first", network=family.swaps()[0], recipe=recipes[0], seed=seed
         )
         for family in families
     }
@@ -118,24 +123,10 @@ def _published(families: Sequence[Family], budget: Budget) -> Method:
             method="published",
             stage="finetune",
             network=network,
-            recipe=budget.finetune,
-            seed=budget.seed,
+            recipe=recipes[1],
+            seed=seed,
             begins_with=defaults[family.name],
         )
         for family in trained
         for network in family.swaps()[1:]
     ]
-
-
-def _trainings(
-    method: str, networks: Sequence[Network], budget: Budget, *, at_first: bool = False
-) -> Iterator[Training]:
-    """Trainings from nothing, from the seeds of the budget; `at_first` the first from as many as tell their noise."""
-    for number, network in enumerate(networks):
-        seeds = max(budget.seeds, _NOISE_SEEDS) if at_first and number == 0 else budget.seeds
-        for seed in range(budget.seed, budget.seed + seeds):
-            yield Training(method=method, stage="whole", network=network, recipe=budget.recipe, seed=seed)
-
-
-def _networks(family: Family, budget: Budget) -> int:
-    return budget.networks or len(family.swaps())

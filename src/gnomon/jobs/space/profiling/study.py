@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.formats.aw_nas.config import ConfigDocument, SpaceConfig, read_aw_nas_config
+from gnomon.formats.aw_nas.config import ConfigDocument, ManagerSection, SpaceConfig, read_aw_nas_config
+from gnomon.report.plain import many
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, Stem, default_of, families_of, named
 from gnomon.spaces.cells.space import (
     CellLayout,
@@ -199,29 +200,29 @@ def open_study(
     has wrong and for networks that cannot be built; UsageError for an unknown family, and a stem that is not given.
     """
     config, document = read_aw_nas_config(text)
+    space, manager = config.space, config.manager
     chosen = numbering or config.gnomon.numbering
     own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
     given = tuple(blocks) or (*config.gnomon.blocks, *own.values())
     ends = {name: _end_block(name, _given_end(name, end, given)) for name, end in own.items()}
     known = known_primitives(chosen, [one for one in given if one not in {end.origin for end in ends.values()}], _bound)
-    stem, head = _stem(config, ends), ends.get(HEAD)
-    if stem is None and config.input_channels != image_shape[0]:
+    stem, head = _stem(manager, ends), ends.get(HEAD)
+    if stem is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
-            f"the first layer takes {config.input_channels} channel{'' if config.input_channels == 1 else 's'}, and an "
-            f"image has {image_shape[0]}",
+            f"the first layer takes {many(manager.input_channels, 'channel')}, and an image has {image_shape[0]}",
             hint="Say what stands before it: weights_manager_cfg.use_stem: true is a 3x3 convolution, gnomon_cfg.stem "
             "one of your own. Without a stem cell_group_kwargs[0].C_in is the images' channels.",
         )
     layout = CellLayout(
         stem=stem,
-        head=None if head is None else partial(_end, block=head, argument=config.classes),
+        head=None if head is None else partial(_end, block=head, argument=manager.num_classes),
         input_shape=(1, *image_shape),
-        groups=config.cell_layout,
-        widths=config.widths,
-        reduces=config.reduce_cell_groups,
-        classes=config.classes,
+        groups=space.cell_layout,
+        widths=manager.widths,
+        reduces=frozenset(space.reduce_cell_groups),
+        classes=manager.num_classes,
     )
-    found = families_of(named(known, config.primitives))
+    found = families_of(named(known, space.shared_primitives))
     if unknown := [name for name in families if name not in found]:
         raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(found)}.")
     made = {
@@ -277,12 +278,12 @@ def _bound(one: Primitive, origin: str) -> Primitive:
     return bound(one, origin)
 
 
-def _stem(config: SpaceConfig, ends: Mapping[str, ModuleBlock]) -> Callable[[Symbol], Symbol] | None:
+def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[[Symbol], Symbol] | None:
     if (own := ends.get(STEM)) is not None:
-        return partial(_end, block=own, argument=config.input_channels)
-    if config.stem is None:
+        return partial(_end, block=own, argument=manager.input_channels)
+    if manager.stem is None:
         return None
-    return Stem(operation=config.stem.operation, channels=config.input_channels, stride=config.stem.stride)
+    return Stem(operation=manager.stem, channels=manager.input_channels, stride=manager.stem_stride)
 
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
