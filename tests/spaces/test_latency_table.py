@@ -150,7 +150,7 @@ def test_differences_are_told_apart_from_noise() -> None:
     first = table(row(8, 1e-4), row(9, 1e-4), row(10, 1e-4), failed(11))
     second = table(row(8, 1.005e-4), row(9, 2e-4), row(12), failed(10))
     found = differences(first, second)
-    assert [(d.unit, d.apart) for d in found] == [(relu(9), True), (relu(8), False)]
+    assert [(d.id, d.apart) for d in found] == [(relu(9).id, True), (relu(8).id, False)]
     assert found[0].ratio == pytest.approx((2e-4 - 1e-6) / (1e-4 - 1e-6))
     # The same units over another overhead are the same units.
     lifted = table(row(8, 1.1e-4), overhead_s=1.1e-5)

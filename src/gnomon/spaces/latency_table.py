@@ -132,17 +132,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One unit in two tables: seconds that it adds to a net in each, and whether the noise tells them apart."""
+    """A unit in both tables: its seconds in each, the second over the first, and whether that is more than noise."""
 
-    unit: Unit
-    first_s: float
-    second_s: float
+    id: str
+    label: str
+    times_s: tuple[float, float]
+    ratio: float
     apart: bool
-
-    @property
-    def ratio(self) -> float:
-        """The second over the first."""
-        return self.second_s / self.first_s
 
 
 def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
@@ -238,7 +234,13 @@ def differences(first: Table, second: Table) -> list[Difference]:
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))
     shift = first.manifest.overhead_s - second.manifest.overhead_s
     found = [
-        Difference(unit=unit, first_s=ones[unit], second_s=others[unit], apart=_apart(rows[unit], theirs[unit], shift))
+        Difference(
+            id=unit.id,
+            label=unit.label,
+            times_s=(ones[unit], others[unit]),
+            ratio=others[unit] / ones[unit],
+            apart=_apart(rows[unit], theirs[unit], shift),
+        )
         for unit in ones
         if unit in others
     ]

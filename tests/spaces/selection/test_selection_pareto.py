@@ -289,11 +289,12 @@ def test_one_family_is_the_best_of_those_that_fill_every_group() -> None:
 
 
 def test_the_family_that_promises_most_wins_and_whose_networks_lead_is_told() -> None:
-    promise = Contender(family="A", volumes=np.array([3.0, 3.0, 0.5]), measured=0.5)
-    proven = Contender(family="B", volumes=np.array([1.0, 1.0, 1.0]), measured=0.9)
-    family, why = choose_family([promise, proven])
+    volumes = {"A": np.array([3.0, 3.0, 0.5]), "B": np.array([1.0, 1.0, 1.0])}
+    promise = Contender(family="A", expected=6.5 / 3, measured=0.5)
+    proven = Contender(family="B", expected=1.0, measured=0.9)
+    family, why = choose_family([promise, proven], volumes)
     assert family == "A" and "67%" in why and "B" in why
-    assert choose_family([proven]) == (
+    assert choose_family([proven], volumes) == (
         "B",
         "it has the largest expected hypervolume, and the largest of the measured networks",
     )

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 from gnomon.core.codec import Must
 from gnomon.core.installing import Missing
 from gnomon.report.answer import Answer
-from gnomon.spaces.selection.pareto import Kept
+from gnomon.spaces.selection.pareto import Contender, Kept
+from gnomon.spaces.selection.published import Walked
 
 Three = tuple[float, float, float]
 """A value and the ends of its 95 % interval."""
@@ -225,23 +226,6 @@ class LookupPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContenderPart:
-    """A family beside the others: the hypervolume expected of its front, and that of its measured networks."""
-
-    family: str
-    expected: float
-    measured: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkedPart:
-    """A network that the published rule walked, and its cost."""
-
-    id: str
-    cost: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAccuracies:
     """Whether the published rule saw accuracies as measured or as believed, and how many were trained."""
 
@@ -285,8 +269,8 @@ class SelectionDocument(Answer):
     share_kept: Three | None = None
     stability: float | None = None
     primitives: tuple[tuple[Kept, ...], ...] | None = None
-    contenders: tuple[ContenderPart, ...] | None = None
-    networks: tuple[WalkedPart, ...] | None = None
+    contenders: tuple[Contender, ...] | None = None
+    networks: tuple[Walked, ...] | None = None
     counts: Mapping[str, int] | None = None
     accuracies: RuleAccuracies | None = None
 

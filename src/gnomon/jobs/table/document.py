@@ -13,7 +13,7 @@ from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
 from gnomon.session.document import BlockColumns, block_columns
-from gnomon.spaces.latency_table import Row, Table
+from gnomon.spaces.latency_table import Difference, Row, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,10 @@ class TableDocument(Answer):
         return f"{self.space} in {self.table}", told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckedTable(TableDocument):
     """A table that was checked."""
+
+    __slots__ = ()
 
     @property
     def exit_code(self) -> int:
@@ -132,17 +133,6 @@ class TablesDocument(Answer):
     tables: tuple[TableDocument, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DifferingUnit:
-    """A unit in both tables: its seconds in each, the second over the first, and whether that is more than noise."""
-
-    id: str
-    label: str
-    times_s: tuple[float, float]
-    ratio: float
-    apart: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableDiffDocument(Answer):
     """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
@@ -154,7 +144,7 @@ class TableDiffDocument(Answer):
     only: tuple[tuple[str, ...], tuple[str, ...]]
     ratio: float | None
     apart: int
-    units: tuple[DifferingUnit, ...]
+    units: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

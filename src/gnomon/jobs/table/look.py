@@ -13,7 +13,6 @@ from gnomon.jobs.table.document import (
     BlockPart,
     BlocksDocument,
     BlockSum,
-    DifferingUnit,
     KnownSpace,
     SpacesDocument,
     TableDiffDocument,
@@ -61,12 +60,7 @@ def compare(first: Path, second: Path) -> TableDiffDocument:
         ),
         ratio=math.exp(sum(logs) / len(logs)) if logs else None,
         apart=sum(unit.apart for unit in both),
-        units=tuple(
-            DifferingUnit(
-                id=d.unit.id, label=d.unit.label, times_s=(d.first_s, d.second_s), ratio=d.ratio, apart=d.apart
-            )
-            for d in both
-        ),
+        units=tuple(both),
     )
 
 

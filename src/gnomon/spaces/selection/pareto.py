@@ -13,7 +13,7 @@ have the largest hypervolume.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -40,27 +40,25 @@ _NORMAL_95 = 1.959964
 _SEED = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A family: the hypervolume of its front in each resample (K,), and of its networks that were measured."""
+    """A family beside the others: the hypervolume expected of its front, and that of its measured networks."""
 
     family: str
-    volumes: Floats
+    expected: float
     measured: float
 
-    @property
-    def expected(self) -> float:
-        """The expected hypervolume of its front."""
-        return float(self.volumes.mean())
 
+def choose_family(contenders: Sequence[Contender], volumes: Mapping[str, Floats]) -> tuple[str, str]:
+    """The family and the reason: the largest expected hypervolume of all its networks, which is an extrapolation.
 
-def choose_family(contenders: Sequence[Contender]) -> tuple[str, str]:
-    """The family and the reason: the largest expected hypervolume of all its networks, which is an extrapolation."""
+    `volumes` (K,) are by family the hypervolumes of its front in each resample.
+    """
     best = max(contenders, key=lambda one: (one.expected, one.family))
     lead = max(contenders, key=lambda one: (one.measured, one.family))
     if best is lead:
         return best.family, "it has the largest expected hypervolume, and the largest of the measured networks"
-    sure = float(np.mean(best.volumes > lead.volumes))
+    sure = float(np.mean(volumes[best.family] > volumes[lead.family]))
     return best.family, (
         f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above that of {lead.family}, whose "
         "measured networks have the largest"
@@ -170,8 +168,8 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
         chosen = [np.arange(len(slot.choices)) for slot in space.slots]
         case = _Case(space, chosen, beliefs, whole, judged(whole)[0], options)
         return _selected(case, (), (None, "primitives of all families stand side by side"))
-    contenders = tuple(_contenders(whole, beliefs))
-    winner = choose_family(contenders)
+    contenders, volumes = _contenders(whole, beliefs)
+    winner = choose_family(contenders, volumes)
     chosen = _places(space, winner[0])
     mine = whole.restricted(chosen)
     part = Space(
@@ -180,7 +178,7 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
             for slot, own in zip(space.slots, chosen, strict=True)
         )
     )
-    return _selected(_Case(part, chosen, beliefs, mine, judged(mine)[0], options), contenders, winner)
+    return _selected(_Case(part, chosen, beliefs, mine, judged(mine)[0], options), tuple(contenders), winner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,17 +303,17 @@ def _places(space: Space, family: str) -> list[Ints]:
     ]
 
 
-def _contenders(whole: Resamples, beliefs: Beliefs) -> list[Contender]:
-    """The families that have a primitive in each group. ProblemError for none."""
+def _contenders(whole: Resamples, beliefs: Beliefs) -> tuple[list[Contender], dict[str, Floats]]:
+    """The families that have a primitive in each group, and their volumes (`choose_family`). ProblemError for none."""
     slots, points = beliefs.space.slots, beliefs.points(beliefs.measured)
-    found = []
+    found, volumes = list[Contender](), dict[str, Floats]()
     for family in sorted({parse_name(name)[0] for slot in slots for name in slot.choices}):
         places = _places(beliefs.space, family)
         if all(map(len, places)):
             own = np.all([np.isin(column, one) for column, one in zip(beliefs.measured.T, places, strict=True)], axis=0)
-            _, volumes = judged(whole.restricted(places))
+            volumes[family] = judged(whole.restricted(places))[1]
             measured = hypervolume(points[own], beliefs.reference)
-            found.append(Contender(family=family, volumes=volumes, measured=measured))
+            found.append(Contender(family=family, expected=float(volumes[family].mean()), measured=measured))
     if not found:
         raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
-    return found
+    return found, volumes

@@ -43,17 +43,24 @@ class PublishedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """A network that the rule walked, and its cost."""
+
+    id: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSelection:
     """The primitives that each cell group keeps, by rising index, and what led there.
 
-    `networks` are the winner's in the order of their cost, `costs` theirs; `counts` says how many networks each family
+    `networks` are the winner's in the order of their cost; `counts` says how many networks each family
     had when the walk ended.
     """
 
     family: str
     groups: tuple[tuple[str, ...], ...]
-    networks: tuple[Network, ...]
-    costs: tuple[float, ...]
+    networks: tuple[Walked, ...]
     counts: dict[str, int]
 
 
@@ -74,8 +81,7 @@ def select_published(
             return PublishedSelection(
                 family=network[0],
                 groups=tuple(tuple(primitives[network[0]][k] for k in sorted(set(column))) for column in columns),
-                networks=tuple(own),
-                costs=tuple(costs[one] for one in own),
+                networks=tuple(Walked(id=network_id(*one), cost=costs[one]) for one in own),
                 counts={name: len(ones) for name, ones in walked.items()},
             )
     most = max(map(len, walked.values()), default=0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,14 +26,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.tables import write_lookup
-from gnomon.jobs.space.document import (
-    ContenderPart,
-    LookupErrorPart,
-    LookupPart,
-    RuleAccuracies,
-    SelectionDocument,
-    WalkedPart,
-)
+from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuracies, SelectionDocument
 from gnomon.jobs.space.profiling.estimates import (
     Seen,
     accuracy_evidence,
@@ -53,18 +46,19 @@ from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED, layer_costs
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.cells.primitives import published_primitives
-from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
+from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
 from gnomon.system.files import save_text
 
 if TYPE_CHECKING:
     from gnomon.spaces.selection.published import Network as OfFamily
+    from gnomon.spaces.selection.published import PublishedSelection
 
 Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 OUTPUT = "output.yaml"
 
-Choice = tuple[tuple[tuple[str, ...], ...], str | None, dict[str, Any]]
-"""The primitives of each cell group, the family that they are of, and the fields of the document that a rule fills."""
+Choice = dict[str, Any]
+"""The fields of the document that a rule fills: the primitives of each cell group, the family that they are of, .."""
 
 SWAPS, EFFECTS = "one-change variants", "effects of all networks"
 
@@ -101,10 +95,8 @@ def select_primitives(
     accuracies, latencies = read_rows(profile, study)
     method, toolchain = method_of(accuracies, method), toolchain_of(latencies, toolchain)
     seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=proofs)
-    if rule == "pareto":
-        groups, family, details = _by_pareto(study, seen, rows, options)
-    else:
-        groups, family, details = _by_published_rule(study, seen, rows)
+    chosen = _by_pareto(study, seen, rows, options) if rule == "pareto" else _by_published_rule(study, seen, rows)
+    groups, family = chosen["groups"], chosen["family"]
     output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
     lookup, model = None if known is None else write_lookup_files(profile, toolchain, *known), known and known[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
@@ -124,8 +116,6 @@ def select_primitives(
         images_known=bool(read_question(profile)["data"]["digest"]),
         proofs=proved_networks(accuracies, latencies) if proofs else (),
         numbering=study.numbering,
-        family=family,
-        groups=groups,
         meanings={name: one.meaning for name, one in study.primitives.items()},
         unlike_aw_nas=tuple(unlike_aw_nas(study, groups)),
         networks_before=str(candidates**study.layout.group_count),
@@ -134,7 +124,7 @@ def select_primitives(
         lookup=None if lookup is None else str(lookup),
         lookup_model=model,
         latency_file=lookup is not None and study.document.names_latency_file,
-        **details,
+        **chosen,
     )
     save_text(indented(selection.document()), profile / SELECTION, option="--profile-dir")
     return selection
@@ -171,40 +161,22 @@ def published_prices(
 def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> Choice:
     from gnomon.spaces.selection.published import PublishedRule, select_published
 
-    own = study.config.profiler
-    constants = PublishedRule(
-        accuracy_threshold=own.accuracy_threshold,
-        accuracy_cost_scale=own.accuracy_cost_scale,
-        latency_cost_coeff=own.latency_cost_coeff,
-        select_ss_threshold=own.select_ss_threshold,
-    )
+    constants = PublishedRule(**{one.name: getattr(study.config.profiler, one.name) for one in fields(PublishedRule)})
     prices, accuracies = published_prices(study, seen, rows)
     primitives = {name: [one.name for one in family.primitives] for name, family in study.families.items()}
-    selection = select_published(primitives, prices, constants)
-    walked = tuple(
-        WalkedPart(id=study.families[family].network(assignment).id, cost=cost)
-        for (family, assignment), cost in zip(selection.networks, selection.costs, strict=True)
-    )
-    details = {"networks": walked, "counts": selection.counts, "accuracies": accuracies}
-    return selection.groups, selection.family, details
+    return {**_fields(select_published(primitives, prices, constants)), "accuracies": accuracies}
 
 
 def _by_pareto(
     study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions | None
 ) -> Choice:
     accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study, rows)
-    selection = select_pareto(mixed_space(study), accuracies, latencies, options)
-    contenders = (
-        ContenderPart(family=one.family, expected=one.expected, measured=one.measured) for one in selection.contenders
-    )
-    details = {
-        "why": selection.why,
-        "share_kept": selection.share_kept,
-        "stability": selection.stability,
-        "primitives": selection.primitives,
-        "contenders": tuple(contenders),
-    }
-    return selection.groups, selection.family, details
+    return _fields(select_pareto(mixed_space(study), accuracies, latencies, options))
+
+
+def _fields(selection: ParetoSelection | PublishedSelection) -> Choice:
+    """What was selected by the names of its fields, which the document has too."""
+    return {one.name: getattr(selection, one.name) for one in fields(selection)}
 
 
 def lookup_of(
