@@ -18,16 +18,6 @@ from gnomon.estimate.fit import Source, fit, resolution, source
 from gnomon.estimate.prior import Evidence, Problem, posterior
 
 
-def test_without_samples_it_is_the_tables_sum() -> None:
-    table = prices()
-    estimator = fit(columns(table), [], [])
-    x = counts(20)
-    told = estimator.predict(x)
-    assert told.mean_s == pytest.approx(x @ table, rel=1e-12)
-    assert np.all(told.low_s < told.mean_s)
-    assert np.all(told.mean_s < told.high_s)
-
-
 def test_a_table_that_is_off_by_a_scale_and_a_bias_is_mended_by_few_nets() -> None:
     x = counts(200)
     y = 4e-3 + 2.5 * (x @ prices())

@@ -92,17 +92,6 @@ def test_show_tells_the_same_and_draws(made: Path, tmp_path: Path, capsys: pytes
     assert drawn["pictures"] and all((tmp_path / "pictures" / Path(p).name).is_file() for p in drawn["pictures"])
 
 
-def test_select_writes_and_tells(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--rule", "pareto", "--max-fraction", "1", "-o", tmp_path / "o.yaml")
-    found = document(capsys, "select", made / "p", *options)
-    done = api.select_primitives(made / "p", rule="pareto", most_share=1, output=tmp_path / "o.yaml")
-    assert found == done.document()
-    assert "--rule pareto" in (tmp_path / "o.yaml").read_text().splitlines()[0]
-    code, out, err = call(capsys, "select", made / "p", *options, "--picture", tmp_path / "choice.svg")
-    assert (code, err) == (0, "")
-    assert "VGGblock" in out and (tmp_path / "choice.svg").read_text().lstrip().startswith("<")
-
-
 def test_networks_go_out_and_come_in_again(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, again = tmp_path / "nets.csv", tmp_path / "again.csv"
     told = document(capsys, "export", made / "p", "-o", first)
@@ -117,17 +106,6 @@ def test_networks_go_out_and_come_in_again(made: Path, tmp_path: Path, capsys: p
     assert again.read_text() == first.read_text()
     known = api.open_profile(tmp_path / "q")
     assert all(known.latency_s(names).known for names in known.networks)
-
-
-def test_validate_measures_what_was_chosen(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(capsys, "select", made / "p", "--max-fraction", "1")[0] == 0
-    record = ("--record", made / "record.sqlite")
-    args = ("validate", made / "p", "--networks", "8", "--epochs", "1", "--workers", "1", *record, *MEASURING)
-    found = document(capsys, *args)
-    assert found["networks"] > 0 and found["latency"]["networks"] > 0
-    done = api.validate_selection(made / "p", networks=8, epochs=1, workers=1, record=made / "record.sqlite").document()
-    assert found.keys() == done.keys()
-    assert json.loads((made / "p" / "validation.json").read_text()).keys() == found.keys()
 
 
 def test_front_is_told_drawn_and_measured_once(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

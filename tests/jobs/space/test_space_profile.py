@@ -84,13 +84,6 @@ def test_what_int8_is_worth_is_measured(profiled: Path) -> None:
 
 
 @pytest.mark.slow
-def test_asking_again_does_nothing_again(profiled: Path) -> None:
-    before = {path.name: path.read_bytes() for path in profiled.glob("*.jsonl")}
-    profile(profiled.parent, profiled, toolchains=("onnxruntime", "onnxruntime-int8"))
-    assert {path.name: path.read_bytes() for path in profiled.glob("*.jsonl")} == before
-
-
-@pytest.mark.slow
 def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) -> None:
     api.select_primitives(profiled, most_share=1)
     before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
