@@ -44,7 +44,7 @@ from dataclasses import replace
 from gnomon.jobs.space.profiling import latency, training
 from gnomon.training.data import sources
 few = replace(latency.NETWORK_EFFORT, **{FEW_PROCESSES!r})
-latency.FilesRequest.__init__.__kwdefaults__.update(effort=few)
+latency.measure_files.__kwdefaults__.update(effort=few)
 digits, pool, kept, left = sources._carried, training._pool, {{}}, ExitStack()
 def quarter(name):
     found = digits(name)

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 from benchmarks.common import own_record, parser, publish
 from gnomon.api.options import measure_request
 from gnomon.core.stats import student_quantile
-from gnomon.jobs.space.profiling.latency import FilesRequest, measure_files
+from gnomon.jobs.space.profiling.latency import measure_files
 from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, score
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Timed
@@ -104,18 +105,18 @@ def figures(runtime: str, spaces: Spaces, given: Any, *, again: bool) -> dict[st
     closely = frozenset(network_id(family, cells.defaults) for family, (_, cells) in spaces.items())
     with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         request = replace(measure_request({"runtimes": (name,), "seed": SEED}), record=record)
-        asked = FilesRequest(request=request, subject="cells", question={"precision": precision}, closely=closely)
+        asked = partial(measure_files, request, subject="cells", closely=closely, question={"precision": precision})
         work, before = Path(folder), cpu_s()
-        first, parts = measured(asked, spaces, table, precision, work)
+        first, parts = measured(asked, spaces, table, name, precision, work)
         used_s = cpu_s() - before
         mixes = {family: [*fitted[family], *unseen[family]] for family in spaces}
-        second, more = measured(asked, spaces, mixes, precision, work)
+        second, more = measured(asked, spaces, mixes, name, precision, work)
         told: dict[str, Any] = {
             "table": {**known_how_well(first), "seconds": parts, "wall_s": sum(parts.values()), "cpu_s": used_s},
             "mixed": {**known_how_well(second), "seconds": more, "wall_s": sum(more.values())},
         }
         if again:
-            other, _ = measured(replace(asked, question={"again": 1}), spaces, table, precision, work)
+            other, _ = measured(partial(asked, question={"again": 1}), spaces, table, name, precision, work)
             told["repeated"] = agreement(first[0], other[0])
     everything = {**first[0], **second[0]}
     for family, (_, cells) in spaces.items():
@@ -143,9 +144,10 @@ def cpu_s() -> float:
 
 
 def measured(
-    asked: FilesRequest,
+    measure: Callable[[Mapping[str, Path]], Found],
     spaces: Spaces,
     nets: Mapping[str, list[Assignment]],
+    runtime: str,
     precision: str,
     work: Path,
 ) -> tuple[Found, dict[str, float]]:
@@ -160,10 +162,10 @@ def measured(
     seconds = {"write": time.perf_counter() - start}
     if precision == "int8":
         start = time.perf_counter()
-        files = dict(quantised(asked.request.runtimes[0], files, work))
+        files = dict(quantised(runtime, files, work))
         seconds["quantise"] = time.perf_counter() - start
     start = time.perf_counter()
-    found = measure_files(asked, files)
+    found = measure(files)
     return found, {**seconds, "measure": time.perf_counter() - start}
 
 

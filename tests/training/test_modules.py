@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.training.trainkit import LAYOUT, PRIMITIVES, Killed, by_onnx, check_s
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import STEMS
 from gnomon.models.units import OPSET, write_net
-from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, Stem
+from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, stem
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, model_weights, tagged_net
 from gnomon.spaces.unit import Trace
 from gnomon.training.export import ExportJob, export
@@ -252,11 +253,11 @@ def test_stems_and_heads_may_be_modules(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", STEMS)
 def test_a_stem_of_aw_nas_is_trained_as_it_is_written(operation: str, tmp_path: Path) -> None:
-    stem = Stem(operation=operation, channels=6, stride=2)
-    layout = dataclasses.replace(LAYOUT, input_shape=(1, 3, 32, 32), stem=stem)
+    begin = partial(stem, operation=operation, channels=6, stride=2)
+    layout = dataclasses.replace(LAYOUT, input_shape=(1, 3, 32, 32), stem=begin)
     tagged = tagged_net(layout, [PRIMITIVES["VGGblock_1"]] * 3)
     halved = {"imagenet_stem0": 2, "imagenet_stem1": 3}.get(operation, 1)
-    assert stem(Trace((layout.input_shape,)).input()).shape == (1, 6, 32 >> halved, 32 >> halved)
+    assert begin(Trace((layout.input_shape,)).input()).shape == (1, 6, 32 >> halved, 32 >> halved)
     module = build(tagged, None, seed=0).eval()
     state = state_of(module)
     assert any(name.startswith("stem.0.") for name in state)

@@ -188,32 +188,24 @@ def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:
     return primitives[min(_DEFAULTS.get(family, 0), len(primitives) - 1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stem:
+def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol:
     """One of aw_nas's operations (`aw_nas/ops/ops.py` there) as what stands before the first layer.
 
     `operation` is its name there: convolutions with a batch normalisation and a ReLU each where it names them, with a
     bias where it does not. Those that are called after ImageNet have strides of their own.
     """
-
-    operation: str
-    channels: int
-    stride: int = 1
-
-    def __call__(self, x: Symbol) -> Symbol:
-        """Writes it down."""
-        match = _STEM.fullmatch(self.operation)
-        if match is not None:
-            kernel = int(match["kernel"])
-            if not match["bn"]:
-                return x.conv(self.channels, kernel, stride=self.stride, bias=True)
-            y = x.conv(self.channels, kernel, stride=self.stride).batch_norm()
-            return y.relu() if match["relu"] else y
-        if self.operation == "imagenet_stem0_7x7":
-            return x.conv(self.channels, 7, stride=2).batch_norm().relu()
-        y = x.conv(max(1, self.channels // 2), 3, stride=2).batch_norm().relu()
-        y = y.conv(self.channels, 3, stride=2).batch_norm()
-        return y.relu().conv(self.channels, 3, stride=2).batch_norm().relu() if self.operation == _STEM1 else y
+    match = _STEM.fullmatch(operation)
+    if match is not None:
+        kernel = int(match["kernel"])
+        if not match["bn"]:
+            return x.conv(channels, kernel, stride=stride, bias=True)
+        y = x.conv(channels, kernel, stride=stride).batch_norm()
+        return y.relu() if match["relu"] else y
+    if operation == "imagenet_stem0_7x7":
+        return x.conv(channels, 7, stride=2).batch_norm().relu()
+    y = x.conv(max(1, channels // 2), 3, stride=2).batch_norm().relu()
+    y = y.conv(channels, 3, stride=2).batch_norm()
+    return y.relu().conv(channels, 3, stride=2).batch_norm().relu() if operation == _STEM1 else y
 
 
 def _inner(x: Symbol, expansion: Fraction) -> int:

@@ -17,7 +17,7 @@ import pytest
 from tests.shortkit import FEW_PROCESSES
 
 from gnomon.jobs.space.profiling import training
-from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, FilesRequest
+from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, measure_files
 
 
 class _Kept:
@@ -59,7 +59,7 @@ def trainers() -> Iterator[_Kept]:
 @pytest.fixture(scope="module")
 def trained_alike(trainers: _Kept) -> Iterator[None]:
     """The profiles of a file are trained by shared processes, and measured in few."""
-    usual = FilesRequest.__init__.__kwdefaults__
+    usual = measure_files.__kwdefaults__
     assert usual is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "_pool", trainers.pool)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from tests.jobs.table.table_kit import QUICK, spoilt
 
-from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, FilesRequest, measure_files, together
+from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, measure_files, together
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.units import write_net
@@ -43,13 +44,14 @@ def networks(folder: Path) -> dict[str, Path]:
     }
 
 
-def asked(folder: Path, *, environment: dict[str, str] | None = None, **changes: Any) -> FilesRequest:
-    """A quick request with a record of its own."""
+def measure(
+    folder: Path, files: Mapping[str, Path], *, environment: dict[str, str] | None = None, **changes: Any
+) -> dict[str, Timed]:
+    """Measure quickly, with a record of its own."""
     wish = Wish(environments=(environment,) if environment else ())
     request = MeasureRequest(runtimes=("onnxruntime",), record=folder / "record.sqlite", wish=wish, wait_s=0.0)
-    return FilesRequest(
-        request=request, subject="tiny", **{"question": {"run": 1}, "effort": replace(QUICK, together=3), **changes}
-    )
+    options = {"question": {"run": 1}, "effort": replace(QUICK, together=3), **changes}
+    return measure_files(request, files, subject="tiny", **options)[0]
 
 
 def visits(folder: Path) -> Counter[tuple[str, str, int, int]]:
@@ -70,7 +72,7 @@ def test_what_fails_is_a_row_with_its_reason_and_the_others_go_on(tmp_path: Path
     bad = {"broken": tmp_path / "broken.onnx", "junk": tmp_path / "junk.onnx", "gone": tmp_path / "gone.onnx"}
     crashing = load(files["VGGblock_1"]).graph.digest[:16]
     environment = spoilt(tmp_path, fatal=crashing)
-    found, _ = measure_files(asked(tmp_path, environment=environment), {**bad, **files})
+    found = measure(tmp_path, {**bad, **files}, environment=environment)
     failed = {key for key, one in found.items() if one.reason}
     assert failed == {*bad, "VGGblock_1"}
     assert "does not exist" in found["gone"].reason
@@ -81,7 +83,7 @@ def test_what_fails_is_a_row_with_its_reason_and_the_others_go_on(tmp_path: Path
 def test_files_of_equal_content_are_measured_once(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     (tmp_path / "copy.onnx").write_bytes(files["VGGblock_0"].read_bytes())
-    found, _ = measure_files(asked(tmp_path), {"one": files["VGGblock_0"], "other": tmp_path / "copy.onnx"})
+    found = measure(tmp_path, {"one": files["VGGblock_0"], "other": tmp_path / "copy.onnx"})
     assert found["one"] == found["other"]
     assert len({candidate for _, candidate, _, _ in visits(tmp_path)}) == 1
 
@@ -89,19 +91,19 @@ def test_files_of_equal_content_are_measured_once(tmp_path: Path) -> None:
 def test_an_open_campaign_goes_on_beside_the_same_anchor(tmp_path: Path) -> None:
     files = networks(tmp_path / "nets")
     few = {key: files[key] for key in NAMES[:2]}
-    first, _ = measure_files(asked(tmp_path), few)
+    first = measure(tmp_path, few)
     before = visits(tmp_path)
-    second, _ = measure_files(asked(tmp_path), files)
+    second = measure(tmp_path, files)
     assert len({campaign for campaign, *_ in visits(tmp_path)}) == 1
     assert {key: second[key] for key in few} == first
     assert before.items() <= visits(tmp_path).items() and set(visits(tmp_path).values()) == {1}
-    measure_files(asked(tmp_path, question={"run": 2}), few)
+    measure(tmp_path, few, question={"run": 2})
     assert len({campaign for campaign, *_ in visits(tmp_path)}) == 2
 
 
 def test_many_rest_on_a_network_that_is_loaded_several_times(tmp_path: Path) -> None:
     files = {key: path for key, path in networks(tmp_path / "nets").items() if key in NAMES[:3]}
-    found, _ = measure_files(asked(tmp_path, closely=frozenset({NAMES[0]})), files)
+    found = measure(tmp_path, files, closely={NAMES[0]})
     digest = {key: load(path).graph.digest[:16] for key, path in files.items()}
     seen = Counter(next(k for k in files if digest[k] in name) for _, name, process, block in visits(tmp_path))
     assert seen[NAMES[0]] == 4 * seen[NAMES[1]] == 4 * seen[NAMES[2]]
@@ -126,12 +128,12 @@ def test_copies_as_one_are_known_better() -> None:
 _MEASURE = """
 import sys
 from pathlib import Path
-from tests.jobs.space.profiling.test_space_latency import asked, networks, measure_files
+from tests.jobs.space.profiling.test_space_latency import measure, networks
 folder = Path(sys.argv[1])
 def note(progress):
     if progress.stage == "networks" and progress.done:
         (folder / "begun").touch()
-measure_files(asked(folder), networks(folder / "nets"), watch=note)
+measure(folder, networks(folder / "nets"), watch=note)
 """
 
 
@@ -183,7 +185,7 @@ def test_an_outline_with_an_open_dimension_is_none(tmp_path: Path) -> None:
 def test_the_usual_effort_knows_a_small_network_well_enough(tmp_path: Path) -> None:
     """Every interval that is wider than asked for was seen in twice as many processes."""
     files = {key: path for key, path in networks(tmp_path / "nets").items() if key in NAMES[:4]}
-    found, _ = measure_files(asked(tmp_path, effort=NETWORK_EFFORT), files)
+    found = measure(tmp_path, files, effort=NETWORK_EFFORT)
     once = NETWORK_EFFORT.processes_least
     assert all(one.half_width <= NETWORK_EFFORT.half_width or one.processes == 2 * once for one in found.values())
     assert np.isfinite([one.half_width for one in found.values()]).all()

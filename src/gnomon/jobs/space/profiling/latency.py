@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.errors import DeviceError, GnomonError
@@ -46,74 +46,55 @@ _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 """A convolution of about the size of a small network."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesRequest:
-    """Where and with what networks are measured (`request`), and what they belong to (`subject`).
-
-    `question` are JSON values that, with the subject and the device, name the campaign: a later call with the same
-    question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed.
-    `files` are those into which the job writes what it makes of the times; the record names them. `closely` are the
-    keys of networks on which many predictions rest, such as the default one: each is loaded several times in each
-    process, as where its memory happens to lie moves a small network by some per cent.
-    """
-
-    request: MeasureRequest
-    subject: str
-    question: Mapping[str, object]
-    effort: Effort = NETWORK_EFFORT
-    files: tuple[Path, ...] = ()
-    closely: frozenset[str] = frozenset()
-
-
 def measure_files(
-    asked: FilesRequest,
+    request: MeasureRequest,
     files: Mapping[str, Path],
     *,
+    subject: str,
+    question: Mapping[str, object],
+    effort: Effort = NETWORK_EFFORT,
+    written: Sequence[Path] = (),
+    closely: Set[str] = frozenset(),
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, Timed], Clock]:
-    """What networks take by key, in the order in which they are given, and by which clock; a failure has a reason.
+    """What networks of a subject take by key, in their order, and by which clock; a failure has a reason.
+
+    `question` are JSON values that, with the subject and the device, name the campaign: a later call with the same
+    question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed. The
+    record names the files that are `written` of the times. `closely` are the keys of networks on which many predictions
+    rest, such as the default one: each is loaded several times in each process, as where its memory happens to lie
+    moves a small network by some per cent.
 
     A file is known by its content: what was measured of it is not measured again, whatever its key. GnomonErrors for
     the device and the runtime, MeasurementError where not even the anchor runs.
     """
-    return patiently(lambda request: _measure(replace(asked, request=request), files, watch, tell), asked.request, tell)
+    own = {**question, "protocol": [effort.rounds, effort.block_s, effort.processes_least]}
 
+    def measure(again: MeasureRequest) -> tuple[dict[str, Timed], Clock]:
+        steps = Steps("networks", watch)
+        patient = replace(again, effort=replace(effort, timeout_s=again.effort.timeout_s))
+        with open_bench(
+            patient, kind="networks", subject=subject, question=own, goes_on=True, watch=steps, tell=tell
+        ) as bench:
+            if written:
+                bench.runner.note_files(*written)
+            placed, timed = _placed(bench, files)
+            gauge = gauge_of(bench, [_ANCHOR])
+            waiting: dict[str, list[Timed]] = {}
+            keys: dict[str, list[str]] = {}
+            for key, one in placed.items():
+                keys.setdefault(one.key, []).append(key)
+            todo = _shuffled(placed, closely, again.seed)
+            steps.expect(len(todo))
+            for part in _parts(todo, effort.together - 1):
+                for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
+                    timed |= dict.fromkeys(keys[name], took)
+                steps.step(len(part))
+            bench.runner.finish({"reason": f"{len(files)} networks of {subject}"})
+            return {key: timed[key] for key in files}, gauge.clock
 
-def _measure(
-    asked: FilesRequest,
-    files: Mapping[str, Path],
-    watch: Watch | None,
-    tell: Callable[[str], None] | None,
-) -> tuple[dict[str, Timed], Clock]:
-    steps = Steps("networks", watch)
-    request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
-    question = {**asked.question, "protocol": [asked.effort.rounds, asked.effort.block_s, asked.effort.processes_least]}
-    with open_bench(
-        request,
-        kind="networks",
-        subject=asked.subject,
-        question=question,
-        goes_on=True,
-        watch=steps,
-        tell=tell,
-    ) as bench:
-        if asked.files:
-            bench.runner.note_files(*asked.files)
-        placed, timed = _placed(bench, files)
-        gauge = gauge_of(bench, [_ANCHOR])
-        waiting: dict[str, list[Timed]] = {}
-        keys: dict[str, list[str]] = {}
-        for key, one in placed.items():
-            keys.setdefault(one.key, []).append(key)
-        todo = _shuffled(placed, asked)
-        steps.expect(len(todo))
-        for part in _parts(todo, request.effort.together - 1):
-            for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
-                timed |= dict.fromkeys(keys[name], took)
-            steps.step(len(part))
-        bench.runner.finish({"reason": f"{len(files)} networks of {asked.subject}"})
-        return {key: timed[key] for key in files}, gauge.clock
+    return patiently(measure, request, tell)
 
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
@@ -136,15 +117,15 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
     return placed, failed
 
 
-def _shuffled(placed: Mapping[str, Placed], asked: FilesRequest) -> list[Placed]:
+def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> list[Placed]:
     """Each network once, those that count for many several times, in a random order that a repeated call has again."""
     found: dict[str, Placed] = {}
     for key, one in placed.items():
-        for copy in range(_COPIES if key in asked.closely else 1):
+        for copy in range(_COPIES if key in closely else 1):
             name = f"{one.key}{_COPY}{copy}" if copy else one.key
             found[name] = replace(one, key=name, candidate=replace(one.candidate, key=name))
     ordered = [found[name] for name in sorted(found)]
-    random.Random(asked.request.seed).shuffle(ordered)  # noqa: S311  # an order, no secret
+    random.Random(seed).shuffle(ordered)  # noqa: S311  # an order, no secret
     return ordered
 
 

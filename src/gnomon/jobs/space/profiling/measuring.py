@@ -35,7 +35,7 @@ from gnomon.jobs.space.profiling.folder import (
     writing,
 )
 from gnomon.jobs.space.profiling.images import write_calibration, write_validation
-from gnomon.jobs.space.profiling.latency import FilesRequest, measure_files
+from gnomon.jobs.space.profiling.latency import measure_files
 from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.study import Network
 from gnomon.jobs.space.profiling.training import Workers, best_weights
@@ -342,15 +342,17 @@ class Measurer:
             return
         # Every prediction rests on the default networks, more than on any other.
         defaults = {family.network(family.defaults).id for family in profile.study.families.values()}
-        asked = FilesRequest(
-            request=replace(profile.asked.request, runtimes=(toolchain.runtime,)),
+        timed, clock = measure_files(
+            replace(profile.asked.request, runtimes=(toolchain.runtime,)),
+            paths,
             subject=self._path.name,
             # The record holds what is measured, so that who goes on finds it there, and more are added to it.
             question={"profile": self._folder.id, "toolchain": toolchain.name},
-            files=(self._path / MANIFEST, self._path / LATENCY),
-            closely=frozenset(defaults & paths.keys()),
+            written=(self._path / MANIFEST, self._path / LATENCY),
+            closely=defaults & paths.keys(),
+            watch=profile.watch,
+            tell=profile.tell,
         )
-        timed, clock = measure_files(asked, paths, watch=profile.watch, tell=profile.tell)
         for name, one in timed.items():
             yield replace(_with_time(rows[name], one), clock=clock)
 

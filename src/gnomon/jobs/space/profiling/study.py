@@ -15,7 +15,7 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.config import ConfigDocument, ManagerSection, SpaceConfig, read_aw_nas_config
 from gnomon.report.plain import many
-from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, Stem, default_of, families_of, named
+from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, default_of, families_of, named, stem
 from gnomon.spaces.cells.space import (
     CellLayout,
     TaggedNet,
@@ -206,15 +206,15 @@ def open_study(
     given = tuple(blocks) or (*config.gnomon.blocks, *own.values())
     ends = {name: _end_block(name, _given_end(name, end, given)) for name, end in own.items()}
     known = known_primitives(chosen, [one for one in given if one not in {end.origin for end in ends.values()}], _bound)
-    stem, head = _stem(manager, ends), ends.get(HEAD)
-    if stem is None and manager.input_channels != image_shape[0]:
+    begin, head = _stem(manager, ends), ends.get(HEAD)
+    if begin is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
             f"the first layer takes {many(manager.input_channels, 'channel')}, and an image has {image_shape[0]}",
             hint="Say what stands before it: weights_manager_cfg.use_stem: true is a 3x3 convolution, gnomon_cfg.stem "
             "one of your own. Without a stem cell_group_kwargs[0].C_in is the images' channels.",
         )
     layout = CellLayout(
-        stem=stem,
+        stem=begin,
         head=None if head is None else partial(_end, block=head, argument=manager.num_classes),
         input_shape=(1, *image_shape),
         groups=space.cell_layout,
@@ -283,7 +283,7 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
         return partial(_end, block=own, argument=manager.input_channels)
     if manager.stem is None:
         return None
-    return Stem(operation=manager.stem, channels=manager.input_channels, stride=manager.stem_stride)
+    return partial(stem, operation=manager.stem, channels=manager.input_channels, stride=manager.stem_stride)
 
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
