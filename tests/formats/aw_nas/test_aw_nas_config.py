@@ -309,6 +309,7 @@ def test_any_config_is_read_as_it_was_meant_and_filled_in(
         ("use_stem: false", None),
         ("use_stem: null", None),
         ("use_stem: true", ("conv_bn_3x3", 1)),
+        ("use_stem: 1", ("conv_bn_3x3", 1)),
         ("use_stem: conv_bn_relu_5x5, stem_stride: 2", ("conv_bn_relu_5x5", 2)),
         ("use_stem: imagenet_stem0", ("imagenet_stem0", 1)),
     ],

@@ -151,15 +151,10 @@ def test_a_rule_without_frequencies_marks_what_is_kept_alone(tmp_path: Path) -> 
     assert not [word for word in words if word.endswith(" %")]
 
 
-def test_the_selection_of_a_profile_is_read_if_it_is_there(tmp_path: Path) -> None:
-    assert read_selection(tmp_path) is None
-    (tmp_path / "selection.json").write_text(json.dumps(selection()))
-    assert read_selection(tmp_path) == CHOICE
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("", "not JSON"),
         ("{", "not JSON"),
         ('{"groups": [1]}', r"\$\.rule.*\$\.groups"),
         (json.dumps(selection(groups=[[]])), r"\$\.groups"),
@@ -170,4 +165,4 @@ def test_a_damaged_selection_is_told_with_all_that_is_wrong(tmp_path: Path, text
     (tmp_path / "selection.json").write_text(text)
     with pytest.raises(ProblemError, match=told) as caught:
         read_selection(tmp_path)
-    assert "selection.json" in caught.value.message
+    assert "selection.json" in caught.value.message and "gnomon space select" in caught.value.hint
