@@ -196,7 +196,7 @@ def evaluate_estimator(
 
     estimator = load_estimator(path, space)
     evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
-    evaluated = document.evaluation_document(estimator, evaluation, str(path))
+    evaluated = document.EvaluationDocument(space=estimator.described.space.name, file=str(path), evaluation=evaluation)
     return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
 
 

@@ -267,15 +267,6 @@ def fit_document(
     )
 
 
-def evaluation_document(made: SpaceEstimator, evaluation: EvaluationPart, file: str) -> EvaluationDocument:
-    """How good an estimator's file is on nets that it was not fitted to."""
-    return EvaluationDocument(
-        space=made.described.space.name,
-        file=file,
-        evaluation=evaluation,
-    )
-
-
 def predictions_document(
     made: SpaceEstimator,
     nets: Sequence[NetRow],
