@@ -15,6 +15,7 @@ from tests.shortkit import MOST_BLOCKS, SHORT_VISITS
 import zoo
 from gnomon.measure.effort import Effort
 from gnomon.runtimes import registry
+from gnomon.session import judges
 
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -151,6 +152,18 @@ def short_visits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usual is not None
     for name, seconds in SHORT_VISITS.items():
         monkeypatch.setitem(usual, name, seconds)
+
+
+@pytest.fixture(autouse=True)
+def unconfirmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second runtime confirms reference outputs, in two more processes, but where a test asks for `confirmed`."""
+    if "confirmed" not in request.fixturenames:
+        monkeypatch.setattr(judges, "_MOST_TRIED", 0)
+
+
+@pytest.fixture
+def confirmed() -> None:
+    """Other runtimes of this machine compute reference outputs too, as they do for users."""
 
 
 @pytest.fixture

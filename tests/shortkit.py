@@ -16,27 +16,8 @@ Effort.__init__.__kwdefaults__.update({SHORT_VISITS!r})
 """
 """Python that has them hold in another process: it stands before what is run there."""
 
-IN_FEW_BLOCKS = f"""\
-from gnomon.jobs.place.across import AcrossPlacer
-AcrossPlacer.__init__.__kwdefaults__.update(most_blocks={MOST_BLOCKS})
-"""
-"""The same of the parts."""
-
 FEW_PROCESSES: dict[str, Any] = {"processes_least": 2, "processes_most": 2, "half_width": 1e9}
-"""The same of `gnomon.jobs.space.profiling.latency.NETWORK_EFFORT`: no network is seen in more processes than two."""
-
-OF_TWO_RUNTIMES = """\
-from gnomon.jobs.devices import job
-find = job.all_runtimes
-job.all_runtimes = lambda: (tuple(one for one in find()[0] if one.name in ("ncnn", "onnxruntime")), find()[1])
-"""
-"""Devices are asked for two runtimes: each of the others takes a process, one of which imports PyTorch."""
-
-BY_TWO_RUNTIMES = """\
-import functools, gnomon
-gnomon.place = functools.partial(gnomon.place, runtimes=("onnxruntime", "openvino"))
-"""
-"""A call that names no runtimes places by two of them."""
+"""Fields of `gnomon.jobs.space.profiling.latency.NETWORK_EFFORT`: no network is seen in more processes than two."""
 
 SPACES_SHORTLY = f"""\
 from contextlib import ExitStack, contextmanager

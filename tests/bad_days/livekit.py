@@ -132,13 +132,15 @@ def site_of(folder: Path) -> Path:
     return next(folder.glob("lib/python3*/site-packages"))
 
 
-_PLACE = """
+_JOB = """
 import json, sys
 from pathlib import Path
 from gnomon.devices.opening import resolve
 from gnomon.session.request import ModelRequest
-from gnomon.jobs.place.job import place
+from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
+from gnomon.session import judges
+judges._MOST_TRIED = 0  # no second runtime confirms reference outputs
 asked = json.loads(sys.argv[1])
 request = ModelRequest(
     model=Path(asked["model"]),
@@ -147,31 +149,41 @@ request = ModelRequest(
     effort=Effort(**asked["effort"]),
     runtimes=tuple(asked["runtimes"]),
 )
-found = place(
-    request, Path(asked["out"]), overwrite=True,
-    watch=lambda p: print("progress", p.stage, p.done, flush=True),
-    tell=lambda text: print("told", text, flush=True),
-)
-print("resumed" if found.resumed else "new", found.verified.ok, flush=True)
+shown = {
+    "watch": lambda p: print("progress", p.stage, p.done, flush=True),
+    "tell": lambda text: print("told", text, flush=True),
+}
+found = place(request, Path(asked["out"]), **shown) if "out" in asked else profile(request, **shown)
+assert "out" not in asked or found.verified.ok
+print("resumed" if found.resumed else "new", flush=True)
 """
 
 
-def start_place(
-    folder: Path, model: Path, effort: Effort, out: str = "out", runtimes: Sequence[str] = (), device: str = "local"
+def start_job(
+    folder: Path,
+    model: Path,
+    effort: Effort,
+    *,
+    runtimes: Sequence[str] = ("onnxruntime",),
+    device: str = "local",
+    package: bool = False,
 ) -> subprocess.Popen[str]:
-    """`place` in a process of its own, with all that it makes below `folder`; the device is by its name or address."""
+    """`profile`, or `place` where there shall be a package, in a process of its own with all that it makes in `folder`.
+
+    The device is by its name or address.
+    """
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     asked = {
         "model": str(model),
         "device": device,
         "record": str(folder / "record.sqlite"),
-        "out": str(folder / out),
         "effort": asdict(effort),
         "runtimes": list(runtimes),
+        **({"out": str(folder / "out")} if package else {}),
     }
     return subprocess.Popen(
-        [sys.executable, "-c", _PLACE, json.dumps(asked)],
+        [sys.executable, "-c", _JOB, json.dumps(asked)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -224,7 +236,7 @@ def workers(temporary: Path) -> list[int]:
 
 
 def nothing_left(folder: Path) -> bool:
-    """Whether all processes and private folders of `start_place` go away, waiting for it."""
+    """Whether all processes and private folders of `start_job` go away, waiting for it."""
     temporary = folder / "tmp"
     return becomes(lambda: not processes_with("TMPDIR", str(temporary)) and not list(temporary.glob("gnomon-*")))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.bad_days.conftest import Disk
-from tests.bad_days.livekit import campaigns_after, recorded
+from tests.bad_days.livekit import campaigns_after, model_in, recorded
 
 from gnomon.errors import GnomonError, PackageError, RecordError
 from gnomon.jobs.place.job import place, profile
@@ -31,9 +31,10 @@ def fill(folder: Path, leave_bytes: int) -> Path:
     return filler
 
 
-def test_a_full_disk_under_the_record(disk: Disk, zoo_model: Zoo, small: Effort) -> None:
+def test_a_full_disk_under_the_record(disk: Disk, small: Effort, tmp_path: Path) -> None:
     folder = disk("size=4m")
-    request = ModelRequest(model=zoo_model("mix.circle"), effort=small, record=folder / "record.sqlite")
+    record, model = folder / "record.sqlite", model_in(tmp_path)
+    request = ModelRequest(model=model, effort=small, record=record, runtimes=("onnxruntime",))
     fillers: list[Path] = []
 
     def fill_once_measured(progress: object) -> None:
@@ -59,15 +60,14 @@ def test_a_full_disk_before_anything(disk: Disk, zoo_model: Zoo, small: Effort) 
     assert refused.value.hint
 
 
-def test_a_full_disk_under_the_package(disk: Disk, zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
-    folder = disk("size=64k")  # the model and the launcher do not fit
+def test_a_full_disk_under_the_package(disk: Disk, small: Effort, tmp_path: Path) -> None:
+    folder = disk("size=64k")  # the launcher does not fit
     fill(folder, 24 << 10)
+    request = ModelRequest(model=model_in(tmp_path), effort=small, runtimes=("onnxruntime",))
     with pytest.raises(PackageError) as refused:
-        place(ModelRequest(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), folder / "out")
+        place(request, folder / "out")
     assert refused.value.hint
     assert sorted(p.name for p in folder.iterdir()) == ["filler"]  # nothing half written stays
-    found = place(
-        ModelRequest(model=zoo_model("mix.circle"), effort=small, record=tmp_path / "r.sqlite"), tmp_path / "out"
-    )
+    found = place(request, tmp_path / "out")
     assert found.resumed  # what was measured is used again
     assert found.verified.ok

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.jobs.estimator.estimator_kit import conv, kit, last, measured, save, small_space
 from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, synthetic
+from tests.shortkit import SHORTLY
 
 from gnomon.cli.main import run
 
@@ -32,10 +33,13 @@ sys.exit(code)
 """
 
 
-def loaded(*command: str, folder: Path) -> tuple[list[str], list[str]]:
-    """The modules of gnomon that a command loads until it starts its first process, and in all."""
+def loaded(*command: str, folder: Path, before: str = "") -> tuple[list[str], list[str]]:
+    """The modules of gnomon that a command loads until it starts its first process, and in all.
+
+    The command runs in a process of its own, which runs the Python of `before` first.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", COUNT, *command], capture_output=True, text=True, cwd=folder, check=False
+        [sys.executable, "-c", f"{before}{COUNT}", *command], capture_output=True, text=True, cwd=folder, check=False
     )
     assert done.returncode == 0, done.stderr
     first, every = done.stderr.splitlines()[-2:]
@@ -74,7 +78,7 @@ def test_a_placement_loads_what_placing_needs(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install '.[onnxruntime]'")
     model = Path(__file__).parents[2] / "docs" / "examples" / "digits.onnx"
     command = ("place", str(model), "--runtime", "onnxruntime", "-n", "1", "--processes", "1", "--quiet", "--json")
-    first, modules = loaded(*command, "--record", "r.sqlite", "--out", "out", folder=tmp_path)
+    first, modules = loaded(*command, "--record", "r.sqlite", "--out", "out", folder=tmp_path, before=SHORTLY)
     assert len(first) <= 70 and len(modules) <= 118, " ".join(first)
     late = (
         "gnomon.core.solver",

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.shortkit import IN_FEW_BLOCKS, OF_TWO_RUNTIMES, SHORTLY
+from tests.shortkit import SHORTLY
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
@@ -50,14 +50,7 @@ class Place:
 
 GNOMON = f"""\
 #!{sys.executable}
-import sys
-if {{"place", "profile", "pareto", "stab"}} & set(sys.argv[1:2]):
-    exec({SHORTLY!r})
-if sys.argv[1:2] == ["place"]:
-    exec({IN_FEW_BLOCKS!r})
-if sys.argv[1:2] == ["devices"]:
-    exec({OF_TWO_RUNTIMES!r})
-from gnomon.cli.main import main
+{SHORTLY}from gnomon.cli.main import main
 main()
 """
 """The program gnomon, with short visits: what is measured is not the documents' matter."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import json
@@ -15,17 +16,17 @@ from pathlib import Path
 import click
 import pytest
 from tests.docs.documents import DOCUMENTS, ROOT, Block, Place, anchors, blocks_of, links
-from tests.shortkit import BY_TWO_RUNTIMES, IN_FEW_BLOCKS, SHORTLY, SPACES_SHORTLY
+from tests.shortkit import SPACES_SHORTLY
 
+import gnomon
 from gnomon.cli.main import cli
+from gnomon.cli.main import run as main
 
 LIMIT_S = 1200.0
 LITTLE_EFFORT = {"place": "-n 1 --processes 1 --budget 0.2", "profile": "-n 1 --processes 1 --budget 0.2"}
 """Options that a command is given beside its own, so that it ends soon."""
 TWO_RUNTIMES = "--runtime onnxruntime --runtime openvino"
 """What measures an ONNX file in most documents; what README.md places is so by every runtime that takes it."""
-SAME_AGAIN = ("gnomon runtimes",)
-"""Commands of several documents whose answer does not depend on what was done before: they are run once."""
 
 CONSOLE = blocks_of("console")
 COMMANDS = [(block, command) for block in CONSOLE for command in block.commands()]
@@ -118,6 +119,18 @@ def run(command: list[str], place: Place) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture
+def here(
+    place_to_run: Place, short_visits: None, few_blocks: None, few_runtimes: None, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    """This process works where the reader is, with short visits: importing gnomon takes longer than most commands."""
+    monkeypatch.chdir(place_to_run.folder)
+    monkeypatch.delenv("GNOMON_HOME")
+    for name, value in place_to_run.environment.items():
+        monkeypatch.setenv(name, value)
+    return place_to_run
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for link in links(path):
@@ -174,44 +187,45 @@ def test_console_blocks_hold_commands(block: Block) -> None:
 
 
 @pytest.fixture(scope="module")
-def ended() -> dict[str, subprocess.CompletedProcess[str]]:
-    """How those of `SAME_AGAIN` ended that were run already."""
-    return {}
+def ran() -> set[str]:
+    """The commands that were run already."""
+    return set()
 
 
 @pytest.mark.parametrize("block", [b for b in CONSOLE if "run" in b.words], ids=name_of)
-def test_marked_commands_run(
-    block: Block, place_to_run: Place, ended: dict[str, subprocess.CompletedProcess[str]]
-) -> None:
+def test_marked_commands_run(block: Block, here: Place, ran: set[str], capfd: pytest.CaptureFixture[str]) -> None:
     skip_without(block)
     wanted = next((int(w.removeprefix("exit=")) for w in block.words if w.startswith("exit=")), 0)
     for command in block.commands():
+        if command in ran & {"gnomon runtimes"}:  # what it answers does not depend on what was done before
+            continue
+        ran.add(command)
         every = block.path == ROOT / "README.md" and command.startswith("gnomon place ")
         little = with_little_effort(command, all_runtimes=every)
-        done = ended.get(command) or run(["bash", "-o", "pipefail", "-c", little], place_to_run)
-        if command in SAME_AGAIN:
-            ended[command] = done
-        assert done.returncode == wanted, f"$ {command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        if command.startswith("gnomon ") and not set(command) & set("|<>&;"):
+            code, told = main(shlex.split(little)[1:]), capfd.readouterr()
+        else:
+            done = run(["bash", "-o", "pipefail", "-c", little], here)
+            code, told = done.returncode, (done.stdout, done.stderr)
+        assert code == wanted, f"$ {command}\n{told[0][-4000:]}\n{told[1][-4000:]}"
 
 
 @pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
-def test_marked_python_runs(block: Block, place_to_run: Place) -> None:
-    measures = re.search(r"gnomon\.(place|profile|pareto)\(", block.text)
-    shortly = SHORTLY + IN_FEW_BLOCKS if measures else ""
-    if 'gnomon.place("model.onnx", ' in block.text:
-        shortly += BY_TWO_RUNTIMES
-    if "profile_space(" in block.text:
-        shortly += SPACES_SHORTLY
-    done = run([sys.executable, "-W", "error", "-c", shortly + block.text], place_to_run)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+def test_marked_python_runs(block: Block, here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "profile_space(" in block.text:  # whose workers import what runs as the main module
+        done = run([sys.executable, "-W", "error", "-c", SPACES_SHORTLY + block.text], here)
+        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return
+    monkeypatch.setattr(gnomon, "place", functools.partial(gnomon.place, runtimes=("onnxruntime", "openvino")))
+    exec(compile(block.text, block.name, "exec"), {"__name__": "__main__"})  # noqa: S102 - what the documents show
 
 
-def test_nothing_but_the_record_is_left_in_the_home(place_to_run: Place) -> None:
+def test_nothing_but_the_record_is_left_in_the_home(here: Place, ran: set[str]) -> None:
     """Runtimes that report to their makers keep identifiers and queues in the home: none may be asked to."""
-    done = run(["bash", "-c", "gnomon profile model.onnx --processes 1 --budget 1"], place_to_run)
-    assert done.returncode == 0, done.stderr
+    if "gnomon place model.onnx" not in ran:
+        assert main(shlex.split("profile model.onnx -n 1 --processes 1 --budget 0.2")) == 0
     record = Path(".local/share/gnomon")
-    left = {path.relative_to(place_to_run.home) for path in place_to_run.home.rglob("*") if path.is_file()}
+    left = {path.relative_to(here.home) for path in here.home.rglob("*") if path.is_file()}
     assert record / "record.sqlite" in left
     assert {path for path in left if not path.is_relative_to(record)} == set()
 

@@ -70,9 +70,13 @@ def test_a_written_net_comes_back(name: str, tmp_path: Path) -> None:
 
 
 def test_all_operators_of_the_shipped_space_come_back(tmp_path: Path) -> None:
-    space = load_space("operators")
-    for choice in range(space.space.size):
+    space, seen = load_space("operators"), set[str]()
+    for choice in reversed(range(space.space.size)):
         net = space.net((choice,))
+        kinds = {kind for unit in net.counts() for kind in unit.kinds}
+        if kinds <= seen:
+            continue
+        seen |= kinds
         again, _ = read(write_net(net, tmp_path / "net.onnx"))
         gone = {"ChannelShuffle"}  # written as several operators
         expected = Counter({u: n for u, n in net.counts().items() if not gone & set(u.kinds)})

@@ -36,6 +36,8 @@ from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.reference import Sensitivity, reference
 from gnomon.session.request import ModelRequest
 
+pytestmark = pytest.mark.usefixtures("confirmed")
+
 FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 Judged = Callable[..., Any]
 

@@ -12,7 +12,7 @@ pytest_plugins = ["pytester"]
 
 TEST = """
 pytest_plugins = ["gnomon.testing.latency"]
-OPTIONS = dict(runtimes=("onnxruntime",), processes=3, budget_s=0.2)
+OPTIONS = dict(runtimes=("onnxruntime",), threads=1, processes=3, budget_s=0.2)
 
 
 def test_fast_enough(gnomon_latency):

@@ -27,6 +27,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> An
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("few_runtimes")
 def test_it_lists_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["devices"]) == 0
     text = capsys.readouterr().out

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +67,21 @@ class Bench:
         )
 
 
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A bench whose estimator is fitted, for all tests of the module to copy."""
+    shared = Bench(tmp_path_factory.mktemp("bench"))
+    shared.fit()
+    return shared
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(fitted: Bench, tmp_path: Path) -> Bench:
+    """A bench with a folder, samples and a fitted estimator of its own."""
+    own = copy.copy(fitted)
+    own.folder = tmp_path
+    own.samples, own.estimator = (Path(shutil.copy(path, tmp_path)) for path in (fitted.samples, fitted.estimator))
+    return own
 
 
 def test_suggest_writes_nets_that_measure_reads(bench: Bench) -> None:
@@ -84,7 +98,6 @@ def test_suggest_writes_nets_that_measure_reads(bench: Bench) -> None:
 
 def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:
     assert len(document("suggest", "--space", bench.space, "--k", 4, "--out", bench.folder / "n.csv")["nets"]) == 4
-    bench.fit()
     words = ("suggest", "--table", bench.table, "--space", bench.space, "--out", bench.folder / "n.csv")
     with pytest.raises(UsageError, match="a bound needs an estimator"):
         run(*words, "--bound", "50us")
@@ -93,7 +106,6 @@ def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:
 
 @pytest.mark.parametrize("command", ["fit", "suggest", "export", "predict"])
 def test_no_file_is_replaced_unless_it_may_be(bench: Bench, command: str) -> None:
-    bench.fit()
     out = bench.folder / "out"
     out.write_text("mine")
     words: tuple[object, ...] = {
@@ -120,7 +132,6 @@ def test_measuring_begins_only_where_its_csv_can_be_written(bench: Bench) -> Non
 
 
 def test_options_that_would_say_nothing_are_refused(bench: Bench) -> None:
-    bench.fit()
     with pytest.raises(UsageError, match="--bound, --out: for nets of a csv alone"):
         run_plainly("predict", "model.onnx", "--bound", "2ms", "--out", bench.folder / "o.csv")
     with pytest.raises(UsageError, match="--table, --device: for a MODEL alone"):
@@ -142,7 +153,6 @@ def test_other_devices_of_one_file_name_are_all_counted(bench: Bench) -> None:
 
 
 def test_predict_shows_the_first_nets_and_the_chance_of_a_bound(bench: Bench) -> None:
-    bench.fit()
     text = told("predict", bench.estimator, bench.held, "--space", bench.space, "--bound", "60us")
     assert "30 nets of small, as predicted." in text
     assert "below 60.0 us" in text
@@ -160,7 +170,6 @@ def test_a_unit_that_was_never_seen_is_refused_unless_intervals_may_be_wide(tmp_
 
 
 def test_explain_names_units_in_words(bench: Bench) -> None:
-    bench.fit()
     text = told("explain", bench.estimator, bench.held, "--space", bench.space)
     assert "of the uncertainty" in text and "Conv" in text
 
@@ -187,13 +196,13 @@ def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> No
 
 def test_samples_that_are_malformed_leave_no_estimator_behind(bench: Bench) -> None:
     bench.samples.write_text(bench.samples.read_text(encoding="utf-8").replace("s.depth", "depth"), encoding="utf-8")
+    bench.estimator.unlink()
     with pytest.raises(ProblemError, match=r"lack columns of slots: s\.depth"):
         bench.fit()
     assert not bench.estimator.exists()
 
 
 def test_count_says_what_each_net_consists_of(bench: Bench) -> None:
-    bench.fit()
     out = bench.folder / "counts.csv"
     found = document("count", bench.held, "--estimator", bench.estimator, "--space", bench.space, "--out", out)
     assert found["file"] == str(out)
