@@ -13,9 +13,14 @@ import pytest
 from tests.shortkit import MOST_BLOCKS, SHORT_VISITS
 
 import zoo
+from gnomon.devices.base import inherited
+from gnomon.devices.local import LocalDevice
 from gnomon.measure.effort import Effort
+from gnomon.measure.link import AgentLink
 from gnomon.runtimes import registry
-from gnomon.session import judges
+from gnomon.runtimes.base import Probe, Runtime, driver_of
+from gnomon.session import judges, reference, targets
+from gnomon.session.targets import Missing
 
 # A shell starts its background jobs with interrupts ignored, which their children inherit; some tests send them one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -159,6 +164,32 @@ def unconfirmed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """No second runtime confirms reference outputs, in two more processes, but where a test asks for `confirmed`."""
     if "confirmed" not in request.fixturenames:
         monkeypatch.setattr(judges, "_MOST_TRIED", 0)
+
+
+_PROBED: dict[tuple[object, ...], dict[str, Probe]] = {}
+
+
+@pytest.fixture(autouse=True)
+def probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runtimes of this machine are asked once in the same environment what they are: each time takes a process."""
+    ask = targets.probe_runtimes
+
+    def remembered(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:
+        device = link.device
+        if type(device) is not LocalDevice:
+            return ask(link, runtimes)
+        environment = {**inherited(os.environ), **device._environment}
+        named = ((runtime.name, driver_of(runtime)) for runtime in runtimes)
+        asked = (link.info.python, *link.paths, *sorted(environment.items()), *named)
+        if asked not in _PROBED:
+            probes, missing = ask(link, runtimes)
+            if missing:
+                return probes, missing
+            _PROBED[asked] = probes
+        return dict(_PROBED[asked]), []
+
+    for module in (targets, judges, reference):
+        monkeypatch.setattr(module, "probe_runtimes", remembered)
 
 
 @pytest.fixture

@@ -152,6 +152,7 @@ def test_an_objective_is_one_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "heat is not measured in MB" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_an_objective_of_somebody_is_searched_for(
     package: Path, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,7 +160,7 @@ def test_an_objective_of_somebody_is_searched_for(
     assert run(["pareto", "--help"]) == 0
     assert "load-time" in capsys.readouterr().out
     wanted = ["--objective", "latency", "--objective", "load-time", "--runtime", "onnxruntime"]
-    wanted += ["-n", "1", "--iterations", "4"]
+    wanted += ["-n", "1", "--processes", "2", "--iterations", "2"]
     assert run(["pareto", str(small), *wanted, "--json", "--quiet"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in document["objectives"]] == ["latency", "load-time"]
@@ -175,6 +176,7 @@ def test_an_objective_of_somebody_that_is_none_is_refused(package: Path, capsys:
     assert run(["pareto", "none.onnx", "--under", "latency=10ms"]) == 3  # there is no such model
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_a_job_of_somebody_is_as_those_of_gnomon(
     package: Path, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_job_of_somebody_that_cannot_be_loaded_stands_in_nobodys_way(
     assert "Did you mean 'wait'?" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_what_a_job_of_somebody_answered_is_read_without_it_as_runs(
     package: Path, small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

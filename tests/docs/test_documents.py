@@ -23,7 +23,11 @@ from gnomon.cli.main import cli
 from gnomon.cli.main import run as main
 
 LIMIT_S = 1200.0
-LITTLE_EFFORT = {"place": "-n 1 --processes 1 --budget 0.2", "profile": "-n 1 --processes 1 --budget 0.2"}
+LITTLE_EFFORT = {
+    "place": "-n 1 --processes 1 --budget 0.2",
+    "profile": "-n 1 --processes 1 --budget 0.2",
+    "pareto": "--processes 1 --budget 0.2",
+}
 """Options that a command is given beside its own, so that it ends soon."""
 TWO_RUNTIMES = "--runtime onnxruntime --runtime openvino"
 """What measures an ONNX file in most documents; what README.md places is so by every runtime that takes it."""
@@ -85,10 +89,10 @@ def parse(arguments: list[str]) -> None:
 
 def with_little_effort(command: str, *, all_runtimes: bool = True) -> str:
     """The command with options that end it soon."""
-    match = re.match(r"gnomon (\w+)", command)
+    match = re.match(r"(?:nohup )?gnomon (\w+)", command)
     extra = LITTLE_EFFORT.get(match[1], "") if match else ""
-    if not extra or "--processes" in command:
-        return command
+    if not extra or "--processes" in command or " --from " in command:
+        return command.replace("--processes 6", "--processes 2")
     if not all_runtimes and ".onnx" in command and "--runtime" not in command:
         extra += f" {TWO_RUNTIMES}"
     call, separator, rest = (
@@ -216,8 +220,11 @@ def test_marked_python_runs(block: Block, here: Place, monkeypatch: pytest.Monke
         done = run([sys.executable, "-W", "error", "-c", SPACES_SHORTLY + block.text], here)
         assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return
-    monkeypatch.setattr(gnomon, "place", functools.partial(gnomon.place, runtimes=("onnxruntime", "openvino")))
-    exec(compile(block.text, block.name, "exec"), {"__name__": "__main__"})  # noqa: S102 - what the documents show
+    few = functools.partial(gnomon.place, runtimes=("onnxruntime", "openvino"), threads=1)
+    monkeypatch.setattr(gnomon, "place", few)
+    monkeypatch.syspath_prepend(here.folder)
+    code = compile(block.text, block.name, "exec", dont_inherit=True)
+    exec(code, {"__name__": "__main__"})  # noqa: S102 - it is what the documents show
 
 
 def test_nothing_but_the_record_is_left_in_the_home(here: Place, ran: set[str]) -> None:

@@ -23,6 +23,7 @@ from tests.runtimes.providerskit import (
     chosen,
     configured,
     environment,
+    known,
     lies_where_planned,
     linked,
     net,
@@ -131,7 +132,7 @@ def test_the_processor_is_a_backend_where_there_is_nothing_beside_it() -> None:
 @BOTH
 def test_probe_support_and_places_with_the_real_provider(tmp_path: Path, backend: str) -> None:
     with linked(environment(backend)) as link:
-        found = probed(link)
+        found = known(link, backend)
         assert backend in found.backends
         assert found.details["accelerators"][backend]["software"] is True
         assert found.details["accelerators"][backend]["memory"] is (backend == "webgpu")
@@ -153,7 +154,7 @@ def test_probe_support_and_places_with_the_real_provider(tmp_path: Path, backend
 def test_steps_of_a_profiled_session(tmp_path: Path, backend: str, mine: set[int], steps: dict[Any, str]) -> None:
     model, adapter = placed(net(tmp_path)), OnnxRuntime()
     with linked(environment(backend)) as link:
-        configuration = folded(configured(probed(link), backend))
+        configuration = folded(configured(known(link, backend), backend))
         segment = adapter.segment(model, configuration, chosen(configuration, **{backend: mine}))
         seen = run(link, segment, profiled=True)
     assert "failure" not in seen, seen["failure"]
@@ -170,7 +171,7 @@ def test_three_providers_share_a_session(tmp_path: Path) -> None:
     own = environment("qnn", "webgpu")
     model, adapter = placed(net(tmp_path)), OnnxRuntime()
     with linked(own) as link:
-        configuration = configured(probed(link), "qnn", "webgpu")
+        configuration = configured(known(link, "qnn", "webgpu"), "qnn", "webgpu")
         assert configuration.backends == ("cpu", "qnn", "webgpu")
         run(link, adapter.segment(model, configuration, {}), save=True)
         assignment = chosen(configuration, qnn={0, 5}, webgpu={2, 3})
@@ -259,7 +260,7 @@ def test_a_package_is_placed_alike_by_a_plain_script(tmp_path: Path, backend: st
     folder = tmp_path / "package"
     folder.mkdir()
     with linked(own) as link:
-        configuration = folded(configured(probed(link), backend))
+        configuration = folded(configured(known(link, backend), backend))
         assignment = chosen(configuration, **{backend: {0, 2}})
         measured = adapter.segment(model, configuration, assignment)
         run(link, measured, save=True)

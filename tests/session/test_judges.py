@@ -160,7 +160,7 @@ def test_the_command_exits_with_it_and_writes_the_package(
 ) -> None:
     nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["a"], ["n"]), node("Log", ["n"], ["y"])]
     path = saved(tmp_path / "m.onnx", nodes, {})
-    options = ["--runtime", "onnxruntime", "--processes", "1", "--quiet", "--no-picture"]
+    options = ["--runtime", "onnxruntime", "-n", "1", "--processes", "1", "--quiet", "--no-picture"]
     code = main.run(["place", str(path), *options, "--out", str(tmp_path / "out")])
     assert code == PROVES_NOTHING
     out = capsys.readouterr().out

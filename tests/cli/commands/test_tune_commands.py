@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pytest
 from tests.jobs.tune.tunekit import hand_made, tiny_net
 from tests.report.tuning_kit import PHONE, tune
-from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.cli.main import run
 from gnomon.devices.opening import resolve
@@ -21,6 +20,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.records import write_records
 from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
 from gnomon.measure.progress import Progress, Watch
+from gnomon.tuning.tracker import Queue, TrackedServer, Tracker, TrackerSummary
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 
@@ -73,13 +73,9 @@ def told(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> t
     [
         (2, ["tune", "{model}", "--device", "tvm://a:b/x"], "not a number from 1 to 65535", "local"),
         (2, ["tune", "{model}", "--device", "tvm://a:1"], "names no device of a tracker", "tvm://HOST:PORT/KEY"),
-        (2, ["exec", "{none}.json"], "No such file", "gnomon tune list"),
         (3, ["exec", "{model}"], "has no tuning records", "gnomon tune"),
-        (2, ["overlay", "collect", "{a}", "--device", "phone"], "no device named phone", "gnomon devices add"),
         (2, ["overlay", "collect", "{a}", "{a}"], "several logs are of a", "one log"),
         (2, ["overlay", "collect", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
-        (2, ["overlay", "analyze", "{none}.json"], "No such file", "gnomon tune list"),
-        (2, ["overlay", "analyze", "{a}", "--layer", "pool"], "no layer 'pool'", "0 conv"),
         (
             2,
             ["overlay", "analyze", "{a}", "--prove", "--device", "tvm://127.0.0.1:1/a"],
@@ -98,7 +94,7 @@ def test_errors_are_two_lines_with_the_next_step(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    named = {"none": tmp_path / "none", "model": model, "a": logs(tmp_path)[0]}
+    named = {"model": model, "a": logs(tmp_path)[0]}
     first, second = told(capsys, code, *[word.format(**named) for word in words], "--quiet", "--out", tmp_path / "out")
     assert message in first
     assert hint in second
@@ -238,29 +234,19 @@ def test_the_shape_of_records_can_be_given(requests: list[Any]) -> None:
     assert (requests[0].shapes, requests[0].layers) == ({"x": (1, 3, 8, 8)}, False)
 
 
-@needs_tvm
 def test_the_tracker_of_the_environment_is_asked(
-    model: Path,
-    tmp_path: Path,
-    rpc_devices: Tracked,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tracker = rpc_devices.tracker
-    monkeypatch.setenv("TVM_TRACKER_HOST", tracker.host)
-    monkeypatch.setenv("TVM_TRACKER_PORT", str(tracker.port))
+    monkeypatch.setenv("TVM_TRACKER_HOST", "desk")
+    monkeypatch.setenv("TVM_TRACKER_PORT", "9300")
+    narrow = TrackedServer(key="narrow", addr=("board", 9090))
+    summary = TrackerSummary(server_info=(narrow,), queue_info={"narrow": Queue(free=1, pending=0)})
+    monkeypatch.setattr(Tracker, "summary", lambda tracker: summary)
     at = ("--out", tmp_path / "out", "--wait", "0.2")
     first, second = told(capsys, 6, "tune", model, "--device", "tvm:///narow", "--target", "x86-64", *at)
-    assert tracker.address in first and "narrow" in second
+    assert "desk:9300" in first and "narrow" in second
     first, second = told(capsys, 2, "tune", model, "--device", "tvm:///narrow", *at)
     assert "what is to be compiled for 'narrow'" in first and "--target" in second
-
-
-def test_a_tracker_that_is_not_there(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at = ("--device", "tvm://127.0.0.1:1/a", "--target", "x86-64", "--out", tmp_path / "out")
-    first, second = told(capsys, 6, "tune", model, *at)
-    assert "127.0.0.1:1" in first
-    assert second != "hint: "
 
 
 def test_analyze_says_its_answer_first_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

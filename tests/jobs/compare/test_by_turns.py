@@ -32,6 +32,7 @@ def chain(path: Path, products: int) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Path) -> None:
     old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 400)
     path = tmp_path / "record.sqlite"
@@ -55,6 +56,7 @@ def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Pat
     assert [side for _, side in sorted((t, k) for k in (0, 1) for t in moments[k])] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
+@pytest.mark.usefixtures("short_visits")
 def test_a_model_beside_itself_is_two_runs(tmp_path: Path) -> None:
     model, record = chain(tmp_path / "m.onnx", 20), tmp_path / "record.sqlite"
     found = gnomon.compare_models(model, model, record=record, runtimes=("onnxruntime",), processes=2)

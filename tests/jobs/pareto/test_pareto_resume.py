@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.bad_days.livekit import add_circle, interrupt, nothing_left
 from tests.jobs.pareto.pareto_kit import Killed, Pretended, PretendedSpace, campaigns, pretend
+from tests.shortkit import SHORTLY
 
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
@@ -36,7 +37,7 @@ from gnomon.store.sqlite import SqliteStore
 
 EFFORT = Effort(processes_least=2, processes_most=2, rounds=1, together=3)
 EVALUATIONS = 7
-COMMAND = "from gnomon.cli.main import main; main()"
+COMMAND = f"{SHORTLY}from gnomon.cli.main import main; main()"
 
 
 def price(assignment: Assignment) -> tuple[float, int] | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.bad_days.livekit import model_in
 from tests.jobs.place.fleet_kit import device
 
 from gnomon.devices.address import parse_address
@@ -157,13 +158,12 @@ def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
         place_on({}, tmp_path / "none", fake)
 
 
-def test_two_names_of_this_machine_for_real(zoo_model: Callable[[str], Path], small: Effort, tmp_path: Path) -> None:
+def test_two_names_of_this_machine_for_real(small: Effort, tmp_path: Path) -> None:
     """The composition on real placements: no times are judged."""
-    local = parse_address("local")
-    asked = {
-        name: ModelRequest(model=zoo_model("mix.circle"), device=DeviceConfig(name=name, address=local), effort=small)
-        for name in ("first", "second")
-    }
+    asked = {}
+    for name in ("first", "second"):
+        device = DeviceConfig(name=name, address=parse_address("local"))
+        asked[name] = ModelRequest(model=model_in(tmp_path), device=device, effort=small, runtimes=("onnxruntime",))
     found = place_on(asked, tmp_path / "out", lambda request, out, watch, tell: place(request, out))
     assert [device.error for device in found.devices] == [None, None]
     assert {Path(p.package or "").name for p in found.placements.values()} == {"first", "second"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bad_days.livekit import matmul_onnx
+from tests.bad_days.livekit import add_circle, matmul_onnx
 
 from gnomon.api import place as api
 from gnomon.errors import GnomonError, MeasurementError
@@ -20,7 +19,7 @@ from gnomon.session.request import ModelRequest
 
 
 def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
-    zoo_model: Callable[[str], Path], small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Effort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = InsidePlacer.run
 
@@ -30,7 +29,8 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
         return whole(placer, *given)
 
     monkeypatch.setattr(InsidePlacer, "run", run)
-    request = ModelRequest(model=zoo_model("mix.circle"), effort=small, wish=Wish(environments=({"A": "1"},)))
+    (tmp_path / "a.circle").write_bytes(add_circle())
+    request = ModelRequest(model=tmp_path / "a.circle", effort=small, wish=Wish(environments=({"A": "1"},)))
     found = place(request, tmp_path / "out")
     assert found.verified.ok
     assert "left no trace" in {m.reason for m in found.missing if m.name == "onert[A=1]"}

@@ -105,8 +105,6 @@ def test_place_of_a_circle_model(zoo_model: Zoo, small: Effort, tmp_path: Path) 
     assert all(s is None or solution.value_s <= s * (1 + 1e-9) for s in singles)  # exact: no single is predicted better
     (output,) = run_package(tmp_path / "out").values()
     assert output.shape == (1, 10)
-    again = run_package(tmp_path / "out")
-    assert (next(iter(again.values())) == output).all()
     x = np.zeros((1, 64, 64, 3), np.float32)
     np.save(tmp_path / "x.npy", x)
     (zero,) = run_package(tmp_path / "out", "--input", f"input={tmp_path / 'x.npy'}").values()

@@ -16,7 +16,7 @@ jobs = ["profile"]
 models = ["m.onnx"]
 devices = ["local"]
 repeats = 2
-options = { runtimes = ["onnxruntime"], processes = 1 }
+options = { runtimes = ["onnxruntime"], threads = 1, processes = 1 }
 """
 
 

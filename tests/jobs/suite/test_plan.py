@@ -60,8 +60,6 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("name = 1\n" + BLOCK, r"\$\.name"),
-        ('name = "x"\n', r"\$\.cells: missing"),
         ('name = "x"\ncells = []\n', "at least one table"),
         ('name = "x"\n' + BLOCK.replace("place", "plaice"), "'place', 'profile', .* expected, 'plaice' found"),
         ('name = "x"\n' + BLOCK + "repeats = 0\n", "from 1 to 1000"),

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.suite.suitekit import REAL, calls, laid_out, measure
+from tests.shortkit import SHORTLY
 
 import gnomon
+from gnomon.cli.main import run
 from gnomon.core import codec
 from gnomon.core.sample import Context
 from gnomon.devices.config import load_devices
@@ -249,10 +251,13 @@ def test_a_run_of_before_ids_told_all_is_read_and_gone_on_with(
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-c", "from gnomon.cli.main import main; main()", "suite", *words]
+    return [sys.executable, "-c", f"{SHORTLY}from gnomon.cli.main import main; main()", "suite", *words]
 
 
-def test_real_cells_survive_kill_9_and_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_visits")
+def test_real_cells_survive_kill_9_and_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     (tmp_path / "m.onnx").write_bytes(matmul_onnx())
     path = tmp_path / "suite.toml"
@@ -279,8 +284,9 @@ def test_real_cells_survive_kill_9_and_are_compared(tmp_path: Path, monkeypatch:
     compared = compare_suites(changed=())
     assert len(compared.cells) == 2 and all(cell.comparison for cell in compared.cells)
     assert gnomon.read_document(compared.document()) == compared
-    told = subprocess.run(command("compare"), capture_output=True, check=False)
-    assert told.returncode == 0 and b"in 2 cells" in told.stdout
+    capfd.readouterr()
+    assert run(["suite", "compare"]) == 0
+    assert "in 2 cells" in capfd.readouterr().out
 
 
 def test_a_device_that_fails_again_and_again_is_in_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

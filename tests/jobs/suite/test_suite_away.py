@@ -17,6 +17,7 @@ import gnomon
 
 
 @pytest.mark.devices
+@pytest.mark.usefixtures("short_visits")
 def test_a_board_that_comes_late_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if what := sshkit.missing():
         pytest.skip(what)
