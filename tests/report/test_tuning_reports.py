@@ -20,21 +20,12 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "collect": (collect_report, collect()),
     "analyze": (analyze_report, analyze()),
 }
-PATHS = ("  records", "  library", "  model", "  run it", "  overlay", "  source", "  database", "  next", "  from")
 
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_report_is_the_golden_one(name: str, width: int) -> None:
     assert text_of(*REPORTS[name], width) == (DATA / f"tuning-{name}-{width}.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("width", [80, 100, 120])
-@pytest.mark.parametrize("name", REPORTS)
-def test_lines_fit_and_no_number_is_torn_from_its_unit(name: str, width: int) -> None:
-    lines = text_of(*REPORTS[name], width).splitlines()
-    assert [line for line in lines if len(line) > width and not line.startswith(PATHS)] == []
-    assert [line for line in lines if line.strip().startswith(("% ", "ms ", "us "))] == []
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -11,6 +11,7 @@ from gnomon.jobs.suite.job import Outcome, SuiteRequest
 from gnomon.jobs.suite.plan import Cell
 
 REAL = """name = "real"
+probe = false
 [[cells]]
 jobs = ["profile"]
 models = ["m.onnx"]
