@@ -30,7 +30,6 @@ from gnomon.core.sample import Campaign
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import add_device
 from gnomon.devices.shell.ssh import SshDevice
-from gnomon.errors import DeviceError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.session.request import ModelRequest
@@ -87,26 +86,6 @@ def test_it_goes_on_by_itself_when_the_board_is_back(board: Board, tmp_path: Pat
     assert ["waiting up to 60 s" in s for s in told] == [True, False], told
     assert told[1] == "board is back: going on from the results database"
     assert board.clean()
-
-
-@pytest.mark.slow
-def test_one_that_stays_away_is_given_up_and_the_same_command_goes_on(board: Board, tmp_path: Path) -> None:
-    request = request_for(board, tmp_path, wait_s=1.0, effort=SHORT)
-    with pytest.raises(DeviceError) as lost:
-        profile(request, watch=Once("profile", 2, lambda: switch_off(board)))
-    try:
-        assert "did not come back within 1 s" in lost.value.message
-        assert "again" in lost.value.hint
-        before = recorded(tmp_path / "record.sqlite")
-        assert len(before) >= 2
-        with pytest.raises(DeviceError, match="refuses"):  # it was not met by this command, so it is not waited for
-            profile(replace(request, wait_s=600.0))
-    finally:
-        switch_on(board)
-    assert board.clean()
-    found = profile(request)
-    assert found.resumed
-    assert campaigns_after(tmp_path / "record.sqlite", before) == {found.campaign}
 
 
 def test_a_board_that_vanishes_while_files_are_pushed_is_waited_for(

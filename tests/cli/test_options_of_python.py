@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,31 +33,6 @@ def test_every_parameter_is_an_option_with_help(place: str) -> None:
     own = {p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD}
     assert own - NOT_TYPED <= declared_names
     assert not inspect.signature(function).parameters.keys() & {"as_json", "quiet", "html"}
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    """Two operator types on two backends, each assignment with a time and a memory."""
-    rows = [{"id": n, "time": 4.0 - n, "memory": 100 + n} for n in range(4)]
-    path = tmp_path / "dump.json"
-    path.write_text(json.dumps({"oplist": ["Conv2D", "Pool2D"], "solutions": rows}))
-    return path
-
-
-def test_python_says_what_the_digits_of_a_dump_mean(dump: Path) -> None:
-    found = gnomon.pareto(source=dump, codes=["cpu", "npu"], search="brute")
-    assert {name for point in found.points for name in point.choices} == {"cpu", "npu"}
-
-
-def test_python_refuses_what_says_nothing_of_a_dump(dump: Path) -> None:
-    with pytest.raises(UsageError, match="device says nothing of a dump"):
-        gnomon.pareto(source=dump, device="board")
-    with pytest.raises(UsageError, match="by says nothing of a dump"):
-        gnomon.pareto(source=dump, by="group")
-    with pytest.raises(UsageError, match="a model and a dump are given"):
-        gnomon.pareto("m.tflite", source=dump)
-    with pytest.raises(UsageError, match="--codes names the digits of a dump"):
-        gnomon.pareto("m.tflite", codes=["cpu"])
 
 
 def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:

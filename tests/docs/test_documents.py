@@ -207,11 +207,11 @@ def test_marked_commands_run(block: Block, here: Place, ran: set[str], capfd: py
         every = block.path == ROOT / "README.md" and command.startswith("gnomon place ")
         little = with_little_effort(command, all_runtimes=every)
         if command.startswith("gnomon ") and not set(command) & set("|<>&;"):
-            code, told = main(shlex.split(little)[1:]), capfd.readouterr()
+            code, told = main(shlex.split(little)[1:]), "\n".join(capfd.readouterr())
         else:
             done = run(["bash", "-o", "pipefail", "-c", little], here)
-            code, told = done.returncode, (done.stdout, done.stderr)
-        assert code == wanted, f"$ {command}\n{told[0][-4000:]}\n{told[1][-4000:]}"
+            code, told = done.returncode, f"{done.stdout}\n{done.stderr}"
+        assert code == wanted, f"$ {command}\n{told[-8000:]}"
 
 
 @pytest.mark.parametrize("block", [b for b in blocks_of("python") if "run" in b.words], ids=name_of)
