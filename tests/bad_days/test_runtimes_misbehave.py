@@ -175,11 +175,9 @@ def test_a_library_that_is_away_for_a_while_is_back_in_the_next_call(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "kind"), [(signal.SIGKILL, "memory"), (signal.SIGTERM, "crash"), (signal.SIGSTOP, "hang")]
-)
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, "memory"), (signal.SIGTERM, "crash")])
 def test_what_befalls_workers_is_tried_again(tmp_path: Path, number: signal.Signals, kind: str) -> None:
-    """One that is killed, as for want of memory, or stopped; all, as by an operator whose fault it is."""
+    """One that is killed, as for want of memory; all, as by an operator whose fault it is."""
     model, temporary = model_in(tmp_path), tmp_path / "tmp"
     with start_job(tmp_path, model, LONG, runtimes=RUNTIMES) as gnomon:
         wait_for_line(gnomon, "progress profile 2")

@@ -135,13 +135,12 @@ def test_data_where_a_runtime_does_not_look_are_moved_for_it(
         assert len(profile_singles(lab, [placer.whole(target) for target in lab.targets], traces=1)) == 2
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-def test_a_tflite_file_with_an_open_batch_is_run_as_it_is(batch: int, small: Effort, tmp_path: Path) -> None:
+def test_a_tflite_file_with_an_open_batch_is_run_as_it_is(small: Effort, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
     onert = ["onert"] if pytest.importorskip("onert", reason="needs onert") else []
     path = tmp_path / "m.tflite"
     path.write_bytes(tflite("conv", "softmax", signature=(-1, 4, 4, 8)))
-    with opened(path, small, "litert", "openvino", *onert, shapes={"input": (batch, 4, 4, 8)}) as lab:
+    with opened(path, small, "litert", "openvino", *onert, shapes={"input": (2, 4, 4, 8)}) as lab:
         assert loaded(lab) == {name: {path.read_bytes()} for name in ("litert", "openvino", *onert)}
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, tmp_path)

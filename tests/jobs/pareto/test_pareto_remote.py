@@ -1,17 +1,14 @@
-"""`pareto` on devices: behind a real SSH server, over a stand-in for sdb, and by onert's program alone."""
+"""`pareto` on devices: behind a real SSH server, and by onert's program alone."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.bad_days.boardkit import python_with
 from tests.bad_days.livekit import add_circle
-from tests.devices.shell import sdbkit
 from tests.devices.shell.sshkit import SshServer, becomes, server, user
 from tests.formats.onert.tracing_kit import skip_without_onert
 from tests.jobs.pareto.pareto_kit import campaigns
@@ -85,20 +82,6 @@ def test_over_ssh(server: SshServer, onert_python: Path, small: Effort, tmp_path
     )
     searched(tmp_path, device, small)
     assert becomes(lambda: not server.private_folders())
-
-
-@pytest.fixture
-def tizen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sdbkit.Board]:
-    for board in sdbkit.boards(tmp_path / "sdb", poor=False):
-        monkeypatch.setenv("PATH", f"{board.program.parent}:{os.environ['PATH']}")
-        yield board
-
-
-def test_over_sdb(tizen: sdbkit.Board, onert_python: Path, small: Effort, tmp_path: Path) -> None:
-    address = parse_address(f"sdb://{sdbkit.SERIAL}")
-    device = DeviceConfig(name="tizen", address=address, python=str(onert_python))
-    searched(tmp_path, device, small)
-    assert becomes(lambda: not tizen.private_folders())
 
 
 @pytest.mark.slow

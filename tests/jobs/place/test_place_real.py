@@ -208,8 +208,8 @@ def test_vulkan_that_nobody_asked_for_is_in_no_package(small: Effort, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_blocks")
-def test_place_of_an_onnx_model(zoo_model: Zoo, small: Effort, tmp_path: Path) -> None:
-    path = zoo_model("minilm-layer.onnx")
+def test_place_of_an_onnx_model(small: Effort, tmp_path: Path) -> None:
+    path = Path(__file__).parents[3] / "docs" / "examples" / "digits.onnx"
     found = place(ModelRequest(model=path, effort=small, runtimes=WHOLE), tmp_path / "out")
     check_structure(found)
     assert {contender.label for contender in found.contenders if contender.kind == "single"} == set(WHOLE)
