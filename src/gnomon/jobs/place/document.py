@@ -54,36 +54,45 @@ class DecisionPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContenderPart:
-    """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
+class MeasuredPart:
+    """What was measured of the whole model in a configuration or a mix; `settings` are what makes its times.
 
-    `settings` are what makes times of its configurations, by their names; none in a document of before.
+    `kernels` are from runs with the profiler on, all else from those without. A document of before has no settings.
     """
 
     label: str
+    cpu: Summary | None
+    difference: DifferencePart | None
+    peak_rss_bytes: int | None
+    accelerators: tuple[Accelerator, ...] = ()
+    device_memory_bytes: int | None = None
+    kernels: tuple[KernelPart, ...]
+    runs: RunsPart
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContenderPart(MeasuredPart):
+    """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
+
+    `settings` are those of its configurations, by their names.
+    """
+
     kind: str
     configurations: tuple[str, ...]
     predicted_s: float | None
     measured: Summary | None
-    cpu: Summary | None
     level_s: float | None
     prediction_error: float | None
     against_best: Comparison | None
-    difference: DifferencePart | None
-    peak_rss_bytes: int | None
     threads: int | None = 1
     usual: bool = False
     precision: str = "float32"
-    accelerators: tuple[Accelerator, ...] = ()
-    device_memory_bytes: int | None = None
     failure: Failure | None
     assignment: tuple[str | None, ...]
     operators_s: tuple[float | None, ...]
     unattributed_s: float | None
     profiler_overhead_s: float | None
-    kernels: tuple[KernelPart, ...]
-    runs: RunsPart
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def summary(self, clock: str) -> Summary | None:
         """Its times by a clock; None where it did not run, or that was not reported."""
@@ -91,16 +100,22 @@ class ContenderPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedOperator(OperatorPart):
-    """An operator of the model, with its seconds in each place by the deciding clock.
+class ProfiledOperator(OperatorPart):
+    """An operator of the model, with its seconds in each configuration by the deciding clock.
 
     In `within` another operator, with which it is computed in one kernel, has them.
     """
 
-    planned: str | None
-    ran_on: str | None
     times_s: Mapping[str, float | None]
     within: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedOperator(ProfiledOperator):
+    """An operator of the model, with its seconds in each place."""
+
+    planned: str | None
+    ran_on: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +131,44 @@ class SolutionPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PlaceDocument(Answer):
-    """All that `gnomon place` found on one device.
+class MeasuredDocument(Answer):
+    """What documents of a measured model on one device have alike.
 
-    `resolutions_s` are the seconds in which profilers count that do so coarsely, by places and contenders: below them
-    no time of an operator is known. `reference_checked_by` is who else computed the reference's outputs, "" where
-    nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
-    `seconds` is what the job took, without `waited_s` for its device.
+    `resolutions_s` are the seconds in which profilers count that do so coarsely, by configurations and mixes: below
+    them no time of an operator is known. `seconds` is what the job took, without `waited_s` for its device.
     """
 
-    format: Literal["gnomon-place"] = "gnomon-place"
-    version: Literal[2] = 2
+    format: str
+    version: int
     model: ModelPart
     graph: GraphPart
     device: str
     fingerprint: Mapping[str, Any]
     versions: Mapping[str, str]
     clock: str
+    missing: tuple[Missing, ...]
+    doubts: tuple[Doubt, ...]
+    environments: tuple[EnvironmentPart, ...]
+    campaign: str
+    record: str
+    resumed: bool
+    seconds: float
+    waited_s: float
+    resolutions_s: Mapping[str, float] = field(default_factory=dict)
+    threads: tuple[int, ...] = ()
+    conditions: ConditionsPart | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlaceDocument(MeasuredDocument):
+    """All that `gnomon place` found on one device.
+
+    `reference_checked_by` is who else computed the reference's outputs, "" where
+    nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
+    """
+
+    format: Literal["gnomon-place"] = "gnomon-place"
+    version: Literal[2] = 2
     decision: DecisionPart
     contenders: tuple[ContenderPart, ...]
     operators: tuple[PlacedOperator, ...]
@@ -145,20 +181,9 @@ class PlaceDocument(Answer):
     reference: str | None
     reference_checked_by: str | None = None
     reference_agreement: float | None = None
-    missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
-    environments: tuple[EnvironmentPart, ...]
     package: str | None
     run: str
     pictures: tuple[str, ...]
-    campaign: str
-    record: str
-    resumed: bool
-    seconds: float
-    waited_s: float
-    resolutions_s: Mapping[str, float] = field(default_factory=dict)
-    threads: tuple[int, ...] = ()
-    conditions: ConditionsPart | None = None
 
     charts_by = "gnomon.jobs.place.picture:placement_charts"
     main = "contenders"
@@ -221,43 +246,25 @@ class InsidePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnPart:
-    """One configuration that runs the whole model; `settings` as in `ContenderPart`.
+class ColumnPart(MeasuredPart):
+    """One configuration that runs the whole model.
 
     `level_s` is the one number that is compared, by the deciding clock: of CPU time the median, of wall time the lower
-    quintile. `against_fastest` is the interleaved comparison with the fastest column, null for itself. `kernels` are
-    from runs with the profiler on, all else from those without.
+    quintile. `against_fastest` is the interleaved comparison with the fastest column, null for itself.
     """
 
-    label: str
     level_s: float
     against_fastest: Comparison | None
     wall: Summary
-    cpu: Summary | None
     load_s: float
     first_call_s: float
-    peak_rss_bytes: int | None
-    accelerators: tuple[Accelerator, ...] = ()
-    device_memory_bytes: int | None = None
-    difference: DifferencePart | None
     unattributed_s: float
     profiler_overhead_s: float
-    kernels: tuple[KernelPart, ...]
-    runs: RunsPart
     inside: tuple[InsidePart, ...] = ()
-    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def summary(self, clock: str) -> Summary | None:
         """Its times by a clock; None where that was not reported."""
         return self.cpu if clock == "cpu" else self.wall
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledOperator(OperatorPart):
-    """An operator of the model, with its seconds in each configuration; in `within` another operator has them."""
-
-    times_s: Mapping[str, float | None]
-    within: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,37 +388,20 @@ class SustainedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ProfileDocument(Answer):
+class ProfileDocument(MeasuredDocument):
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
-    `resolutions_s` as in `PlaceDocument`, by columns. `turns` are the campaigns that were measured by
-    turns, a fresh process of each after the other, its own among them; null in a document of before that was told.
+    `turns` are the campaigns that were measured by turns, a fresh process of each after the other, its own among them;
+    null in a document of before that was told.
     """
 
     format: Literal["gnomon-profile"] = "gnomon-profile"
     version: Literal[2] = 2
-    model: ModelPart
-    graph: GraphPart
-    device: str
-    fingerprint: Mapping[str, Any]
-    versions: Mapping[str, str]
-    clock: str
     fastest: str
     tied: tuple[str, ...]
     columns: tuple[ColumnPart, ...]
     operators: tuple[ProfiledOperator, ...]
-    missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
-    environments: tuple[EnvironmentPart, ...]
-    campaign: str
-    record: str
-    resumed: bool
-    seconds: float
-    waited_s: float
     sustained: tuple[SustainedPart, ...] = ()
-    resolutions_s: Mapping[str, float] = field(default_factory=dict)
-    threads: tuple[int, ...] = ()
-    conditions: ConditionsPart | None = None
     turns: tuple[str, ...] | None = None
 
     charts_by = "gnomon.jobs.place.picture:profile_charts"
