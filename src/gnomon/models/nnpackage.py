@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.errors import ModelError, PackageError
+from gnomon.errors import ModelError, PackageError, system_errors
 from gnomon.formats.onert.config import ConfigCfg, with_placement
 from gnomon.formats.onert.manifest import MAX_CHARACTERS, Manifest, parse_manifest, write_manifest
 from gnomon.models.model import Limits, Model, NnPackage, inside, open_regular, read_text
@@ -64,17 +64,13 @@ def write_nnpackage(model: Model, dest: Path, settings: Mapping[str, str], *, ov
         )
     dest = Path(dest)
     _check_destination(model.path, dest, overwrite=overwrite)
-    try:
-        with staged(dest) as package:
-            if model.package is not None:
-                _copy_package(model.package, package, settings)
-            else:
-                _wrap(model, package, settings)
-            read_nnpackage(package)
-    except OSError as error:
-        raise PackageError(
-            f"the package {dest} cannot be written: {error}", hint="check the folder, its rights and its space"
-        ) from error
+    hint = "check the folder, its rights and its space"
+    with system_errors(PackageError, f"the package {dest} cannot be written", hint=hint), staged(dest) as package:
+        if model.package is not None:
+            _copy_package(model.package, package, settings)
+        else:
+            _wrap(model, package, settings)
+        read_nnpackage(package)
     return dest
 
 

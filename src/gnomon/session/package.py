@@ -26,7 +26,7 @@ from typing import Any
 import gnomon
 from gnomon.core.graph import Graph
 from gnomon.core.installing import pip_line
-from gnomon.errors import PackageError
+from gnomon.errors import PackageError, system_errors
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
@@ -234,14 +234,10 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
 @contextmanager
 def _staged(destination: Path) -> Iterator[Path]:
     """As `gnomon.system.files.staged`; PackageError where that fails."""
-    try:
-        with staged(destination) as package:
-            yield package
-    except OSError as error:
-        raise PackageError(
-            f"the package {destination} cannot be written: {error.strerror or error}",
-            hint="Check the folder, its rights and the space there.",
-        ) from error
+    hint = "Check the folder, its rights and the space there."
+    what = f"the package {destination} cannot be written"
+    with system_errors(PackageError, what, hint=hint), staged(destination) as package:
+        yield package
 
 
 LAUNCHER = "gnomon"

@@ -123,14 +123,10 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
 
     UsageError, which names `what` it is and the `option` that says where, if it cannot be written.
     """
-    try:
+    failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
+    hint = f"Give {option} a file in a folder that can be written and has room."
+    with system_errors(UsageError, failing, hint=hint):
         write_whole(text.encode("utf-8"), path)
-    except OSError as error:
-        told = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
-        raise UsageError(
-            f"{told}: {error.strerror or error}",
-            hint=f"Give {option} a file in a folder that can be written and has room.",
-        ) from error
 
 
 def check_file(path: Path) -> None:

@@ -263,25 +263,22 @@ def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
     """The folder with these candidates' files, and whether it was made again."""
     lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in found)]
     folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    try:
+    hint = "Free space there, or set GNOMON_HOME to another folder."
+    with system_errors(DeviceError, f"{site} cannot be written", hint=hint):
         if folder.is_dir():
             os.utime(folder)
             return folder, False
         site.mkdir(mode=0o700, parents=True, exist_ok=True)
         _forget_unused(site)
         part = Path(tempfile.mkdtemp(prefix=".part-", dir=site))
-    except OSError as error:
-        raise _cannot_write(site, error) from error
-    try:
-        for candidate in found:
-            candidate.lay(part)
-        part.chmod(0o755)
-        with suppress(FileExistsError):
-            _rename(part, folder)
-    except OSError as error:
-        raise _cannot_write(site, error) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        try:
+            for candidate in found:
+                candidate.lay(part)
+            part.chmod(0o755)
+            with suppress(FileExistsError):
+                _rename(part, folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
     return folder, True
 
 
@@ -302,10 +299,3 @@ def _forget_unused(site: Path) -> None:
         with suppress(OSError):
             if folder.lstat().st_mtime < before_s:
                 shutil.rmtree(folder)
-
-
-def _cannot_write(site: Path, error: OSError) -> DeviceError:
-    return DeviceError(
-        f"{site} cannot be written: {error.strerror or error}",
-        hint="Free space there, or set GNOMON_HOME to another folder.",
-    )

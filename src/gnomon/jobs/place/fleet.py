@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from gnomon.devices.config import DeviceConfig
-from gnomon.errors import GnomonError, PackageError, UsageError
+from gnomon.errors import GnomonError, PackageError, UsageError, system_errors
 from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, error_part
 from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.session.request import ModelRequest
@@ -183,12 +183,8 @@ def place_on(
 
 def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     """Where each device's package goes: a folder of its name in `out`, which is made. PackageError if it cannot be."""
-    try:
+    with system_errors(PackageError, f"the folder {out} cannot be made", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PackageError(
-            f"the folder {out} cannot be made: {error.strerror or error}", hint="Name another folder with --out."
-        ) from error
     made: dict[str, Path] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device"

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,20 +29,16 @@ class TableFolder:
         """Make the directory, or open one of the same context. UsageError for anything else that lies there."""
         self.path = path
         check_place(path)
-        try:
+        with _written(path):
             path.mkdir(parents=True, exist_ok=True)
             text = indented({"schema": SCHEMA, **asdict(manifest)})
             write_whole(text.encode(), path / MANIFEST)
             self._rows = Journal(path / ROWS)
-        except OSError as error:
-            raise _refused(path, error) from error
 
     def append(self, *rows: Row) -> None:
         """Add rows, kept even if the next moment ends everything."""
-        try:
+        with _written(self.path):
             self._rows.append(*({"id": row.unit.id, **asdict(row), "unit": row.unit.document()} for row in rows))
-        except OSError as error:
-            raise _refused(self.path, error) from error
 
     def close(self) -> None:
         """Close the file of rows."""
@@ -86,8 +83,9 @@ def check_place(path: Path) -> None:
     if path.exists() and not is_table(path) and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} is there and is not a table", hint="Give --out another path.")
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise _refused(path, OSError(errno.EACCES, f"{there} is not a folder that can be written to"))
+    with _written(path):
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, f"{there} is not a folder that can be written to")
 
 
 def check_unused(path: Path) -> None:
@@ -115,8 +113,8 @@ def _row_of(document: Any, where: str, told: Complaints) -> Row | None:
     return found
 
 
-def _refused(path: Path, error: OSError) -> RecordError:
-    return RecordError(f"the table {path} cannot be written: {error.strerror}", hint="Make room, or give --out.")
+def _written(path: Path) -> AbstractContextManager[None]:
+    return system_errors(RecordError, f"the table {path} cannot be written", hint="Make room, or give --out.")
 
 
 def context_document(context: Mapping[str, object]) -> dict[str, object]:

@@ -16,7 +16,7 @@ from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, Tuning
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict, indented
 from gnomon.devices.config import user_folder
-from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError
+from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.records import read_tuning_records
@@ -83,7 +83,8 @@ class TuneFolder:
 
         One with weights in files of their own has a folder, where they lie as it calls them.
         """
-        try:
+        hint = "Make room, or give --out a folder that can be written."
+        with system_errors(RecordError, f"{path} cannot be copied to {self.models}", hint=hint):
             weights = external_weights(path)
             suffix = path.suffix.lower()
             place = self.models / (f"{digest}/model{suffix}" if weights else f"{digest}{suffix}")
@@ -92,11 +93,6 @@ class TuneFolder:
             for name, file in weights.items():
                 _copy(file, place.parent / name)
             _copy(path, place)
-        except OSError as error:
-            raise RecordError(
-                f"{path} cannot be copied to {self.models}: {error.strerror or error}",
-                hint="Make room, or give --out a folder that can be written.",
-            ) from error
 
     def find_model(self, model: TunedModel) -> Path | None:
         """The copy of a model, if there is one that is still what it was."""
@@ -128,10 +124,8 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
     ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
     """
-    try:
+    with system_errors(ModelError, str(path), hint="Give a file that can be read."):
         digest = network_digest(path)
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}", hint="Give a file that can be read.") from error
     name = "".join(letter if letter.isprintable() else "-" for letter in path.stem)
     safe(name)
     return TunedModel(name=name, sha256=digest, dtype=dtype)
@@ -191,10 +185,8 @@ def read_description(library: Path) -> Mapping[str, Any]:
     path = companions(library)["description"]
     if not path.exists():
         return {}
-    try:
+    with system_errors(RecordError, str(path), hint="Compile it again."):
         return _MANIFEST.object(_MANIFEST.parse(path.read_bytes()), "$")
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}", hint="Compile it again.") from error
 
 
 def write_besides_s(library: Path, besides_s: float) -> None:

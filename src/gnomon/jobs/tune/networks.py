@@ -11,7 +11,7 @@ from gnomon.core import codec
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.stats import blocks_of, compare
-from gnomon.errors import RecordError
+from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, failure_part, ratio_part, times_part
 from gnomon.jobs.tune.folder import companions, write_description
@@ -92,10 +92,8 @@ def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Pat
 
     RecordError where the folder cannot be written.
     """
-    try:
+    with system_errors(RecordError, str(library.parent), hint="Give another --out."):
         library.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"{library.parent}: {error.strerror or error}", hint="Give another --out.") from error
     untuned = library.with_suffix(".untuned.so")
     made = network.compile(device, (), untuned)
     return made if isinstance(made, Failure) else untuned

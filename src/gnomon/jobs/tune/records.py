@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
-from gnomon.errors import RecordError, UsageError
+from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.formats.tuning.records import read_tuning_records, record_lines
 from gnomon.system.files import in_place_of, save_text
 from gnomon.system.locks import lock_file
@@ -36,18 +37,16 @@ class RecordFile:
         """
         self.path, self._lock = path, -1
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(path)
-            if fresh and path.stat().st_size:
-                path.rename(_aside(path))
-                self.close()
+            with _written(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
                 self._lock = _locked(path)
-            self.found = _read(path)
+                if fresh and path.stat().st_size:
+                    path.rename(_aside(path))
+                    self.close()
+                    self._lock = _locked(path)
+                self.found = _read(path)
             if self.found is not None:
                 _check(path, self.found, wanted)
-        except OSError as error:
-            self.close()
-            raise _unwritten(path, error) from error
         except BaseException:
             self.close()
             raise
@@ -59,15 +58,15 @@ class RecordFile:
         """
         lock = -1
         try:
-            with in_place_of(self.path.resolve()) as partial:
+            with _written(self.path), in_place_of(self.path.resolve()) as partial:
                 lock = lock_file(partial, mode=0o666)
                 os.fchmod(lock, stat.S_IMODE(os.fstat(self._lock).st_mode))
                 partial.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
                 os.fsync(lock)
-        except OSError as error:
+        except RecordError:
             if lock >= 0:
                 os.close(lock)
-            raise _unwritten(self.path, error) from error
+            raise
         self.close()
         self._lock = lock
 
@@ -81,7 +80,7 @@ class RecordFile:
 def check_record(path: Path) -> None:
     """RecordError where a record file could not be written, or another process writes to it; nothing is made."""
     folder = next(one for one in (path, *path.parents) if one.exists())
-    try:
+    with _written(path):
         if folder == path:
             os.close(_locked(path))
             folder = path.resolve().parent  # each writing makes the file anew
@@ -89,17 +88,13 @@ def check_record(path: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise _unwritten(path, error) from error
 
 
 def write_records(path: Path, records: TuningRecords) -> None:
     """Write a record set as a file of its own, in place of what was there. UsageError where it cannot be written."""
     documents = record_lines(records)
-    try:
+    with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritten(path, error) from error
     save_text("".join(f"{json.dumps(document, allow_nan=False)}\n" for document in documents), path)
 
 
@@ -205,7 +200,6 @@ def _aside(path: Path) -> Path:
     raise UsageError(f"too many old files beside {path}", hint="Remove some.")
 
 
-def _unwritten(path: Path, error: OSError) -> RecordError:
-    return RecordError(
-        f"{path} cannot be written: {error.strerror or error}", hint="Make room, or give --out a folder that can be."
-    )
+def _written(path: Path) -> AbstractContextManager[None]:
+    hint = "Make room, or give --out a folder that can be."
+    return system_errors(RecordError, f"{path} cannot be written", hint=hint)

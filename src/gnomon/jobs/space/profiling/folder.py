@@ -164,7 +164,7 @@ class ProfileFolder:
         if path.exists() and not (path.is_dir() and (is_profile(path) or not any(map(_foreign, path.iterdir())))):
             raise UsageError(f"{path} is there and is not a profile", hint="Give --profile-dir another path.")
         with ExitStack() as stack:
-            try:
+            with writing(path):
                 path.mkdir(parents=True, exist_ok=True)
                 stack.callback(os.close, _locked(path))
                 # The manifest comes first: whatever ends this, what is there is then known as a profile.
@@ -179,8 +179,6 @@ class ProfileFolder:
                 _sweep(path / "checkpoints" / "partial")
                 self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
                 self._latency = stack.enter_context(closing(Journal(path / LATENCY)))
-            except OSError as error:
-                raise _refused(path, error) from error
             self.id = str(_manifest_of(path).get("id", ""))
             self.accuracy = {row.key: row for row in read_accuracy(path)}
             self.latency = {row.key: row for row in read_latency(path)}
@@ -294,10 +292,9 @@ def _short(value: Any) -> str:
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """What is written into a profile in this block; RecordError, with the reason, where it cannot be."""
-    try:
+    hint = "Make room, or give --profile-dir."
+    with system_errors(RecordError, f"the profile {path} cannot be written", hint=hint):
         yield
-    except OSError as error:
-        raise _refused(path, error) from error
 
 
 def file_stem(network: str) -> str:
@@ -305,12 +302,6 @@ def file_stem(network: str) -> str:
     if len(network) <= _LONGEST_NAME:
         return network
     return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
-
-
-def _refused(path: Path, error: OSError) -> RecordError:
-    return RecordError(
-        f"the profile {path} cannot be written: {error.strerror}", hint="Make room, or give --profile-dir."
-    )
 
 
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object], server: str | None) -> dict[str, str]:
