@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from gnomon.core.codec import Must
 from gnomon.core.installing import Missing
 from gnomon.report.answer import Answer
+from gnomon.spaces.cells.space import CostedNetwork
 from gnomon.spaces.selection.pareto import Contender, Kept
-from gnomon.spaces.selection.published import Walked
 
 Three = tuple[float, float, float]
 """A value and the ends of its 95 % interval."""
@@ -270,7 +270,7 @@ class SelectionDocument(Answer):
     stability: float | None = None
     primitives: tuple[tuple[Kept, ...], ...] | None = None
     contenders: tuple[Contender, ...] | None = None
-    networks: tuple[Walked, ...] | None = None
+    networks: tuple[CostedNetwork, ...] | None = None
     counts: Mapping[str, int] | None = None
     accuracies: RuleAccuracies | None = None
 

@@ -39,7 +39,8 @@ ModuleFactory = Callable[[int, int, int], Any]
 """Makes a `torch.nn.Module` of (N, C, H, W): of the channels that it takes, those that it makes, and its stride."""
 
 STEM, HEAD = "stem", "head"
-"""What blocks of one's own are called that are no primitives."""
+"""The names of a user's own blocks before and behind all cells."""
+
 _NAME = re.compile(r"(?P<family>[A-Za-z][A-Za-z0-9_]*?)block_(?P<number>[0-9]{1,6})", re.ASCII)
 _DIGEST_DIGITS = 12
 _STEM = re.compile(r"conv(?P<bn>_bn)?(?P<relu>_relu)?_(?P<kernel>[1-9])x(?P=kernel)")

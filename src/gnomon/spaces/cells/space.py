@@ -135,6 +135,14 @@ def swaps(defaults: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int,
                 yield (*defaults[:slot], choice, *defaults[slot + 1 :])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostedNetwork:
+    """A network and its cost by a rule."""
+
+    id: str
+    cost: float
+
+
 def network_id(family: str, assignment: Sequence[int]) -> str:
     """The published name of a network of one family: "Mobile_1_1_3_1_1", indices in the family's list."""
     return "_".join((family, *map(str, assignment)))

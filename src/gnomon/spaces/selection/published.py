@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.space import network_id
+from gnomon.spaces.cells.space import CostedNetwork, network_id
 
 Network = tuple[str, tuple[int, ...]]
 """A family and the index of a primitive of it for each cell group."""
@@ -43,14 +43,6 @@ class PublishedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walked:
-    """A network that the rule walked, and its cost."""
-
-    id: str
-    cost: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSelection:
     """The primitives that each cell group keeps, by rising index, and what led there.
 
@@ -60,7 +52,7 @@ class PublishedSelection:
 
     family: str
     groups: tuple[tuple[str, ...], ...]
-    networks: tuple[Walked, ...]
+    networks: tuple[CostedNetwork, ...]
     counts: dict[str, int]
 
 
@@ -81,7 +73,7 @@ def select_published(
             return PublishedSelection(
                 family=network[0],
                 groups=tuple(tuple(primitives[network[0]][k] for k in sorted(set(column))) for column in columns),
-                networks=tuple(Walked(id=network_id(*one), cost=costs[one]) for one in own),
+                networks=tuple(CostedNetwork(id=network_id(*one), cost=costs[one]) for one in own),
                 counts={name: len(ones) for name, ones in walked.items()},
             )
     most = max(map(len, walked.values()), default=0)
