@@ -54,8 +54,7 @@ class _Recorder(Page):
         self.sections.append((title, []))
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:
-        # What a terminal has no room for ("and 7 more: --json has all") is in the tables of the page.
-        if sentence.strip() and not (style == "dim" and "--json" in sentence):
+        if sentence.strip():
             self._add(Line(text=sentence))
 
     def path(self, label: str, path: str) -> None:
