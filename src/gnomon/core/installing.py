@@ -6,56 +6,28 @@ machines.
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import metadata, requires
 
 from gnomon.errors import RuntimeMissingError
 
-_ONNX = ("onnx>=1.17",)
-_ONNXRUNTIME = ("onnxruntime>=1.23", *_ONNX)
-_OPENVINO = ("openvino>=2025.3", *_ONNX)
 
-_SPACE = (
-    *_ONNXRUNTIME,
-    "torch>=2.4",
-    "safetensors>=0.4.3",
-    "ruamel.yaml>=0.19.1",
-    "scikit-learn>=1.4",
-    "pillow>=10",
-)
+@functools.cache
+def extras() -> Mapping[str, Mapping[str, str]]:
+    """What each extra asks for on a machine like this one, as gnomon was installed: packages and their requirements."""
+    from packaging.requirements import Requirement  # what asks for no line needs not wait for it
 
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "onert": ("onert>=0.1.0",),
-    "onnxruntime": _ONNXRUNTIME,
-    "openvino": _OPENVINO,
-    "litert": ("ai-edge-litert>=2.1.6",),
-    "ncnn": ("ncnn>=1.0.20250503", *_ONNX),
-    "mnn": ("MNN>=3.6", *_ONNX),
-    "executorch": ("executorch==1.5.1", "torch>=2.13,<2.14"),
-    "pytorch": ("torch>=2.6",),
-    "plot": ("vl-convert-python>=1.9,<2",),
-    "search": ("pymoo>=0.6.1",),
-    "space": _SPACE,
-    "huggingface": (*_SPACE, "datasets>=4"),
-    "quantise": (*_ONNXRUNTIME, "openvino>=2025.3", "nncf>=3.4"),
-    "http": ("aiohttp>=3.14",),
-    "cluster": ("distributed>=2024.8",),
-    "postgres": ("psycopg[binary]>=3.2",),
-    "labgrid": ("labgrid>=26",),
-    "tvm": (
-        *_ONNXRUNTIME,
-        "apache-tvm==0.27.0.post1",
-        "apache-tvm-ffi==0.1.14.post1",
-        "cloudpickle>=3",
-        "psutil>=5.9",
-        "tflite>=2.10",
-        "tornado>=6.1",
-        'xgboost-cpu>=2.1; sys_platform == "linux" and platform_machine == "x86_64"',
-    ),
-}
-"""The requirements of each extra of pyproject.toml, those of the extras in it among them; a test holds them equal."""
+    by_extra: dict[str, dict[str, str]] = {}
+    for text in requires("gnomon") or ():
+        wanted = Requirement(text)
+        for name in metadata("gnomon").get_all("Provides-Extra") if "extra ==" in text else ():
+            if wanted.marker and wanted.marker.evaluate({"extra": name}):
+                by_extra.setdefault(name, {})[wanted.name] = text.partition(";")[0].strip()
+    return by_extra
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +47,9 @@ def install_line(*names: str, python: str) -> str:
     """The shell command that installs extras and packages for an interpreter.
 
     A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
-    Its condition is left out: pip installs a package that is named by itself, or says why it cannot.
     """
-    packages = [one.partition(";")[0] for wanted in EXTRAS.values() for one in wanted]
-    known = {one.split(">=")[0].split("==")[0]: one for one in packages}
-    wanted = [one for name in names for one in EXTRAS.get(name, (known.get(name, name),))]
+    known = {package: text for wanted in extras().values() for package, text in wanted.items()}
+    wanted = [text for name in names for text in extras().get(name, {name: known.get(name, name)}).values()]
     return pip_line(list(dict.fromkeys(wanted)), python)
 
 

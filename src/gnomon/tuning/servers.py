@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from gnomon.core.installing import EXTRAS
+from gnomon.core.installing import extras
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.devices.forward import forwarded
@@ -29,7 +29,7 @@ from gnomon.system.stopping import Stopped, stop_at
 from gnomon.tuning.tracker import FreeServer
 
 _PROGRAM = CHILDREN / "tvm" / "serve.py"
-_NEEDED = ("numpy", *(one for one in EXTRAS["tvm"] if one.startswith(("apache-tvm", "cloudpickle", "psutil"))))
+_NEEDED = ("apache-tvm", "apache-tvm-ffi", "cloudpickle", "psutil")
 _LONG_S = 30 * 86400.0
 _POLL_S = 1.0
 _HELLO_S = 300.0
@@ -216,7 +216,8 @@ class _Run:
 
         fetch = self._config.fetch
         try:
-            return provide(_NEEDED, fingerprint, home=user_folder(), fetch=fetch, tell=self._tell)
+            needed = ("numpy", *(extras()["tvm"][package] for package in _NEEDED))
+            return provide(needed, fingerprint, home=user_folder(), fetch=fetch, tell=self._tell)
         except RuntimeMissingError as error:
             raise RuntimeMissingError(
                 f"{self._config.name} has no TVM that works ({missing}), and none can be installed: {error.message}",

@@ -159,5 +159,5 @@ def test_without_vl_convert_there_is_svg_and_the_way_to_png_is_told(
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     told: list[str] = []
     assert draw(document(), tmp_path, told.append) == [str(tmp_path / "plan.svg")]
-    line = f"{sys.executable} -m pip install 'vl-convert-python>=1.9,<2'"
+    line = f"{sys.executable} -m pip install 'vl-convert-python<2,>=1.9'"
     assert told == [f"no PNG: vl-convert-python is not installed. Install it with: {line}"]
