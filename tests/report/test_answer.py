@@ -95,7 +95,7 @@ def test_a_frame_without_its_package_says_what_to_install(monkeypatch: pytest.Mo
 def test_a_table_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError, match="no table 'nothing'") as caught:
         placement().frame("nothing")
-    assert caught.value.hint == "Tables: contenders, operators, missing, doubts, environments, runs."
+    assert caught.value.hint == "Tables: missing, doubts, environments, contenders, operators, runs."
     with pytest.raises(UsageError, match="no frames of 'polars'"):
         placement().frame(using="polars")  # type: ignore[arg-type]
 

@@ -73,6 +73,7 @@ def failing_lab(*failures: Failure) -> Any:
         source=Path("m.onnx"),
         graph=SimpleNamespace(format="onnx"),
         outputs=[],
+        doubts=[],
         probes={"r": SimpleNamespace(version="1")},
         link=None,
         request=SimpleNamespace(effort=Effort()),

@@ -58,7 +58,7 @@ def test_without_noise_an_additive_truth_is_exact_whatever_way_is_taken() -> Non
 def test_noise_of_the_default_network_is_what_the_estimator_is_rid_of() -> None:
     """An additive prediction counts the default's error once for each swap beyond the first."""
     errors = []
-    for seed in range(4):
+    for seed in range(2):
         true = truth(seed)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 16, seed=seed)], 0.01, seed)
         default = known[CELLS.defaults]
@@ -76,7 +76,7 @@ def test_noise_of_the_default_network_is_what_the_estimator_is_rid_of() -> None:
 def test_neighbours_are_taken_where_they_meet_at_a_price() -> None:
     """What one meeting costs is learnt wherever the two primitives meet."""
     better = []
-    for seed in range(6):
+    for seed in range(3):
         true = truth(seed, meeting=0.25)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 40, seed=seed)], 0.005, seed)
         made = fit_predictor(CELLS, known)
@@ -91,7 +91,7 @@ def test_neighbours_are_taken_where_they_meet_at_a_price() -> None:
 
 def test_what_it_says_of_its_error_is_what_unseen_networks_show() -> None:
     said, shown, held = [], [], []
-    for seed in range(10):
+    for seed in range(4):
         true = truth(seed, meeting=0.05)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 24, seed=seed)], 0.02, seed)
         made = fit_predictor(CELLS, known)
@@ -108,7 +108,7 @@ def test_what_it_says_of_its_error_is_what_unseen_networks_show() -> None:
 
 def test_the_interval_of_the_additive_way_holds_as_often_as_it_says() -> None:
     held = []
-    for seed in range(12):
+    for seed in range(4):
         true = truth(seed, meeting=0.1)
         known = seen(true, [*SWAPS, *mixed_networks(CELLS, 20, seed=seed)], 0.01, seed)
         told = fit_predictor(CELLS, known, way="additive").predict(unseen(known))
