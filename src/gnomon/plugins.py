@@ -6,12 +6,14 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import GnomonError, UsageError
 from gnomon.options import CommandRow
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 JOBS = "gnomon.jobs"
 """The group of the entry points that name a `Job` each, by the name of its command."""
@@ -62,6 +64,8 @@ def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
 
     UsageError where it is not, or cannot be loaded.
     """
+    from importlib import metadata  # here and below: a command of gnomon's own starts without it
+
     found = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
     if kind(found):
         return found
@@ -82,6 +86,8 @@ def named(group: str, own: Mapping[str, str] | None = None) -> dict[str, metadat
 
     `own` are such by name, which a checkout that is not installed again has too; they come first.
     """
+    from importlib import metadata
+
     made = {name: metadata.EntryPoint(name=name, value=value, group=group) for name, value in (own or {}).items()}
     for entry in sorted(entry_points(group=group), key=lambda e: (e.name, not e.value.startswith("gnomon."))):
         made.setdefault(entry.name, entry)
@@ -109,6 +115,8 @@ def loaded(entry: metadata.EntryPoint, what: str) -> Any:
 
 @functools.lru_cache(maxsize=32)
 def _found(group: str, where: tuple[tuple[str, int], ...]) -> metadata.EntryPoints:
+    from importlib import metadata
+
     return metadata.entry_points(group=group)
 
 

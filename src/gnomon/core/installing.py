@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import metadata, requires
 
 from gnomon.errors import RuntimeMissingError
 
@@ -19,7 +18,10 @@ from gnomon.errors import RuntimeMissingError
 @functools.cache
 def extras() -> Mapping[str, Mapping[str, str]]:
     """What each extra asks for on a machine like this one, as gnomon was installed: packages and their requirements."""
-    from packaging.requirements import Requirement  # what asks for no line needs not wait for it
+    # Here, as what asks for no line needs not wait for them.
+    from importlib.metadata import metadata, requires
+
+    from packaging.requirements import Requirement
 
     by_extra: dict[str, dict[str, str]] = {}
     for text in requires("gnomon") or ():
