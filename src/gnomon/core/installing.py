@@ -23,10 +23,11 @@ def extras() -> Mapping[str, Mapping[str, str]]:
 
     from packaging.requirements import Requirement
 
+    names = metadata("gnomon").get_all("Provides-Extra") or ()
     by_extra: dict[str, dict[str, str]] = {}
     for text in requires("gnomon") or ():
         wanted = Requirement(text)
-        for name in metadata("gnomon").get_all("Provides-Extra") if "extra ==" in text else ():
+        for name in names if "extra ==" in text else ():
             if wanted.marker and wanted.marker.evaluate({"extra": name}):
                 by_extra.setdefault(name, {})[wanted.name] = text.partition(";")[0].strip()
     return by_extra
