@@ -89,7 +89,7 @@ def test_a_frame_without_its_package_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pandas is not installed") as caught:
         placement().frame()
-    assert "pip install pandas" in caught.value.hint
+    assert "pip install 'pandas>=2.2'" in caught.value.hint
 
 
 def test_a_table_that_there_is_not_is_refused() -> None:
