@@ -182,14 +182,19 @@ def test_what_a_file_and_its_campaign_have_more_is_added_to_the_other(tmp_path: 
         assert trials.count == 5
 
 
-def test_damage_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_damage_is_told_and_nothing_is_written_until_the_file_is_removed(tmp_path: Path) -> None:
     path = filled(tmp_path / "a.json")
+    with campaign(path) as trials:
+        count = trials.count
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:3], "}\n", *lines[3:]]))
     before = path.read_bytes()
-    with pytest.raises(ProblemError, match="line 4"):
-        RecordFile(path, EMPTY)
-    assert path.read_bytes() == before
+    with pytest.raises(ProblemError, match=r"a\.json: .*line 4") as damaged:
+        campaign(path)
+    assert "remove it" in damaged.value.hint and path.read_bytes() == before
+    path.unlink()
+    with campaign(path) as trials:
+        assert trials.count == count > 0
     with campaign(path, fresh=True) as trials:
         assert trials.count == 0
 

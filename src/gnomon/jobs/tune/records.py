@@ -16,7 +16,7 @@ from typing import Any
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
-from gnomon.errors import RecordError, UsageError, system_errors
+from gnomon.errors import ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.records import read_tuning_records, record_lines
 from gnomon.system.files import in_place_of, save_text
 from gnomon.system.locks import lock_file
@@ -189,7 +189,11 @@ def _read(path: Path) -> TuningRecords | None:
     content = path.read_bytes()
     if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None
-    return read_tuning_records(content)
+    try:
+        return read_tuning_records(content)
+    except ProblemError as error:
+        hint = "Mend or remove it: what was measured here is in the results database, and is written again."
+        raise ProblemError(f"{path}: {error.message}", hint=hint) from error
 
 
 def _aside(path: Path) -> Path:
