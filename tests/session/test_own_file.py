@@ -189,7 +189,7 @@ def test_operators_are_placed_one_by_one_on_the_copy_alone(small: Effort, tmp_pa
         assert found.copy == ""
 
         def hangs(runtime: Any, placed: Any, configuration: Configuration) -> Support:
-            assert placed is lab.placed, "as silent of a copy, after as long again"
+            assert placed is lab.placed, "a copy would take as long again"
             return Support(
                 operators={}, failures={"cpu": Failure(stage="load", kind="hang", message="", transient=False)}
             )

@@ -189,7 +189,7 @@ def reference(lab: Lab) -> Sensitivity:
 
 def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementError:
     message = f"a few calls with made-up inputs take more than {limit_s:.0f} s ({judge.label}); {drawn.message}"
-    hint = f"{drawn.hint}. Or measure with the made-up ones: --timeout {15 * limit_s:.0f}."
+    hint = f"To measure with the made-up ones, give --timeout {15 * limit_s:.0f}. {drawn.hint}"
     return MeasurementError(message, hint=hint)
 
 

@@ -170,7 +170,7 @@ def support_of_file(
     if (one_by_one or not python) and (copied := copy(False)):
         return replace(ask(runtime, copied[1], configuration), copy=_ONE_BY_ONE if one_by_one else _PROGRAM)
     found = ask(runtime, placed, configuration)
-    silent = any(failure.kind == "hang" for failure in found.failures.values())  # as silent of a copy, so long again
+    silent = any(failure.kind == "hang" for failure in found.failures.values())  # a copy would take as long again
     copied = None if silent or any(found.operators.values()) else copy(True)
     other = None if copied is None else ask(runtime, copied[1], configuration)
     if other is None or not any(other.operators.values()):
