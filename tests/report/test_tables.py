@@ -57,6 +57,13 @@ def test_a_terminal_shows_the_first_rows_without_the_columns_of_a_page() -> None
     ]
 
 
+def test_names_that_differ_before_their_middle_stay_apart_where_they_are_shortened() -> None:
+    file = io.StringIO()
+    names = [f"onert[threads={n}]:ruy (+cpu for 2 of 29)" for n in (1, 2)]
+    Page(file, width=44).table(Table(names).text("name", str).number("length of all", len))
+    assert [line.split("]")[0] for line in file.getvalue().splitlines()[1:]] == [" onert[threads=1", " onert[threads=2"]
+
+
 def test_a_page_shows_all_rows_and_columns_and_draws_them() -> None:
     table = squares(most=3)
     shown = grid("Numbers", table)

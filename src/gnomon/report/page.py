@@ -265,10 +265,8 @@ class Page:
         while sum(widths) + len(_GAP) * (len(widths) - 1) >= self.width and widths != least:
             widest = max((k for k in range(len(widths)) if widths[k] > least[k]), key=lambda k: widths[k])
             widths[widest] -= 1
-        lines = [
-            [c.title for c in columns],
-            *([shorten(cell, w) for cell, w in zip(row, widths, strict=True)] for row in rows),
-        ]
+        cells = [_shortened(texts, w) for texts, w in zip(zip(*rows, strict=True), widths, strict=False)]
+        lines = [[c.title for c in columns], *map(list, zip(*cells, strict=True))]
         for number, row in enumerate(lines):
             padded = (_padded(cell, w, c) for cell, w, c in zip(row, widths, columns, strict=True))
             style = "dim" if number == 0 else "bold" if number - 1 in bold else ""
@@ -294,6 +292,13 @@ class Page:
 
 def _widths(columns: Sequence[Column[Any]], rows: Sequence[Sequence[str]]) -> list[int]:
     return [max([cell_len(c.title), *(cell_len(row[k]) for row in rows)]) for k, c in enumerate(columns)]
+
+
+def _shortened(texts: Sequence[str], width: int) -> list[str]:
+    """The texts of a column in that width; more of their beginnings stays where different ones would look alike."""
+    short = [shorten(text, width) for text in texts]
+    alike = len(set(short)) < len(set(texts))
+    return [shorten(text, width, 0.75) for text in texts] if alike else short
 
 
 def _padded(cell: str, width: int, column: Column[Any]) -> str:

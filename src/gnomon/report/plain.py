@@ -20,12 +20,15 @@ def clean(text: str, *, lines: bool = False) -> str:
     return legible(text, lines=lines)
 
 
-def shorten(text: str, width: int) -> str:
-    """The text cleaned, in at most `width` characters: the middle gives way, since names differ at their ends."""
+def shorten(text: str, width: int, beginning: float = 0.5) -> str:
+    """The text cleaned, in at most `width` characters: the middle gives way, since names differ at their ends.
+
+    `beginning` is the share of what stays that is from before it.
+    """
     text = clean(text)
     if len(text) <= width:
         return text
-    head = (width - 2) // 2
+    head = int((width - 2) * beginning)
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
 
 
