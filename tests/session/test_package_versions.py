@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError
+from gnomon.installing import pip_line
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.tvm import Tvm
 from gnomon.session.package import check_destination, read_plan, requirements_of, run_line

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.training.trainkit import job
 
-from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError
+from gnomon.installing import install_line
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.worker import run_training
 

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import SplitResult, urlsplit
 
-from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import is_text
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.installing import install_line
 
 if TYPE_CHECKING:
     import aiohttp

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from gnomon.core.installing import install_line
 from gnomon.devices.address import Address, parse_address
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import Waiting, lease, lease_folder, lease_holder
 from gnomon.devices.opening import OnWait, ssh_device
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.installing import install_line
 from gnomon.system.children import CHILDREN
 from gnomon.system.process import Conversation, own_guard
 from gnomon.system.stopping import pause

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from gnomon.core.codec import Location, checked, steps
-from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints, not_utf8
 from gnomon.errors import ProblemError
+from gnomon.installing import needed
 
 T = TypeVar("T")
 Node = Any  # of ruamel.yaml, in whose own types a node's value and its kind are Any too

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from gnomon.core.installing import install_line
 from gnomon.errors import UsageError
+from gnomon.installing import install_line
 from gnomon.report.page import Table
 
 Rows = list[dict[str, Any]]

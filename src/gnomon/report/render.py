@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gnomon.core.installing import install_line
 from gnomon.errors import RuntimeMissingError, UsageError, system_errors
+from gnomon.installing import install_line
 from gnomon.report.chart import Chart
 from gnomon.report.plain import clean
 from gnomon.report.svg import picture

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
-from gnomon.core.installing import pip_line
 from gnomon.errors import UsageError
+from gnomon.installing import pip_line
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Accelerator,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.installing import needed
 from gnomon.core.space import Space
+from gnomon.installing import needed
 from gnomon.search.base import Archive, Assignment, Cost, generator, shuffled
 from gnomon.search.hlps import Moves, Plan, Planned, common_starts
 from gnomon.search.surrogate import Guide

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon import errors
-from gnomon.core.installing import needed
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import MeasurementError, UsageError
+from gnomon.installing import needed
 from gnomon.report.plain import clean
 from gnomon.serving.job import Job, Measurement
 from gnomon.serving.process import MeasuringProcess

@@ -25,8 +25,8 @@ from typing import Any
 
 import gnomon
 from gnomon.core.graph import Graph
-from gnomon.core.installing import pip_line
 from gnomon.errors import PackageError, system_errors
+from gnomon.installing import pip_line
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import MeasurementError, UsageError
+from gnomon.installing import install_line
 from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.core.installing import pip_line
 from gnomon.core.sample import UNSTABLE, Failure
 from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
+from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms

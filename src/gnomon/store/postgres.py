@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from gnomon.core.installing import install_line
 from gnomon.errors import RecordError, RuntimeMissingError
+from gnomon.installing import install_line
 from gnomon.store.address import PostgresAddress
 from gnomon.store.postgres_schema import STEPS
 from gnomon.store.sql import SqlStore

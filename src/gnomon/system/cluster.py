@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gnomon.core.installing import needed
 from gnomon.errors import DeviceError, UsageError
+from gnomon.installing import needed
 
 _CONNECT_S = 20
 _MANY_THREADS = 8

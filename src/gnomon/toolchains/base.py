@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 from gnomon.core.codec import Must, ReadBy, matching, whole
-from gnomon.core.installing import Missing
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.installing import Missing
 from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:

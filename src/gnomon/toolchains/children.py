@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
+from gnomon.installing import Missing
 from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
 from gnomon.toolchains.base import Artifact, StepRecord, Tell, Toolchain, ToolJob, check_ready, read_settings

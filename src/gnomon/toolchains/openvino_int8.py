@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from gnomon.core.installing import install_line
+from gnomon.installing import install_line
 from gnomon.toolchains.base import ChildSettings, Toolchain, read_settings
 from gnomon.toolchains.children import ChildToolchain, missing_packages
 

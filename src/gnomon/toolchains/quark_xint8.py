@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from gnomon.core.installing import Missing, pip_line
 from gnomon.errors import DeviceError
+from gnomon.installing import Missing, pip_line
 from gnomon.system.children import Program, child_environment
 from gnomon.system.process import guarded_folder, own_guard, run_process
 from gnomon.toolchains.base import ChildSettings, Text, Toolchain, UserPath, read_settings

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from gnomon.core.installing import Missing
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
+from gnomon.installing import Missing
 from gnomon.system.children import tail
 from gnomon.system.files import file_digest
 from gnomon.system.process import Completed, own_guard, run_process

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import needed
 from gnomon.core.sample import Failure
 from gnomon.errors import ProblemError
+from gnomon.installing import needed
 from gnomon.spaces.cells.space import State, TaggedNet
 from gnomon.system.files import read_file, write_whole
 from gnomon.training.data.dataset import Dataset, MappedDataset

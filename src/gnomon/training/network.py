@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError
+from gnomon.installing import needed
 from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 from gnomon.spaces.unit import Net, shapes

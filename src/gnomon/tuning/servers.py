@@ -17,12 +17,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from gnomon.core.installing import extras
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig, user_folder
 from gnomon.devices.forward import forwarded
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.installing import extras
 from gnomon.system.children import CHILDREN
 from gnomon.system.process import Guard
 from gnomon.system.stopping import Stopped, stop_at

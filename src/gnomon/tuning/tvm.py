@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from gnomon.core.installing import install_line
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
+from gnomon.installing import install_line
 from gnomon.system.children import ChildProcess, Program
 from gnomon.system.process import guarded
 

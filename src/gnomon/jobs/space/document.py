@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from gnomon.core.codec import Must
-from gnomon.core.installing import Missing
+from gnomon.installing import Missing
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.space import CostedNetwork
 from gnomon.spaces.selection.pareto import Contender, Kept

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gnomon.core.installing import install_line
 from gnomon.core.overlay.records import (
     UNTUNED,
     LayerProgress,
@@ -22,6 +21,7 @@ from gnomon.core.overlay.records import (
 )
 from gnomon.core.stats import Block
 from gnomon.errors import UsageError
+from gnomon.installing import install_line
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.beside import beside
 from gnomon.jobs.tune.campaign import TrialCampaign

@@ -17,9 +17,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.core.installing import pip_line
 from gnomon.errors import DeviceError, ModelError, PackageError, RuntimeMissingError
 from gnomon.formats.ncnn_param import NcnnParam, parse_ncnn_param, write_ncnn_param
+from gnomon.installing import pip_line
 from gnomon.models.model import Limits, Model, dynamic_inputs, model_errors, open_regular, read_text
 from gnomon.models.ncnn.model import load_ncnn, ncnn_graph, with_input_shapes
 from gnomon.models.onnx.cut import with_weights

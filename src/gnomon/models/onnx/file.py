@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gnomon.core.graph import Tensor
-from gnomon.core.installing import needed
 from gnomon.errors import ModelError
+from gnomon.installing import needed
 from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
 
 if TYPE_CHECKING:

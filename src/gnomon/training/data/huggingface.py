@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gnomon.core.installing import install_line, needed
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.installing import install_line, needed
 from gnomon.training.data.dataset import PARTS
 from gnomon.training.data.pictures import Opened, Pictures, common_mode
 from gnomon.training.data.readers import regular_file

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.installing import needed
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError, UsageError
+from gnomon.installing import needed
 from gnomon.training.data import readers
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.readers import Source, entries, regular_file

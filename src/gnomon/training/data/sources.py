@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.core.installing import install_line
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
+from gnomon.installing import install_line
 from gnomon.training.data import readers
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import read_folder

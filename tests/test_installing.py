@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.core.installing import extras, install_line, needed, pip_line
 from gnomon.errors import RuntimeMissingError
+from gnomon.installing import extras, install_line, needed, pip_line
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BY_NAME = re.compile(r"""pip install (?:-\S+ )*['"]?gnomon\b|(?<![\w.])gnomon\[[a-z]+\]""")
 
 
