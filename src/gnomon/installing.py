@@ -22,6 +22,7 @@ def extras() -> Mapping[str, Mapping[str, str]]:
     from importlib.metadata import metadata, requires
 
     from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
 
     names = metadata("gnomon").get_all("Provides-Extra") or ()
     by_extra: dict[str, dict[str, str]] = {}
@@ -29,7 +30,7 @@ def extras() -> Mapping[str, Mapping[str, str]]:
         wanted = Requirement(text)
         for name in names if "extra ==" in text else ():
             if wanted.marker and wanted.marker.evaluate({"extra": name}):
-                by_extra.setdefault(name, {})[wanted.name] = text.partition(";")[0].strip()
+                by_extra.setdefault(name, {})[canonicalize_name(wanted.name)] = text.partition(";")[0].strip()
     return by_extra
 
 
@@ -51,8 +52,12 @@ def install_line(*names: str, python: str) -> str:
 
     A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
     """
+    from packaging.utils import canonicalize_name
+
     known = {package: text for wanted in extras().values() for package, text in wanted.items()}
-    wanted = [text for name in names for text in extras().get(name, {name: known.get(name, name)}).values()]
+    wanted = [
+        text for name in names for text in extras().get(name, {name: known.get(canonicalize_name(name), name)}).values()
+    ]
     return pip_line(list(dict.fromkeys(wanted)), python)
 
 

@@ -109,7 +109,7 @@ def test_without_ruamel_yaml_the_error_says_how_to_install_it(monkeypatch: pytes
     monkeypatch.delitem(sys.modules, "gnomon.formats.yaml_nodes", raising=False)
     with pytest.raises(RuntimeMissingError) as refused:
         read("a: 1")
-    assert refused.value.hint == f"{sys.executable} -m pip install 'ruamel.yaml>=0.19.1'"
+    assert refused.value.hint == f"{sys.executable} -m pip install 'ruamel-yaml>=0.19.1'"
 
 
 NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
