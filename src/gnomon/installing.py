@@ -18,7 +18,7 @@ from gnomon.errors import RuntimeMissingError
 @functools.cache
 def extras() -> Mapping[str, Mapping[str, str]]:
     """What each extra asks for on a machine like this one, as gnomon was installed: packages and their requirements."""
-    # Here, as what asks for no line needs not wait for them.
+    # Here, since only the hint of an error needs them.
     from importlib.metadata import metadata, requires
 
     from packaging.requirements import Requirement
