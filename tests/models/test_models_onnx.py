@@ -201,7 +201,8 @@ def test_a_crash_or_a_hang_of_inference_is_one_error(tmp_path: Path, monkeypatch
 def test_without_onnx_the_hint_is_the_install_line(
     zoo_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    path = zoo_model("minilm-layer")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(RuntimeMissingError) as caught:
-        load(zoo_model("minilm-layer"))
+        load(path)
     assert caught.value.hint == f"{sys.executable} -m pip install 'onnx>=1.17'"
