@@ -129,7 +129,7 @@ def test_tvm_is_brought_to_a_python_without_it(
         assert pid_there(bench, kit) in board.processes()
         bench.fresh()
     assert "apache-tvm" in " ".join(told)
-    monkeypatch.setattr(servers, "_NEEDED", ("no-such-package==1",))
+    monkeypatch.setattr(servers, "extras", lambda: {"tvm": dict.fromkeys(servers._NEEDED, "no-such-package==1")})
     with pytest.raises(RuntimeMissingError, match=r"No module named 'tvm'.*none can be installed"):
         OwnServer(bare, kit.shop.guard, told.append).__enter__()
     assert board.clean()

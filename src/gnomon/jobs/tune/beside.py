@@ -1,7 +1,7 @@
 """The tuned network beside other runtimes on the same device, measured by `gnomon profile`.
 
-All run interleaved in fresh processes: TVM with the records, and each runtime that reads the network. TVM compiles the
-records for the device's own processor there, whatever target they were tuned for.
+All run interleaved in fresh processes: TVM with the records and without, and each runtime that reads the network. TVM
+compiles for the device's own processor there, whatever target the records were tuned for.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def _compared(measured: ProfileDocument) -> BesidePart:
     tuned = next((column for column in measured.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
         return BesidePart(clock=measured.clock, failure="TVM did not run the records")
-    others = [column for column in measured.columns if not column.label.startswith(_TVM)]
-    columns = sorted([tuned, *others], key=lambda column: column.level_s)
+    columns = sorted(measured.columns, key=lambda column: (column.against_fastest is not None, column.level_s))
+    others = [column for column in columns if column is not tuned]
     return BesidePart(
         clock=measured.clock,
         columns=tuple(_column(column, column is tuned, measured.clock) for column in columns),
