@@ -33,6 +33,16 @@ def _functions(module: str, *names: str) -> dict[str, str]:
 
 
 JOBS: Mapping[str, Job] = {
+    "check": Job(
+        section=PLACING,
+        commands={
+            "check": CommandRow(
+                "gnomon.api.check:check", "Look at a model's file for what will matter, before anything runs."
+            )
+        },
+        documents=_documents("check", check="CheckDocument check_report"),
+        functions=_functions("check", "check"),
+    ),
     "place": Job(
         section=PLACING,
         commands={

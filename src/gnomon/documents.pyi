@@ -1,3 +1,4 @@
+from gnomon.jobs.check.document import CheckDocument as CheckDocument
 from gnomon.jobs.compare.document import CompareDocument as CompareDocument
 from gnomon.jobs.devices.document import DeviceAddedDocument as DeviceAddedDocument
 from gnomon.jobs.devices.document import DeviceCleanedDocument as DeviceCleanedDocument

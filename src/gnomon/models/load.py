@@ -76,8 +76,7 @@ def _load_package(source: Path, limits: Limits) -> Model:
 
 
 def _load_file(path: Path, limits: Limits) -> Model:
-    with open_regular(path, limits.max_bytes) as file:
-        head = file.read(8)
+    head = _head(path, limits)
     if head.startswith(NCNN_MAGIC):
         from gnomon.models.ncnn.model import load_ncnn
 
@@ -86,7 +85,7 @@ def _load_file(path: Path, limits: Limits) -> Model:
         from gnomon.models.openvino import load_openvino
 
         return load_openvino(path, limits)
-    if not (_is_torch(head) or head[4:8] in FLAT_MAGICS):
+    if _is_onnx(head):
         from gnomon.models.onnx.graph import load_onnx
 
         return load_onnx(path, limits)
@@ -102,9 +101,19 @@ def _load_file(path: Path, limits: Limits) -> Model:
     return Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
 
 
-def _is_torch(head: bytes) -> bool:
-    """Whether a file begins as what PyTorch's exporters write, or as what PyTorch pickled, which is refused."""
-    return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
+def _head(path: Path, limits: Limits) -> bytes:
+    with open_regular(path, limits.max_bytes) as file:
+        return file.read(8)
+
+
+def is_onnx(path: Path) -> bool:
+    """Whether a file is read as ONNX, as all are that begin like no other format. ModelError."""
+    return _is_onnx(_head(path, Limits()))
+
+
+def _is_onnx(head: bytes) -> bool:
+    torch = head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
+    return not (torch or head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)) or head[4:8] in FLAT_MAGICS)
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
@@ -196,12 +205,11 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
     """The files without which a model's own is not complete, by their places in its folder. ModelError."""
     limits = limits or Limits()
-    with open_regular(path, limits.max_bytes) as file:
-        head = file.read(8)
+    head = _head(path, limits)
     if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):
         weights = weights_of(path)
         return {Path(weights.name): weights} if weights.exists() else {}
-    if _is_torch(head) or head[4:8] in FLAT_MAGICS:
+    if not _is_onnx(head):
         return {}
     from gnomon.models.onnx.file import LOCATION, parse_onnx
 

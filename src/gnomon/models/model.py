@@ -94,10 +94,22 @@ class Model:
     size_bytes: int
     subgraphs: int = 1
 
+    @property
+    def file(self) -> Path:
+        """The file that holds the graph: of an nnpackage the model in it."""
+        return self.package.models[0] if self.package else self.path
+
 
 def is_known(tensor: Tensor) -> bool:
     """Whether a tensor's shape is."""
     return tensor.shape is not None and -1 not in tensor.shape
+
+
+def is_float64(graph: Graph) -> bool:
+    """Whether a model computes in float64 throughout: its results are of no less."""
+    computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
+    dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
+    return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
 
 
 def all_known(graph: Graph) -> bool:

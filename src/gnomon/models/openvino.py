@@ -10,11 +10,13 @@ import graphlib
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from xml.parsers import expat
+
+import numpy as np
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import shown
@@ -57,6 +59,7 @@ _TYPES = {
     "string": ("string", 0),
 }
 """By OpenVINO's name of a type, that of numpy or ml_dtypes, and the bits of an element."""
+_PLACE = ("offset", "size")
 _NEVER_CONSTANT = frozenset({"Parameter", "ReadValue", "Assign", "RandomUniform", "Multinomial"})
 _WITH_BODIES = frozenset({"If", "Loop", "TensorIterator"})
 _NO_OPERATORS = frozenset({"Parameter", "Const", "Result"})
@@ -102,6 +105,16 @@ def openvino_feeds(model: Model) -> dict[str, Feed]:
             most = max(0, length - 1)
             found[label] = {"least": 0, "most": min(most, found.get(label, {"most": most})["most"])}
     return found
+
+
+def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
+    """The constants of a model: name, type and bytes, which are read when they are looked at. ModelError."""
+    weights = weights_of(path)
+    for layer in _parsed(read_regular(path, _MOST_LETTERS)).layers.values():
+        kind, _ = _TYPES.get(layer.data.get("element_type", ""), ("", 0))
+        offset, size = (int(layer.data.get(key, "")) if layer.data.get(key, "").isdecimal() else 0 for key in _PLACE)
+        if layer.type == "Const" and 0 < size <= weights.stat().st_size - offset:
+            yield layer.name, kind, np.memmap(weights, np.uint8, "r", offset, (size,))
 
 
 def _number(layer: _Layer, weights: Path) -> int | None:

@@ -24,7 +24,7 @@ _CHOICES = {
 """Operators whose work depends on values whatever the shapes: what is decided, and by which operands."""
 _FINDS = frozenset({"NonZero", "Unique", "WHERE", "UNIQUE", "Range", "RANGE", "ConstantOfShape", "FILL"})
 """Operators that make as much as all their operands say."""
-_SIZED = frozenset(
+SIZED = frozenset(
     {
         *("Reshape", "Expand", "Slice", "Tile", "Pad", "Resize", "Upsample", "TopK", "OneHot", "Compress", "Split"),
         *("CenterCropPad", "Col2Im", "AffineGrid", "MaxUnpool", "STFT", "SplitToSequence", "Broadcast", "StridedSlice"),
@@ -33,7 +33,7 @@ _SIZED = frozenset(
     }
 )
 """Operators that make as much as the operands after the first say."""
-_OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
+OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
 """Operators whose results no value changes."""
 
 
@@ -56,7 +56,7 @@ class Step:
         if self.type in _CHOICES:
             what, places = _CHOICES[self.type]
             return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
-        if self.known or self.type not in _FINDS | _SIZED:
+        if self.known or self.type not in _FINDS | SIZED:
             return None
         return f"how much {self.type} makes", self.reads if self.type in _FINDS else self.reads[1:]
 
@@ -81,7 +81,7 @@ def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, list[s
     made_of: dict[str, tuple[str, ...]] = {}
     seeds: dict[str, set[str]] = {}
     for step in steps:
-        if step.type not in _OF_SHAPES:
+        if step.type not in OF_SHAPES:
             made_of |= {name: made_of.get(name, ()) + step.reads + step.inner for name in step.writes}
         if step.decided:
             seeds.setdefault(step.decided[0], set()).update(step.decided[1])

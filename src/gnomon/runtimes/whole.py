@@ -41,7 +41,7 @@ class WholeModelRuntime:
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model's file, and of those that lie beside it."""
-        source = model.package.models[0] if model.package else model.path
+        source = model.file
         copy_model(source, folder / source.name)
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 

@@ -11,11 +11,12 @@ from gnomon.devices.local import LocalDevice
 from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_reference
+from gnomon.models.model import is_float64
 from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Runtime, Wish, driver_of, whole_segment
 from gnomon.runtimes.registry import all_runtimes, usual
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.model_session import TWO_STEPS, Lab, own_tolerance
-from gnomon.session.targets import Target, is_float64, precision_in, probe_runtimes
+from gnomon.session.targets import Target, precision_in, probe_runtimes
 from gnomon.wire import Job, Segment
 
 ROOM = 4.0

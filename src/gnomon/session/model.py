@@ -76,7 +76,7 @@ class ReadModel:
     @property
     def own(self) -> Path:
         """The user's own file."""
-        return self.model.package.models[0] if self.model.package else self.model.path
+        return self.model.file
 
     def placed(self, push: Push) -> PlacedModel:
         """The user's own file on the device, with the copy for profiled runs."""
@@ -105,7 +105,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     for tensor in inputs:
         _check_type(tensor)
-    source = model.package.models[0] if model.package else model.path
+    source = model.file
     own_names = frozenset(source_names(model.graph))
     named: Path | None = None
     fixed = shapes_of(request, model)

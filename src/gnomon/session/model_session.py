@@ -26,7 +26,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Model, changed, image_sides, stamp_of
+from gnomon.models.model import Model, changed, image_sides, is_float64, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -43,7 +43,6 @@ from gnomon.session.targets import (
     copies_told,
     equip,
     find_targets,
-    is_float64,
     nothing_runs,
     protocol_of,
     question_of,

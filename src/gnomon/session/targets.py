@@ -21,7 +21,7 @@ from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
-from gnomon.models.model import Model
+from gnomon.models.model import Model, is_float64
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
@@ -239,13 +239,6 @@ def find_targets(
             reason = "no runtime here computes in it: the processor does not, or the runtime has no such mode"
             missing.append(Missing(name=precision, reason=reason))
     return tuple(targets)
-
-
-def is_float64(graph: Graph) -> bool:
-    """Whether a model computes in float64 throughout: its results are of no less."""
-    computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.outputs)
-    dtypes = {graph.tensors[index].dtype for index in computed if index >= 0}
-    return {dtype for dtype in dtypes if "float" in dtype} == {"float64"}
 
 
 def precision_in(graph: Graph, runtime: Runtime) -> str:

@@ -245,7 +245,7 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
                 hint="Measure again without --no-profile: gnomon's own traces say where they come from.",
             )
         )
-    source = model.package.models[0] if model.package else model.path
+    source = model.file
     older = [files[b].name for b, t in traces.items() if t.origin is None and _changed_s(files[b]) < _changed_s(source)]
     if older:
         message = f"the model's file is younger than these traces, which may be of an earlier one: {', '.join(older)}"

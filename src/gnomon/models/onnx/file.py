@@ -241,6 +241,11 @@ def make_tensor(name: str, element_type: int, shape: tuple[int, ...] | None, *, 
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
 
 
+def element_type(number: int) -> str:
+    """The name of an ONNX element type, as numpy or ml_dtypes says it; "" where there is none."""
+    return _TYPES.get(number, ("", 0))[0]
+
+
 def check_rank(name: str, rank: int) -> None:
     """Raises ModelError for a rank that no tensor has; products over it could take very long."""
     if rank > MAX_RANK:
@@ -347,7 +352,7 @@ def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[P
     for tensor in all_tensors(model):
         if tensor.data_location != external:
             continue
-        path, location, offset, length = _external_place(tensor, file)
+        path, location, offset, length = external_place(tensor, file)
         files[Path(location)] = path
         end = offset + (length or 0)
         needed[path] = max(needed.get(path, 0), end)
@@ -367,7 +372,7 @@ def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
 
     The onnx package's own reader refuses a file that has a second name, as files from a package cache do.
     """
-    path, _, offset, length = _external_place(tensor, file)
+    path, _, offset, length = external_place(tensor, file)
     with open_regular(path, limits.max_bytes) as opened:
         opened.seek(offset)
         tensor.raw_data = opened.read(-1 if length is None else length)
@@ -384,7 +389,7 @@ def external_bytes(tensor: onnx.TensorProto) -> float:
     return next((int(e.value) for e in tensor.external_data if e.key == "length" and e.value.isdigit()), math.inf)
 
 
-def _external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
+def external_place(tensor: onnx.TensorProto, file: Path) -> tuple[Path, str, int, int | None]:
     """The file of a tensor's external data, what the model calls it, and offset and length in it in bytes.
 
     It lies in the model's folder; or, as in a cache of downloads whose files are links to what it holds, both the
@@ -416,6 +421,11 @@ def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
         for sparse in getattr(part, "sparse_initializer", ()):
             yield from (sparse.values, sparse.indices)
         yield from getattr(part, "initializer", ())
+
+
+def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node of the model, those in subgraphs and functions included."""
+    return (part for part in _graphs_and_nodes(model) if hasattr(part, "op_type"))
 
 
 def _graphs_and_nodes(model: onnx.ModelProto) -> Iterator[Any]:

@@ -129,6 +129,12 @@ class Table:
         at = self.find(field, 4)
         return 0 if at is None else self.buffer.vector(self.buffer.offset(at), 1)[1]
 
+    def content(self, field: int) -> memoryview:
+        """A vector of bytes, which is not copied; empty where absent."""
+        at = self.find(field, 4)
+        start, count = (0, 0) if at is None else self.buffer.vector(self.buffer.offset(at), 1)
+        return memoryview(self.buffer.data)[start : start + count]
+
     def tables(self, field: int) -> list[Table]:
         """A vector of tables, empty where absent."""
         at = self.find(field, 4)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import FLAT_MAGICS, Row, named_operators
+from gnomon.models.model import FLAT_MAGICS, Limits, Row, named_operators, read_regular
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -127,6 +128,16 @@ def read_flat(data: bytes, name: str) -> tuple[Graph, int]:
         name=name, kind=FLAT_MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
     )
     return graph, len(subgraphs)
+
+
+def flat_weights(path: Path) -> Iterator[tuple[str, str, memoryview]]:
+    """The constants of all subgraphs that lie in the FlatBuffers part: name, type and bytes. ModelError."""
+    model = Buffer(read_regular(path, Limits().max_bytes)).root()
+    buffers = model.tables(4)
+    for table in (table for subgraph in model.tables(2) for table in subgraph.tables(0)):
+        place = table.unsigned(2)
+        if 0 < place < len(buffers):
+            yield table.text(3), tflite_codes.type_name(table.integer(1, 1)), buffers[place].content(0)
 
 
 def _holds_data(buffer: Table, file_bytes: int) -> bool:

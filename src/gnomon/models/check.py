@@ -1,0 +1,372 @@
+"""What is in a model's file that will matter, found by reading the file alone.
+
+docs/jobs/check.md tells of each kind what follows from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnomon.core.graph import Graph, Tensor
+from gnomon.models.load import is_onnx, load
+from gnomon.models.model import Limits, Model, is_float64, model_errors
+from gnomon.models.steering import OF_SHAPES, SIZED
+from gnomon.report.plain import listed, many
+from gnomon.report.units import percent
+
+if TYPE_CHECKING:
+    import onnx
+
+    from gnomon.models.onnx.file import OnnxFile
+
+SUBNORMAL, FIXED_BATCH, UNDELEGATED, CUSTOM = "subnormal", "fixed-batch", "undelegated", "custom-operators"
+
+_SHARE, _LEAST = 1e-3, 16
+"""Of a tensor with fewer subnormal numbers nothing is said: one of them takes as long as a hundred others."""
+_BLOCK, _BLOCKS = 1 << 16, 64
+"""Numbers that are looked at in one piece, and pieces of a large tensor, evenly spaced."""
+_EXPONENTS = {"float32": (np.uint32, 23, 8), "float64": (np.uint64, 52, 11), "bfloat16": (np.uint16, 7, 8)}
+"""Types whose subnormal numbers processors meet: whole numbers of their size, bits of the fraction, of the exponent."""
+Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
+"""Constants: name, type by numpy's name, and the numbers as bytes or as an array."""
+_CURE = "--option onnxruntime:session.set_denormal_as_zero=1 makes ONNX Runtime take them for 0."
+_EXPORT_NORMAL = "Set them to 0 in the weights, and export the model again."
+_INT8_IN_CALLS = frozenset(
+    {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
+)
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+"""Domains of operators that are built into ONNX Runtime; the first two are of ONNX itself."""
+_LIBRARIES = {
+    "ai.onnx.contrib": "pip install onnxruntime-extensions, and name its library (its get_library_path() says where)",
+}
+"""By domain, where people get its library."""
+_BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
+"""Custom operators of TFLite that LiteRT has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing in a file that will matter: its `kind`, a sentence without its full stop, and the next step.
+
+    `batch` is the batch that a file fixes inside, where that is what was found.
+    """
+
+    kind: str
+    message: str
+    hint: str
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFile:
+    """A file that was looked at: its format, how many operators it has, its inputs, its bytes with those of the files
+    beside it, these by their names, and what was found.
+    """
+
+    format: str
+    operators: int
+    inputs: tuple[Tensor, ...]
+    size_bytes: int
+    beside: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def check_file(path: Path) -> CheckedFile:
+    """Look at a model of any kind that gnomon reads. Raises ModelError, as `gnomon.models.load.load` does."""
+    with model_errors(path):
+        if not path.is_dir() and is_onnx(path):
+            from gnomon.models.onnx.file import parse_onnx
+
+            return _checked_onnx(path, parse_onnx(path, Limits(), whole=False))
+        model = load(path)
+        graph = model.graph
+        by_format: Mapping[str, Callable[[Model], Iterator[Finding]]]
+        by_format = {"tflite": _in_flat, "circle": _in_flat, "openvino": _in_openvino, "pte": _in_pte}
+        findings = [*_in_graph(graph), *(by_format[graph.format](model) if graph.format in by_format else ())]
+        return CheckedFile(
+            format=graph.format,
+            operators=len(graph.operators),
+            inputs=tuple(graph.tensors[index] for index in graph.inputs),
+            size_bytes=model.size_bytes,
+            beside=(),
+            findings=tuple(findings),
+        )
+
+
+def _in_graph(graph: Graph) -> Iterator[Finding]:
+    """What the graph of any format tells."""
+    if is_float64(graph):
+        yield _float64()
+
+
+def _float64() -> Finding:
+    return Finding(
+        kind="float64",
+        message="it computes in float64, which only some runtimes do: others take float32, and their outputs differ",
+        hint="ONNX Runtime and PyTorch compute in float64. Export it in float32 where that is enough.",
+    )
+
+
+def _checked_onnx(path: Path, file: OnnxFile) -> CheckedFile:
+    from gnomon.models.onnx.file import dimension_names, make_tensor, value_shape
+    from gnomon.models.onnx.graph import constant_names
+
+    graph = file.model.graph
+    constants = constant_names(graph)
+    fed = [value for value in graph.input if value.name not in constants]
+    return CheckedFile(
+        format="onnx",
+        operators=len(graph.node),
+        inputs=tuple(
+            replace(make_tensor(v.name, *value_shape(v), constant=False), dims=dimension_names(v)) for v in fed
+        ),
+        size_bytes=sum(one.stat().st_size for one in {path, *file.external.values()}),
+        beside=tuple(map(str, file.external)),
+        findings=tuple(_in_onnx(path, file)),
+    )
+
+
+def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:
+    from gnomon.models.onnx.file import all_tensors, element_type
+
+    model, graph = file.model, file.model.graph
+    yield from _subnormal(_onnx_weights(model, path), _CURE)
+    types = [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
+    types += [tensor.data_type for tensor in all_tensors(model) if tensor.dims]
+    if {dtype for dtype in map(element_type, types) if "float" in dtype} == {"float64"}:
+        yield _float64()
+    yield from _names_and_order(graph)
+    yield from _fixed_batch(graph)
+    if model.functions:
+        yield Finding(
+            kind="functions",
+            message=f"it has {len(model.functions)} functions of its own ({_some(f.name for f in model.functions)}), "
+            "which not every runtime expands",
+            hint="Where a runtime refuses it, expand them: onnx.inliner.inline_local_functions.",
+        )
+    yield from _outside(file)
+    yield from _of_domains(model)
+    counts = Counter(node.op_type for node in graph.node if node.op_type in _INT8_IN_CALLS)
+    if counts:
+        yield _dynamic_int8(counts)
+
+
+def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
+    from gnomon.models.onnx.file import all_tensors, element_type, external_place
+
+    for tensor in all_tensors(model):
+        dtype = element_type(tensor.data_type)
+        if dtype not in _EXPONENTS:
+            continue
+        if tensor.external_data:
+            place, _, offset, length = external_place(tensor, path)
+            if length != 0 and place.stat().st_size > offset:
+                shape = None if length is None else (length,)
+                yield tensor.name, dtype, np.memmap(place, np.uint8, "r", offset, shape)
+        elif dtype == "float64":
+            yield tensor.name, dtype, tensor.raw_data or np.array(tensor.double_data, np.float64)
+        else:  # bfloat16 outside of raw data is rare and small
+            yield tensor.name, dtype, tensor.raw_data or np.array(tensor.float_data, np.float32)
+
+
+def _subnormal(weights: Weights, cure: str) -> Iterator[Finding]:
+    """One finding about the tensor with the most subnormal numbers, which names how many others have some."""
+    shares = {name: share for name, dtype, data in weights if (share := _subnormal_share(data, dtype)) >= _SHARE}
+    if shares:
+        name = max(shares, key=shares.__getitem__)
+        others = f", and some in {many(len(shares) - 1, 'other tensor')}" if len(shares) > 1 else ""
+        message = f"{percent(shares[name])} of the numbers in {name!r} are subnormal{others}"
+        slow = "on which processors take up to 100 times as long"
+        yield Finding(kind=SUBNORMAL, message=f"{message}, {slow}", hint=cure)
+
+
+def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
+    """The share of subnormal numbers; 0 for other types, and where there are few. Of many numbers a part is looked at,
+    so that a file of gigabytes takes no longer than a second.
+    """
+    if dtype not in _EXPONENTS:
+        return 0.0
+    whole, fraction, exponent = _EXPONENTS[dtype]
+    raw = data.view(np.uint8).reshape(-1) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+    numbers = raw[: len(raw) // whole().itemsize * whole().itemsize].view(whole)
+    if len(numbers) > _BLOCK * _BLOCKS:
+        starts = np.linspace(0, len(numbers) - _BLOCK, _BLOCKS, dtype=np.int64)
+        numbers = np.concatenate([numbers[start : start + _BLOCK] for start in starts])
+    small = (numbers & whole((1 << exponent) - 1 << fraction)) == 0
+    count = int(np.count_nonzero(small & ((numbers & whole((1 << fraction) - 1)) != 0)))
+    return count / len(numbers) if count >= _LEAST else 0.0
+
+
+def _names_and_order(graph: onnx.GraphProto) -> Iterator[Finding]:
+    from gnomon.models.onnx.graph import constant_names, node_names
+
+    written = constant_names(graph) | {value.name for value in graph.input}
+    later = {label for node in graph.node for label in node_names(node)[1]}
+    late: list[str] = []
+    for node in graph.node:
+        reads, results = node_names(node)
+        late += [label for label in reads if label in later and label not in written]
+        written.update(results)
+    if late:
+        yield Finding(
+            kind="unsorted",
+            message=f"its nodes are not in order: {late[0]!r} is read before it is written, which ONNX forbids and "
+            "some runtimes refuse",
+            hint="ONNX Runtime and OpenVINO run it as it is; gnomon gives others a sorted copy.",
+        )
+    names = Counter(node.name for node in graph.node if node.name)
+    equal = [name for name, count in names.items() if count > 1]
+    if equal:
+        yield Finding(
+            kind="equal-names",
+            message=f"several nodes are called {equal[0]!r}: ONNX Runtime refuses such a file",
+            hint="gnomon measures a copy with other names. Export it again for programs of your own.",
+        )
+
+
+def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
+    """A Reshape to numbers only, of data whose first dimension the inputs leave open."""
+    from gnomon.models.onnx.file import value_shape
+
+    opened = {v.name for v in graph.input if (value_shape(v)[1] or (0,))[0] == -1}
+    readers: dict[str, set[str]] = {}
+    for node in graph.node:
+        for label in node.input:
+            readers.setdefault(label, set()).add(node.op_type)
+    values = {tensor.name: tensor for tensor in graph.initializer}
+    constants = (node for node in graph.node if node.op_type == "Constant")
+    values |= {node.output[0]: a.t for node in constants for a in node.attribute if a.name == "value"}
+    fixed: list[tuple[str, int]] = []
+    for node in graph.node:
+        if node.op_type == "Reshape" and node.input[0] in opened and (tensor := values.get(node.input[1])) is not None:
+            shape = tuple(_whole_numbers(tensor))
+            multiplied = readers.get(node.output[0], set()) & {"Gemm", "MatMul"}
+            if shape and (min(shape) > 0 or (shape == (1, -1) and multiplied)):
+                fixed.append((node.name or node.output[0], shape[0]))
+        if node.op_type not in OF_SHAPES and opened.intersection(node.input):
+            opened.update(node.output)
+    if fixed:
+        name, batch = fixed[0]
+        more = f" and {len(fixed) - 1} more" if len(fixed) > 1 else ""
+        yield Finding(
+            kind=FIXED_BATCH,
+            message=f"a batch of {batch} is written into the Reshape {name!r}{more}, though its inputs leave the batch "
+            "open: with another, runtimes refuse it or change it each in its own way",
+            hint="Export it with the batch as an open dimension, so that Reshape has 0 or -1 in its place.",
+            batch=batch,
+        )
+
+
+def _whole_numbers(tensor: onnx.TensorProto) -> list[int]:
+    """The values of a small tensor of int64; none of another, or of one outside."""
+    if tensor.data_type != 7 or tensor.external_data:
+        return []
+    return np.frombuffer(tensor.raw_data, "<i8").tolist() if tensor.raw_data else list(tensor.int64_data)
+
+
+def _outside(file: OnnxFile) -> Iterator[Finding]:
+    if not file.external:
+        return
+    graph = file.model.graph
+    yield Finding(
+        kind="outside",
+        message=f"its weights lie beside it, in {_some(map(str, file.external))}: it is nothing without them",
+        hint="Copy them with it, under the same names.",
+    )
+    outside = {tensor.name for tensor in graph.initializer if tensor.external_data}
+    shapes = [label for node in graph.node if node.op_type in SIZED for label in node.input[1:] if label in outside]
+    if shapes:
+        yield Finding(
+            kind="shapes-outside",
+            message=f"shapes lie outside of the file too ({_some(shapes)}), where ONNX Runtime does not look for them",
+            hint="Save it with onnx.save_model(.., size_threshold=1024), which keeps what is small inside.",
+        )
+
+
+def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
+    """A finding for each domain of operators that neither ONNX nor the file itself defines."""
+    from gnomon.models.onnx.file import all_nodes, onnx_package
+
+    own = {(function.domain, function.name) for function in model.functions}
+    defined = onnx_package().defs.has
+    by_domain: dict[str, list[str]] = {}
+    for node in all_nodes(model):
+        if (node.domain, node.op_type) in own or node.domain == "com.microsoft":
+            continue
+        if node.domain not in _KNOWN_DOMAINS or not defined(
+            node.op_type, "" if node.domain == "ai.onnx" else node.domain
+        ):
+            by_domain.setdefault(node.domain, []).append(node.op_type)
+    for domain, types in by_domain.items():
+        where = f"of the domain {domain}" if domain else "that are not of ONNX"
+        source = _LIBRARIES.get(domain, "Get the library from who exported it")
+        yield _custom(types, where, f"{source}: --option onnxruntime:library=FILE.")
+
+
+def _custom(types: Sequence[str], where: str, hint: str) -> Finding:
+    message = f"it has {many(len(types), 'operator')} {where} ({_some(types)}), which need a library of their own"
+    return Finding(kind=CUSTOM, message=message, hint=hint)
+
+
+def _dynamic_int8(counts: Counter[str]) -> Finding:
+    return Finding(
+        kind="dynamic-int8",
+        message=f"it quantises in each call ({_counted(counts)}): runtimes differ in what they make of that, and some "
+        "refuse it",
+        hint="Quantise it statically, with samples, where several runtimes shall run it.",
+    )
+
+
+def _in_flat(model: Model) -> Iterator[Finding]:
+    """What a TFLite or Circle file has more."""
+    from gnomon.formats.onert.operators import OPERATOR_NAMES
+    from gnomon.models.tflite.graph import flat_weights
+
+    graph = model.graph
+    yield from _subnormal(flat_weights(model.file), _EXPORT_NORMAL)
+    known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
+    custom = [op.type for op in graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
+    if any(kind.startswith("Flex") for kind in custom):
+        yield _custom(custom, "of TensorFlow itself", "Convert it without SELECT_TF_OPS.")
+    elif custom:
+        yield _custom(custom, "that are not of TFLite", "Ask who exported it which program has them.")
+    counts: Counter[str] = Counter()
+    for op in graph.operators:
+        read = [graph.tensors[index] for index in op.inputs[:2]]
+        if len(read) == 2 and op.macs and read[0].dtype == "float32" and read[1].constant and read[1].dtype == "int8":
+            counts[op.type] += 1
+    if counts:
+        yield _dynamic_int8(counts)
+
+
+def _in_openvino(model: Model) -> Iterator[Finding]:
+    from gnomon.models.openvino import openvino_weights
+
+    yield from _subnormal(openvino_weights(model.path), _EXPORT_NORMAL)
+
+
+def _in_pte(model: Model) -> Iterator[Finding]:
+    """Whether a program was delegated: kernels are called as "aten::add.out", delegates by their names."""
+    kernels = [op.type for op in model.graph.operators if "::" in op.type]
+    calls = [op.type for op in model.graph.operators if not op.type.startswith("executorch ")]
+    if kernels and len(kernels) == len(calls):
+        yield Finding(
+            kind=UNDELEGATED,
+            message=f"nothing of it is delegated: all {len(kernels)} operators are of ExecuTorch's kernels, of which "
+            "the portable ones are slow",
+            hint="Export it again with a partitioner, such as XnnpackPartitioner of executorch.backends.xnnpack.",
+        )
+
+
+def _some(names: Iterable[str]) -> str:
+    return listed(list(dict.fromkeys(names)), 3)
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in counts.most_common(3))
