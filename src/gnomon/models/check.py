@@ -18,7 +18,7 @@ from gnomon.models.load import is_onnx, load
 from gnomon.models.model import Limits, Model, is_float64, model_errors
 from gnomon.models.steering import OF_SHAPES, SIZED
 from gnomon.report.plain import listed, many
-from gnomon.report.units import percent
+from gnomon.report.units import share
 
 if TYPE_CHECKING:
     import onnx
@@ -40,8 +40,6 @@ _EXPORT_NORMAL = "Set them to 0 in the weights, and export the model again."
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
-_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
-"""Domains of operators that are built into ONNX Runtime; the first two are of ONNX itself."""
 _LIBRARIES = {
     "ai.onnx.contrib": "pip install onnxruntime-extensions, and name its library (its get_library_path() says where)",
 }
@@ -177,11 +175,11 @@ def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
 
 def _subnormal(weights: Weights, cure: str) -> Iterator[Finding]:
     """One finding about the tensor with the most subnormal numbers, which names how many others have some."""
-    shares = {name: share for name, dtype, data in weights if (share := _subnormal_share(data, dtype)) >= _SHARE}
+    shares = {name: part for name, dtype, data in weights if (part := _subnormal_share(data, dtype)) >= _SHARE}
     if shares:
         name = max(shares, key=shares.__getitem__)
         others = f", and some in {many(len(shares) - 1, 'other tensor')}" if len(shares) > 1 else ""
-        message = f"{percent(shares[name])} of the numbers in {name!r} are subnormal{others}"
+        message = f"{share(shares[name])} of the numbers in {name!r} are subnormal{others}"
         slow = "on which processors take up to 100 times as long"
         yield Finding(kind=SUBNORMAL, message=f"{message}, {slow}", hint=cure)
 
@@ -299,9 +297,8 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
     for node in all_nodes(model):
         if (node.domain, node.op_type) in own or node.domain == "com.microsoft":
             continue
-        if node.domain not in _KNOWN_DOMAINS or not defined(
-            node.op_type, "" if node.domain == "ai.onnx" else node.domain
-        ):
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        if domain not in ("", "ai.onnx.ml") or not defined(node.op_type, domain):
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
         where = f"of the domain {domain}" if domain else "that are not of ONNX"
