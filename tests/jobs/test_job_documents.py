@@ -202,6 +202,7 @@ def test_a_document_of_a_large_model_stays_small() -> None:
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {
+    "check": ("check",),
     "place": ("place", "fleet", "sweep"),
     "profile": ("profile", "sweep"),
     "pareto": ("pareto",),
