@@ -39,6 +39,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """The headings, in their order, and the long names of the options beneath; all others stand under "Options"."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    "check": ("gnomon check model.onnx", "gnomon check model.tflite --json"),
     "place": (
         "gnomon place model.onnx",
         "gnomon place model.tflite --threads 1,4 --budget 20",

@@ -83,18 +83,26 @@ def check_file(path: Path) -> CheckedFile:
 
             return _checked_onnx(path, parse_onnx(path, Limits(), whole=False))
         model = load(path)
-        graph = model.graph
-        by_format: Mapping[str, Callable[[Model], Iterator[Finding]]]
-        by_format = {"tflite": _in_flat, "circle": _in_flat, "openvino": _in_openvino, "pte": _in_pte}
-        findings = [*_in_graph(graph), *(by_format[graph.format](model) if graph.format in by_format else ())]
         return CheckedFile(
-            format=graph.format,
-            operators=len(graph.operators),
-            inputs=tuple(graph.tensors[index] for index in graph.inputs),
+            format=model.graph.format,
+            operators=len(model.graph.operators),
+            inputs=tuple(model.graph.tensors[index] for index in model.graph.inputs),
             size_bytes=model.size_bytes,
             beside=(),
-            findings=tuple(findings),
+            findings=findings_of(model),
         )
+
+
+def findings_of(model: Model) -> tuple[Finding, ...]:
+    """What is in the file of a model that was read. Raises ModelError where it cannot be read again."""
+    with model_errors(model.path):
+        if model.graph.format == "onnx":
+            from gnomon.models.onnx.file import parse_onnx
+
+            return tuple(_in_onnx(model.path, parse_onnx(model.path, Limits(), whole=False)))
+        more: Mapping[str, Callable[[Model], Iterator[Finding]]]
+        more = {"tflite": _in_flat, "circle": _in_flat, "openvino": _in_openvino, "pte": _in_pte}
+        return (*_in_graph(model.graph), *(more[model.graph.format](model) if model.graph.format in more else ()))
 
 
 def _in_graph(graph: Graph) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gnomon
 from gnomon import wire
@@ -52,6 +52,9 @@ from gnomon.session.targets import (
 )
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
+
+if TYPE_CHECKING:
+    from gnomon.models.check import Finding
 
 TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
@@ -94,6 +97,7 @@ class Lab:
     drawn: Mapping[str, wire.Feed] = field(default_factory=dict)
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
@@ -260,6 +264,7 @@ def open_lab(
         lab.doubts += _lower_precision(lab)
         lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
+        lab.doubts += _file_doubts(lab.findings, read.shapes)
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
         try:
@@ -287,6 +292,20 @@ class _Asked:
     goes_on: bool
     device: Device | None
     beside: str
+
+
+def _findings(model: Model) -> tuple[Finding, ...]:
+    from gnomon.models.check import findings_of  # the first process begins without it
+
+    return findings_of(model)
+
+
+def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
+    """What is in the model's file: of a kind of its own where it changes the answer, else "file"."""
+    decides = {"subnormal", "undelegated"}
+    if any(shape[:1] != (finding.batch,) for finding in findings if finding.batch for shape in shapes.values()):
+        decides.add("fixed-batch")
+    return [Doubt(kind=f.kind if f.kind in decides else "file", message=f.message, hint=f.hint) for f in findings]
 
 
 def _lower_precision(lab: Lab) -> list[Doubt]:
@@ -398,6 +417,7 @@ def _live(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
+        findings=_findings(model),
         doubts=_too_many_threads(request, link.info),
         counters=counters,
         stamp=read.stamp,
@@ -495,6 +515,7 @@ def _recorded(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
+        findings=_findings(model),
         doubts=_too_many_threads(request, recalled.device),
         counters=runner.last(ENERGY_NOTE),
     )

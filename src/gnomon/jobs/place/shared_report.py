@@ -22,15 +22,15 @@ _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
 _TIPS = frozenset({"precision", "threads-undecided"})
 """Kinds of doubts that speak against nothing, and say what else could be tried."""
-_MUTE = frozenset({"precision-no-gain"})
-"""Kinds of doubts that say what else was tried in vain: details."""
+_MUTE = frozenset({"precision-no-gain", "file"})
+"""Kinds of doubts that say what else was tried in vain, or what is in the file and changes nothing here: details."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 _FIRST = frozenset(
     {
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
-        *("not-compared", "unstable"),
+        *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch"),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""
