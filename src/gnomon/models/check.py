@@ -31,8 +31,8 @@ _SHARE, _LEAST = 1e-3, 16
 """Of a tensor with fewer subnormal numbers nothing is said: one of them takes as long as a hundred others."""
 _BLOCK, _BLOCKS = 1 << 16, 64
 """Numbers that are looked at in one piece, and pieces of a large tensor, evenly spaced."""
-_EXPONENTS = {"float32": (np.uint32, 23, 8), "float64": (np.uint64, 52, 11), "bfloat16": (np.uint16, 7, 8)}
-"""Types whose subnormal numbers processors meet: whole numbers of their size, bits of the fraction, of the exponent."""
+_EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
+"""Types whose subnormal numbers processors meet: their bytes, bits of the fraction, and bits of the exponent."""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
 """Constants: name, type by numpy's name, and the numbers as bytes or as an array."""
 _CURE = "--option onnxruntime:session.set_denormal_as_zero=1 makes ONNX Runtime take them for 0."
@@ -198,14 +198,16 @@ def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str
     """
     if dtype not in _EXPONENTS:
         return 0.0
-    whole, fraction, exponent = _EXPONENTS[dtype]
+    size, fraction, exponent = _EXPONENTS[dtype]
     raw = data.view(np.uint8).reshape(-1) if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-    numbers = raw[: len(raw) // whole().itemsize * whole().itemsize].view(whole)
+    numbers = raw[: len(raw) // size * size].view(f"<u{size}")
     if len(numbers) > _BLOCK * _BLOCKS:
         starts = np.linspace(0, len(numbers) - _BLOCK, _BLOCKS, dtype=np.int64)
         numbers = np.concatenate([numbers[start : start + _BLOCK] for start in starts])
-    small = (numbers & whole((1 << exponent) - 1 << fraction)) == 0
-    count = int(np.count_nonzero(small & ((numbers & whole((1 << fraction) - 1)) != 0)))
+    fractions, exponents = (
+        np.array(bits, numbers.dtype) for bits in ((1 << fraction) - 1, (1 << exponent) - 1 << fraction)
+    )
+    count = int(np.count_nonzero(((numbers & exponents) == 0) & ((numbers & fractions) != 0)))
     return count / len(numbers) if count >= _LEAST else 0.0
 
 
