@@ -6,14 +6,14 @@ docs/jobs/check.md tells of each kind what follows from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnomon.core.graph import Graph, Tensor
+from gnomon.core.graph import Tensor
 from gnomon.models.load import is_onnx, load
 from gnomon.models.model import Limits, Model, is_float64, model_errors
 from gnomon.models.steering import OF_SHAPES, SIZED
@@ -25,7 +25,54 @@ if TYPE_CHECKING:
 
     from gnomon.models.onnx.file import OnnxFile
 
-SUBNORMAL, FIXED_BATCH, UNDELEGATED, CUSTOM = "subnormal", "fixed-batch", "undelegated", "custom-operators"
+KINDS = {
+    "subnormal": (
+        "{0} of the numbers in {1!r} are subnormal{2}, on which some processors take up to 100 times as long",
+        "Set them to 0 in the file, or in ONNX Runtime: --option onnxruntime:session.set_denormal_as_zero=1",
+    ),
+    "float64": (
+        "it computes in float64, which only some runtimes do: others take float32, and their outputs differ",
+        "ONNX Runtime and PyTorch compute in float64. Export it in float32 where that is enough.",
+    ),
+    "unsorted": (
+        "its nodes are not in order: {0!r} is read before it is written, which ONNX forbids and some runtimes refuse",
+        "ONNX Runtime and OpenVINO run it as it is; gnomon gives others a sorted copy.",
+    ),
+    "equal-names": (
+        "several nodes are called {0!r}: ONNX Runtime refuses such a file",
+        "gnomon measures a copy with other names. Export it again for programs of your own.",
+    ),
+    "fixed-batch": (
+        "a batch of {0} is written into the Reshape {1!r}{2}, though its inputs leave the batch open: with another, "
+        "runtimes refuse it or change it each in its own way",
+        "Export it with the batch as an open dimension, so that Reshape has 0 or -1 in its place.",
+    ),
+    "functions": (
+        "it has functions of its own ({0}), which not every runtime expands",
+        "Where a runtime refuses it, expand them: onnx.inliner.inline_local_functions.",
+    ),
+    "undelegated": (
+        "nothing of it is delegated: its {0} operators run in ExecuTorch's own kernels, most of which are slow",
+        "Export it again with a partitioner, such as XnnpackPartitioner of executorch.backends.xnnpack.",
+    ),
+    "outside": (
+        "its weights lie beside it, in {0}: it is nothing without them",
+        "Copy them with it, under the same names.",
+    ),
+    "shapes-outside": (
+        "shapes lie outside of the file too ({0}), where ONNX Runtime does not look for them",
+        "Save it with onnx.save_model(.., size_threshold=1024), which keeps what is small inside.",
+    ),
+    "custom-operators": (
+        "it has operators that need a library of their own: {0} of {1}",
+        "Get the library from who exported it, or from the package {2}: --option onnxruntime:library=FILE.",
+    ),
+    "dynamic-int8": (
+        "it quantises in each call ({0}): runtimes differ in what they make of that, and some refuse it",
+        "Quantise it statically, with samples, where several runtimes shall run it.",
+    ),
+}
+"""What is looked for: a sentence without its full stop, and the next step. docs/jobs/check.md tells what follows."""
 
 _SHARE, _LEAST = 1e-3, 16
 """Of a tensor with fewer subnormal numbers nothing is said: one of them takes as long as a hundred others."""
@@ -35,24 +82,19 @@ _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 
 """Types whose subnormal numbers processors meet: their bytes, bits of the fraction, and bits of the exponent."""
 Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
 """Constants: name, type by numpy's name, and the numbers as bytes or as an array."""
-_CURE = "--option onnxruntime:session.set_denormal_as_zero=1 makes ONNX Runtime take them for 0."
-_EXPORT_NORMAL = "Set them to 0 in the weights, and export the model again."
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
-_LIBRARIES = {
-    "ai.onnx.contrib": "pip install onnxruntime-extensions, and name its library (its get_library_path() says where)",
-}
-"""By domain, where people get its library."""
+_LIBRARIES = {"ai.onnx.contrib": "onnxruntime-extensions", "mmdeploy": "mmdeploy"}
+"""By domain, the package that has its library."""
 _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 """Custom operators of TFLite that LiteRT has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing in a file that will matter: its `kind`, a sentence without its full stop, and the next step.
-
-    `batch` is the batch that a file fixes inside, where that is what was found.
+    """One thing in a file that will matter: its kind, one of `KINDS`, a sentence without its full stop, and the next
+    step. `batch` is the batch that a file fixes inside, where that is what was found.
     """
 
     kind: str
@@ -102,21 +144,13 @@ def findings_of(model: Model) -> tuple[Finding, ...]:
             return tuple(_in_onnx(model.path, parse_onnx(model.path, Limits(), whole=False)))
         more: Mapping[str, Callable[[Model], Iterator[Finding]]]
         more = {"tflite": _in_flat, "circle": _in_flat, "openvino": _in_openvino, "pte": _in_pte}
-        return (*_in_graph(model.graph), *(more[model.graph.format](model) if model.graph.format in more else ()))
+        findings = more[model.graph.format](model) if model.graph.format in more else ()
+        return (*findings, *([_finding("float64")] if is_float64(model.graph) else ()))
 
 
-def _in_graph(graph: Graph) -> Iterator[Finding]:
-    """What the graph of any format tells."""
-    if is_float64(graph):
-        yield _float64()
-
-
-def _float64() -> Finding:
-    return Finding(
-        kind="float64",
-        message="it computes in float64, which only some runtimes do: others take float32, and their outputs differ",
-        hint="ONNX Runtime and PyTorch compute in float64. Export it in float32 where that is enough.",
-    )
+def _finding(kind: str, *values: object, batch: int | None = None) -> Finding:
+    message, hint = (text.format(*values) for text in KINDS[kind])
+    return Finding(kind=kind, message=message, hint=hint, batch=batch)
 
 
 def _checked_onnx(path: Path, file: OnnxFile) -> CheckedFile:
@@ -142,25 +176,18 @@ def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:
     from gnomon.models.onnx.file import all_tensors, element_type
 
     model, graph = file.model, file.model.graph
-    yield from _subnormal(_onnx_weights(model, path), _CURE)
+    yield from _subnormal(_onnx_weights(model, path))
     types = [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
     types += [tensor.data_type for tensor in all_tensors(model) if tensor.dims]
     if {dtype for dtype in map(element_type, types) if "float" in dtype} == {"float64"}:
-        yield _float64()
+        yield _finding("float64")
     yield from _names_and_order(graph)
     yield from _fixed_batch(graph)
     if model.functions:
-        yield Finding(
-            kind="functions",
-            message=f"it has {len(model.functions)} functions of its own ({_some(f.name for f in model.functions)}), "
-            "which not every runtime expands",
-            hint="Where a runtime refuses it, expand them: onnx.inliner.inline_local_functions.",
-        )
+        yield _finding("functions", _some(function.name for function in model.functions))
     yield from _outside(file)
     yield from _of_domains(model)
-    counts = Counter(node.op_type for node in graph.node if node.op_type in _INT8_IN_CALLS)
-    if counts:
-        yield _dynamic_int8(counts)
+    yield from _dynamic_int8(node.op_type for node in graph.node if node.op_type in _INT8_IN_CALLS)
 
 
 def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
@@ -181,15 +208,13 @@ def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
             yield tensor.name, dtype, tensor.raw_data or np.array(tensor.float_data, np.float32)
 
 
-def _subnormal(weights: Weights, cure: str) -> Iterator[Finding]:
+def _subnormal(weights: Weights) -> Iterator[Finding]:
     """One finding about the tensor with the most subnormal numbers, which names how many others have some."""
     shares = {name: part for name, dtype, data in weights if (part := _subnormal_share(data, dtype)) >= _SHARE}
     if shares:
         name = max(shares, key=shares.__getitem__)
         others = f", and some in {many(len(shares) - 1, 'other tensor')}" if len(shares) > 1 else ""
-        message = f"{share(shares[name])} of the numbers in {name!r} are subnormal{others}"
-        slow = "on which processors take up to 100 times as long"
-        yield Finding(kind=SUBNORMAL, message=f"{message}, {slow}", hint=cure)
+        yield _finding("subnormal", share(shares[name]), name, others)
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
@@ -222,20 +247,11 @@ def _names_and_order(graph: onnx.GraphProto) -> Iterator[Finding]:
         late += [label for label in reads if label in later and label not in written]
         written.update(results)
     if late:
-        yield Finding(
-            kind="unsorted",
-            message=f"its nodes are not in order: {late[0]!r} is read before it is written, which ONNX forbids and "
-            "some runtimes refuse",
-            hint="ONNX Runtime and OpenVINO run it as it is; gnomon gives others a sorted copy.",
-        )
+        yield _finding("unsorted", late[0])
     names = Counter(node.name for node in graph.node if node.name)
     equal = [name for name, count in names.items() if count > 1]
     if equal:
-        yield Finding(
-            kind="equal-names",
-            message=f"several nodes are called {equal[0]!r}: ONNX Runtime refuses such a file",
-            hint="gnomon measures a copy with other names. Export it again for programs of your own.",
-        )
+        yield _finding("equal-names", equal[0])
 
 
 def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
@@ -249,52 +265,39 @@ def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
             readers.setdefault(label, set()).add(node.op_type)
     values = {tensor.name: tensor for tensor in graph.initializer}
     constants = (node for node in graph.node if node.op_type == "Constant")
-    values |= {node.output[0]: a.t for node in constants for a in node.attribute if a.name == "value"}
+    values |= {label: a.t for node in constants for label in node.output for a in node.attribute if a.name == "value"}
     fixed: list[tuple[str, int]] = []
     for node in graph.node:
-        if node.op_type == "Reshape" and node.input[0] in opened and (tensor := values.get(node.input[1])) is not None:
-            shape = tuple(_whole_numbers(tensor))
-            multiplied = readers.get(node.output[0], set()) & {"Gemm", "MatMul"}
-            if shape and (min(shape) > 0 or (shape == (1, -1) and multiplied)):
-                fixed.append((node.name or node.output[0], shape[0]))
+        if node.op_type == "Reshape" and opened.intersection(node.input[:1]):
+            shape = [size for label in node.input[1:2] if label in values for size in _whole_numbers(values[label])]
+            multiplied = {"Gemm", "MatMul"}.intersection(*(readers.get(label, ()) for label in node.output))
+            if shape and (min(shape) > 0 or (shape == [1, -1] and multiplied)):
+                fixed.append((node.name or "".join(node.output), shape[0]))
         if node.op_type not in OF_SHAPES and opened.intersection(node.input):
             opened.update(node.output)
     if fixed:
         name, batch = fixed[0]
         more = f" and {len(fixed) - 1} more" if len(fixed) > 1 else ""
-        yield Finding(
-            kind=FIXED_BATCH,
-            message=f"a batch of {batch} is written into the Reshape {name!r}{more}, though its inputs leave the batch "
-            "open: with another, runtimes refuse it or change it each in its own way",
-            hint="Export it with the batch as an open dimension, so that Reshape has 0 or -1 in its place.",
-            batch=batch,
-        )
+        yield _finding("fixed-batch", batch, name, more, batch=batch)
 
 
 def _whole_numbers(tensor: onnx.TensorProto) -> list[int]:
     """The values of a small tensor of int64; none of another, or of one outside."""
     if tensor.data_type != 7 or tensor.external_data:
         return []
-    return np.frombuffer(tensor.raw_data, "<i8").tolist() if tensor.raw_data else list(tensor.int64_data)
+    raw = tensor.raw_data[: len(tensor.raw_data) // 8 * 8]
+    return [int(size) for size in np.frombuffer(raw, "<i8")] if raw else list(tensor.int64_data)
 
 
 def _outside(file: OnnxFile) -> Iterator[Finding]:
     if not file.external:
         return
     graph = file.model.graph
-    yield Finding(
-        kind="outside",
-        message=f"its weights lie beside it, in {_some(map(str, file.external))}: it is nothing without them",
-        hint="Copy them with it, under the same names.",
-    )
+    yield _finding("outside", _some(map(str, file.external)))
     outside = {tensor.name for tensor in graph.initializer if tensor.external_data}
     shapes = [label for node in graph.node if node.op_type in SIZED for label in node.input[1:] if label in outside]
     if shapes:
-        yield Finding(
-            kind="shapes-outside",
-            message=f"shapes lie outside of the file too ({_some(shapes)}), where ONNX Runtime does not look for them",
-            hint="Save it with onnx.save_model(.., size_threshold=1024), which keeps what is small inside.",
-        )
+        yield _finding("shapes-outside", _some(shapes))
 
 
 def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
@@ -311,23 +314,15 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
         if domain not in ("", "ai.onnx.ml") or not defined(node.op_type, domain):
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
-        where = f"of the domain {domain}" if domain else "that are not of ONNX"
-        source = _LIBRARIES.get(domain, "Get the library from who exported it")
-        yield _custom(types, where, f"{source}: --option onnxruntime:library=FILE.")
+        where = f"the domain {domain}" if domain else "no known kind"
+        yield _finding("custom-operators", _some(types), where, _LIBRARIES.get(domain, "that wrote it"))
 
 
-def _custom(types: Sequence[str], where: str, hint: str) -> Finding:
-    message = f"it has {many(len(types), 'operator')} {where} ({_some(types)}), which need a library of their own"
-    return Finding(kind=CUSTOM, message=message, hint=hint)
-
-
-def _dynamic_int8(counts: Counter[str]) -> Finding:
-    return Finding(
-        kind="dynamic-int8",
-        message=f"it quantises in each call ({_counted(counts)}): runtimes differ in what they make of that, and some "
-        "refuse it",
-        hint="Quantise it statically, with samples, where several runtimes shall run it.",
-    )
+def _dynamic_int8(types: Iterable[str]) -> Iterator[Finding]:
+    counts = Counter(types)
+    if counts:
+        told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common(3))
+        yield _finding("dynamic-int8", told)
 
 
 def _in_flat(model: Model) -> Iterator[Finding]:
@@ -336,26 +331,24 @@ def _in_flat(model: Model) -> Iterator[Finding]:
     from gnomon.models.tflite.graph import flat_weights
 
     graph = model.graph
-    yield from _subnormal(flat_weights(model.file), _EXPORT_NORMAL)
+    yield from _subnormal(flat_weights(model.file))
     known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
     custom = [op.type for op in graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
-    if any(kind.startswith("Flex") for kind in custom):
-        yield _custom(custom, "of TensorFlow itself", "Convert it without SELECT_TF_OPS.")
-    elif custom:
-        yield _custom(custom, "that are not of TFLite", "Ask who exported it which program has them.")
-    counts: Counter[str] = Counter()
+    if custom:
+        flex = any(kind.startswith("Flex") for kind in custom)
+        yield _finding("custom-operators", _some(custom), "TensorFlow" if flex else "no known kind", "that wrote it")
+    types = []
     for op in graph.operators:
         read = [graph.tensors[index] for index in op.inputs[:2]]
         if len(read) == 2 and op.macs and read[0].dtype == "float32" and read[1].constant and read[1].dtype == "int8":
-            counts[op.type] += 1
-    if counts:
-        yield _dynamic_int8(counts)
+            types.append(op.type)
+    yield from _dynamic_int8(types)
 
 
 def _in_openvino(model: Model) -> Iterator[Finding]:
     from gnomon.models.openvino import openvino_weights
 
-    yield from _subnormal(openvino_weights(model.path), _EXPORT_NORMAL)
+    yield from _subnormal(openvino_weights(model.path))
 
 
 def _in_pte(model: Model) -> Iterator[Finding]:
@@ -363,17 +356,8 @@ def _in_pte(model: Model) -> Iterator[Finding]:
     kernels = [op.type for op in model.graph.operators if "::" in op.type]
     calls = [op.type for op in model.graph.operators if not op.type.startswith("executorch ")]
     if kernels and len(kernels) == len(calls):
-        yield Finding(
-            kind=UNDELEGATED,
-            message=f"nothing of it is delegated: all {len(kernels)} operators are of ExecuTorch's kernels, of which "
-            "the portable ones are slow",
-            hint="Export it again with a partitioner, such as XnnpackPartitioner of executorch.backends.xnnpack.",
-        )
+        yield _finding("undelegated", len(kernels))
 
 
 def _some(names: Iterable[str]) -> str:
-    return listed(list(dict.fromkeys(names)), 3)
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in counts.most_common(3))
+    return listed(list(dict.fromkeys(map(str, names))), 3)
