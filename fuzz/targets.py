@@ -77,6 +77,7 @@ from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.link import event_of
+from gnomon.models.check import check_file
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Limits
 from gnomon.models.ncnn.convert import _batch_axes
@@ -195,6 +196,11 @@ def _outline(path: Path) -> object:
 def _inferred(path: Path) -> object:
     (path.parent / "weights.bin").write_bytes(bytes(16))
     return load(path, Limits(max_bytes=_MOST_BYTES, max_memory_bytes=1 << 30, max_infer_s=8))
+
+
+def _checked(path: Path) -> object:
+    (path.parent / "weights.bin").write_bytes(bytes(16))
+    return check_file(path)
 
 
 def _with_weights(path: Path) -> object:
@@ -681,6 +687,7 @@ _READ_TARGET = functools.partial(processors.read_target, here={"mcpu": "znver3",
 TARGETS: dict[str, Target] = _all(
     # Models
     Target(name="onnx", seeds=good.onnx_models, read=file("m.onnx", _outline)),
+    Target(name="onnx checked", seeds=good.onnx_models, read=file("m.onnx", _checked)),
     Target(name="onnx inferred", seeds=good.onnx_models, read=file("m.onnx", _inferred)),
     Target(
         name="ExecuTorch program",
@@ -690,6 +697,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="exported program", seeds=good.models("small.pt2"), read=file("m.pt2", load)),
     Target(name="exported program's graph", seeds=good.exported, read=_exported),
     Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
+    Target(name="flatbuffers checked", seeds=good.flat_models, read=file("m.tflite", check_file)),
     Target(
         name="ncnn param",
         seeds=good.texts(_NCNN, _OTHER_NCNN),
