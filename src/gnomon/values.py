@@ -15,6 +15,7 @@ MOST_SEED = 2**31 - 1
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -58,6 +59,16 @@ def environment(text: str) -> dict[str, str]:
             raise ValueError(f"{key} is given twice in {text!r}; another --env is another variant")
         variables[key] = value
     return variables
+
+
+def runtime_options(text: str) -> dict[str, str]:
+    """Options of one runtime's sessions, each by RUNTIME:KEY. A comma that no KEY= follows belongs to the value."""
+    runtime, _, _ = text.partition("=")[0].rpartition(":")
+    parts = [part.partition("=") for part in re.split(rf",(?={_OPTION_KEY.pattern}=)", text[len(runtime) + 1 :])]
+    found = {f"{runtime}:{key}": value for key, sign, value in parts if sign and _OPTION_KEY.fullmatch(key)}
+    if not runtime or len(found) < len(parts):
+        raise ValueError(f"{text!r} does not set each option of a runtime once: give RUNTIME:KEY=VALUE[,KEY=VALUE]")
+    return found
 
 
 def _setting(text: str, keys: re.Pattern[str], name: str) -> tuple[str, str]:

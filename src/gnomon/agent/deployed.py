@@ -55,14 +55,15 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--output", metavar="FILE.npz", help="where to save the outputs")
     parser.add_argument(
-        "--allow", action="append", default=[], metavar="NAME", help="a variable of the environment that it may set"
+        "--allow", action="append", default=[], metavar="NAME", help="a variable or option of a session that it may set"
     )
+    parser.add_argument("--library", action="append", default=[], metavar="FILE", help="a library of its operators")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long to time it (0: one call after the first)")
     given = parser.parse_args(argv)
     if not 0 <= given.seconds < math.inf:
         parser.error(f"--seconds {given.seconds}: give a number from 0 on")
     try:
-        plan = checked_plan(given.plan, given.allow)
+        plan = checked_plan(given.plan, given.allow, given.library)
     except PlanRefused as refused:
         sys.stderr.write(f"{plain(str(refused))}\n")
         return _REFUSED

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from .plan import digest_of
+
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
     from .arrays import Buffers
 
 
 class Refused(Exception):
     """The runtime itself said no: an operator it lacks, an option it rejects, a file it cannot read."""
+
+
+def libraries(options: Options) -> Iterator[str]:
+    """The paths of the libraries of operators that a segment's options name.
+
+    Refused, before it is given, for a file that is not what was named: loading one runs its code.
+    """
+    for path, digest in options.get("libraries", {}).items():
+        if digest_of(path) != digest:
+            raise Refused(f"{path} is not the library of operators that was named: its SHA-256 is another")
+        yield path
 
 
 class Loaded(Protocol):

@@ -2,7 +2,8 @@
 
 A package is a program: `gnomon-agent.pyz` in it is whatever its author put there. This checks a plan for an agent that
 its user trusts: what the plan names lies in its folder, is what it was when the plan was written, and it sets no
-variable of the environment that could make a process run something else, unless its user said so.
+variable of the environment, and no option of a session, that could make a process run something else, unless its user
+said so. No plan names where a library of operators lies: its user does.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnomon.wire import Plan
+    from gnomon.wire import Plan, PlanJob
 
 FORMAT, VERSION = "gnomon-plan", 1
 _MOST_BYTES = 64 << 20
 _RUNTIME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 HARMLESS = frozenset({
     "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "KMP_AFFINITY", "KMP_BLOCKTIME",
@@ -36,10 +38,12 @@ class PlanRefused(Exception):
     """The plan is not run as it is: one sentence that says why, and what to do."""
 
 
-def checked_plan(path: str, allowed: Collection[str] = ()) -> Plan:
+def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection[str] = ()) -> Plan:
     """A plan from its file, the paths in its job made absolute. PlanRefused where it is not one to be run.
 
-    `allowed` are variables of the environment that it may set beside those that are `HARMLESS`.
+    `allowed` are variables of the environment, and options of sessions, that it may set beside those that are
+    `HARMLESS`. `libraries` are the files of the libraries of operators that it was measured with, as its user names
+    them: its segments then load these, and no others.
     """
     found = _read(path)
     if found.get("format") != FORMAT or found.get("version") != VERSION:
@@ -51,7 +55,10 @@ def checked_plan(path: str, allowed: Collection[str] = ()) -> Plan:
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
     plan: Plan = found
     job = plan["job"]
-    _check_environment(path, job.setdefault("environment", {}), allowed)
+    _check_settings(path, job.setdefault("environment", {}), _NAME, allowed)
+    for segment in job["segments"]:
+        _check_settings(path, segment["options"].get("session", {}), _OPTION, allowed)
+    _name_libraries(path, job, libraries)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
         raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
     folder = os.path.dirname(os.path.abspath(path))
@@ -116,19 +123,36 @@ def _is_told(plan: Any) -> bool:
     return all(isinstance(text, str) for text in texts)
 
 
-def _check_environment(path: str, environment: Any, allowed: Collection[str]) -> None:
-    if not isinstance(environment, dict) or not all(
-        isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
-        for name, value in environment.items()
+def _check_settings(path: str, settings: Any, names: re.Pattern[str], allowed: Collection[str]) -> None:
+    if not isinstance(settings, dict) or not all(
+        isinstance(value, str) and names.fullmatch(name) is not None and "\0" not in value
+        for name, value in settings.items()
     ):
         raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")
-    asked = [name for name in environment if name not in HARMLESS and name not in allowed]
+    asked = [name for name in settings if name not in HARMLESS and name not in allowed]
     if asked:
-        told = " and ".join(f"{_shown(name)} to {_shown(environment[name])}" for name in asked[:3])
+        told = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
         allow = " ".join(f"--allow {name}" for name in asked)
         raise PlanRefused(
             f"{path} sets {told}, which may make this process run other code: if you trust who wrote it, add {allow}"
         )
+
+
+def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
+    """Put the files that the user gives in the place of the libraries that segments name: no other is loaded."""
+    files = {digest_of(file): os.path.abspath(file) for file in given if os.path.isfile(file)}
+    for segment in job["segments"]:
+        wanted = segment["options"].get("libraries", {})
+        if not isinstance(wanted, dict) or not all(isinstance(digest, str) for digest in wanted.values()):
+            raise PlanRefused(f"{path} does not say what its libraries of operators are: write the package again")
+        for name, digest in wanted.items():
+            if digest not in files:
+                raise PlanRefused(
+                    f"{path} needs the library of operators {_shown(name)} (SHA-256 {_shown(digest)}), which is code "
+                    "and is loaded only where you name its file: if you trust who made it, add --library FILE"
+                )
+        if wanted:
+            segment["options"] = {**segment["options"], "libraries": {files[d]: d for d in wanted.values()}}
 
 
 def _inside(path: str, folder: str, model: str) -> str:

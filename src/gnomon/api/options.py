@@ -21,6 +21,7 @@ from gnomon.values import (
     environment,
     folder,
     input_files,
+    runtime_options,
     seconds,
     shape,
     thread_counts,
@@ -171,6 +172,17 @@ class CommonOptions(TypedDict, total=False):
             help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
         ),
     ]
+    options: Annotated[
+        Sequence[Mapping[str, str]],
+        option(
+            "--option",
+            repeat=True,
+            read=runtime_options,
+            metavar="RUNTIME:KEY=VALUE[,KEY=VALUE]",
+            help="Try these options of a runtime's sessions beside its own; outputs are checked. RUNTIME:library=FILE "
+            "loads a library of operators, which is code, in all configurations. Repeat it for another variant.",
+        ),
+    ]
     timeout_s: Annotated[
         float,
         option(
@@ -316,6 +328,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
+            **_sessions(options.get("options", ())),
         ),
         "effort": Effort(**effort),
         "seed": options.get("seed", 0),
@@ -323,6 +336,30 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
         "fresh": options.get("fresh", False),
         "wait_s": options.get("wait_s", WAIT_S),
     }
+
+
+def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """The fields of a `Wish` that options of sessions are for. UsageError where they are not such, or no file."""
+    from gnomon.runtimes.base import Library
+    from gnomon.system.files import file_digest
+
+    sets: list[tuple[str, Mapping[str, str]]] = []
+    libraries: list[Library] = []
+    for wished in given:
+        own: dict[str, dict[str, str]] = {}
+        for name, value in wished.items():
+            runtime, _, key = name.rpartition(":")
+            if not (runtime and key and isinstance(value, str)):
+                raise UsageError(f"{name!r} is no option of a runtime with a text", hint="Name it RUNTIME:KEY.")
+            if key != "library":
+                own.setdefault(runtime, {})[key] = value
+                continue
+            path = Path(value).absolute()
+            if not path.is_file() or not os.access(path, os.R_OK):
+                raise UsageError(f"{path} is no file that can be read", hint="Give the path of a library of operators.")
+            libraries.append(Library(runtime=runtime, path=str(path), sha256=file_digest(path)))
+        sets += own.items()
+    return {"options": tuple(sets), "libraries": tuple(libraries)}
 
 
 def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:

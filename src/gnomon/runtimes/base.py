@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol, Self, cast
 
 from gnomon.core.graph import Graph
@@ -71,20 +71,36 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library of operators for a runtime: where it lies on the device, and the SHA-256 of what was named.
+
+    It is code, which every process of the runtime runs: only a command line or a call names one, and no document does.
+    """
+
+    runtime: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the user wants of runtimes: threads, backends, precisions and environments.
+    """What the user wants of runtimes: threads, backends, precisions, environments and options of their sessions.
 
     `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
     processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
-    outputs are checked against the clean reference. With `usual` each runtime is also run as a program runs it that
-    sets nothing, and all cores that a process may use there are a number of threads beside one.
+    outputs are checked against the clean reference. So are those with `options`, sets of options of
+    sessions, each with its runtime. `libraries` are loaded in all configurations of their runtimes. With `usual` each
+    runtime is also run as a program runs it that sets nothing, and all cores that a process may use there are a number
+    of threads beside one.
     """
 
     threads: int = 1
     backends: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
     environments: tuple[Mapping[str, str], ...] = ()
+    options: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    libraries: tuple[Library, ...] = ()
     more_threads: tuple[int, ...] = ()
     usual: bool = False
 
@@ -92,6 +108,11 @@ class Wish:
     def thread_counts(self) -> tuple[int, ...]:
         """All numbers of threads that are tried."""
         return (self.threads, *self.more_threads)
+
+    def loading(self, runtime: str) -> Options:
+        """The option of a segment that has a runtime load its libraries: their SHA-256 by their paths."""
+        own = {library.path: library.sha256 for library in self.libraries if library.runtime == runtime}
+        return {"libraries": own} if own else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +140,11 @@ class Configuration:
     transfers: bool = False
     steps_within: bool = False
     accelerators: tuple[Accelerator, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Whether neither variables of the environment nor options of sessions are tried in it."""
+        return not self.environment and "session" not in self.options
 
     @property
     def usual(self) -> bool:
@@ -192,7 +218,8 @@ class Runtime(Protocol):
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
     first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `usual`, a function from a probe to the
-    configuration that sets nothing (option `usual`), None where it has none; `float64`,
+    configuration that sets nothing (option `usual`), None where it has none; `session_options`, that its driver takes
+    the options `session` (texts by name, as the runtime has them) and `libraries`; `float64`,
     false where it computes a model of float64 in float32; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
     others in one process; `by_names`, that its profiler knows operators by the names of nodes alone; and
@@ -218,6 +245,13 @@ class Runtime(Protocol):
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """Write what the runtime needs into `folder`; the model's path is relative to `folder`."""
+
+
+def portable(options: Options) -> Options:
+    """A segment's options with the SHA-256 of its libraries of operators by their names, wherever these lie."""
+    if "libraries" not in options:
+        return options
+    return {**options, "libraries": {PurePosixPath(path).name: d for path, d in options["libraries"].items()}}
 
 
 def resolution_of(runtime: Runtime) -> float:

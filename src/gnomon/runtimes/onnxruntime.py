@@ -55,6 +55,7 @@ class OnnxRuntime(WholeModelRuntime):
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     resolution_s = 1e-6
     by_names = True
+    session_options = True
     tunings: tuple[Tuning, ...] = (
         THREADS,
         Tuning(name="optimise", values=("on", "off"), usual=("on", "off"), change=_optimised),

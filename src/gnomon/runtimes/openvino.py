@@ -50,6 +50,7 @@ class OpenVino(WholeModelRuntime):
     formats = frozenset({"openvino", "onnx", "tflite"})
     wheels: tuple[str, ...] = ("openvino>=2025.3",)
     float64 = False
+    session_options = True
     resolution_s = 1e-6
     tunings: tuple[Tuning, ...] = (THREADS,)
 

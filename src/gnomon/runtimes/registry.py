@@ -6,13 +6,14 @@ slow as it comes, so that nobody wants it beside the others unasked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
 from gnomon.errors import UsageError
 from gnomon.models.load import reachable
 from gnomon.plugins import named, passed_over
-from gnomon.runtimes.base import Runtime
+from gnomon.runtimes.base import Runtime, Wish
 
 _GROUP = "gnomon.runtimes"
 _TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
@@ -93,3 +94,13 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
         if not formats & known[name].formats:
             raise UsageError(f"runtime {name!r} does not load {model_format} models", hint=advice)
     return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def check_options(wish: Wish, chosen: Sequence[Runtime]) -> None:
+    """UsageError where options or libraries are wished of a runtime that takes none, or that is not chosen."""
+    taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
+    measured = {runtime.name for runtime in chosen}
+    for name in (*(runtime for runtime, _ in wish.options), *(library.runtime for library in wish.libraries)):
+        if name not in taking or name not in measured:
+            message = f"--option names {name!r}, which takes no options, or is not measured"
+            raise UsageError(message, hint=f"Runtimes that take options: {', '.join(taking)}; --runtime names more.")

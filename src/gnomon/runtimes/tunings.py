@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from gnomon.errors import UsageError
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
@@ -85,16 +86,29 @@ def _named(name: str, values: Mapping[str, object]) -> str:
 def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
     """The runtime's configurations; where several numbers of threads are wished those of each, named by it.
 
-    Where the wish is the usual one, also the configuration that sets nothing, unless backends are named.
+    Where the wish is the usual one, also the configuration that sets nothing, unless backends are named. All of them
+    load the libraries of operators that are wished.
     """
     if not wish.more_threads:
-        chosen = runtime.configurations(probe, wish)
+        chosen = _with_options(runtime, probe, wish)
     else:
         chosen = tuple(
             replace(configuration, name=_named(configuration.name, {"threads": threads}))
             for threads in wish.thread_counts
-            for configuration in runtime.configurations(probe, replace(wish, threads=threads, more_threads=()))
+            for configuration in _with_options(runtime, probe, replace(wish, threads=threads, more_threads=()))
         )
     usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)
     default = usual(probe) if usual is not None and wish.usual and not wish.backends else None
-    return chosen if default is None else (*chosen, default)
+    found, loading = chosen if default is None else (*chosen, default), wish.loading(runtime.name)
+    return tuple(replace(c, options={**c.options, **loading}) for c in found) if loading else found
+
+
+def _with_options(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    """The runtime's configurations, and each clean one with each wished set of options of its sessions."""
+    found = runtime.configurations(probe, wish)
+    more = (
+        replace(c, name=_named(c.name, session), options={**c.options, "session": dict(session)})
+        for (name, session), c in product(wish.options, found)
+        if name == runtime.name and c.clean
+    )
+    return (*found, *more)

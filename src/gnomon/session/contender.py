@@ -30,7 +30,7 @@ from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, Recorde
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
-from gnomon.runtimes.base import Accelerator, Configuration, by_names
+from gnomon.runtimes.base import Accelerator, Configuration, by_names, portable
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 from gnomon.wire import Segment
@@ -88,7 +88,7 @@ class Contender:
     def settings(self) -> dict[str, dict[str, object]]:
         """What makes times of its configurations, by their names: precision, environment, and the runtime's options."""
         return {
-            one.name: {"precision": one.precision, "environment": dict(one.environment), **one.options}
+            one.name: {"precision": one.precision, "environment": dict(one.environment), **portable(one.options)}
             for one in (part.configuration for part in self.parts)
         }
 

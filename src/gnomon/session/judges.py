@@ -14,6 +14,7 @@ from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_referen
 from gnomon.models.model import is_float64
 from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Runtime, Wish, driver_of, whole_segment
 from gnomon.runtimes.registry import all_runtimes, usual
+from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.model_session import TWO_STEPS, Lab, own_tolerance
 from gnomon.session.targets import Target, precision_in, probe_runtimes
@@ -66,11 +67,12 @@ def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
 
 def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
     """What a runtime makes of a model in its plain way, by one thread."""
+    options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
         how=f"{plain.label} on the model's file, unmodified",
         runtime=runtime.name,
-        job=lab.job([whole_segment(driver_of(runtime), placed, {"threads": 1, **plain.options})]),
+        job=lab.job([whole_segment(driver_of(runtime), placed, options)]),
         tolerance=max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph)),
     )
 
@@ -122,11 +124,11 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
     converted = [t for t in lab.targets if lab.graph.format not in t.runtime.formats]
     for target in (*converted, *lab.lowered):
-        if not target.configuration.environment:
+        if target.configuration.clean:
             version, how = lab.probes[target.runtime.name].version, "on the model as it was measured"
             yield usual_judge(lab, target.runtime, version, target.configuration, target.placed, how)
     for runtime, probe in _unmeasured(lab, plainly=False):
-        configuration = runtime.configurations(probe, Wish())[0]
+        configuration = configurations(runtime, probe, Wish(libraries=lab.request.wish.libraries))[0]
         yield usual_judge(lab, runtime, probe.version, configuration, own, "on the model's file, unmodified")
 
 
@@ -198,7 +200,7 @@ def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> tup
     so busy that no answer came in time. A file may give one name to two sizes.
     """
     measured = (t for t in lab.targets if t.runtime.name == first.runtime and not t.configuration.usual)
-    target = next((t for t in measured if not t.configuration.environment), None)
+    target = next((t for t in measured if t.configuration.clean), None)
     if target is None:
         return 0.0, False
     off = None

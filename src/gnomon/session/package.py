@@ -17,7 +17,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,10 +27,11 @@ import gnomon
 from gnomon.core.graph import Graph
 from gnomon.errors import PackageError, system_errors
 from gnomon.installing import pip_line
+from gnomon.measure.campaign import Candidate
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
-from gnomon.runtimes.base import PlacedModel, job_tensors, whole_segment
+from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
@@ -57,8 +58,9 @@ runs too, and says so: its times and outputs may differ then.
 A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do, and so do models that name code
 of their own. Run packages of people whom you trust. An agent of your own gnomon (gnomon-agent.pyz of a package that you
 wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
-sets no variable of the environment that loads code, unless you --allow it.
+sets no variable of the environment or option of a session that might load code, unless you --allow it.
 {more}"""
+_LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
 
 
 def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
@@ -74,7 +76,8 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
-            segment["model"], segment["options"] = own["model"], own.get("options", segment["options"])
+            segment["model"], options = own["model"], own.get("options", segment["options"])
+            segment["options"] = portable(options)
         runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
         proved = _proved_with(lab, list(runtimes))
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
@@ -151,10 +154,17 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
     return found
 
 
-def run_line(environment: Mapping[str, str], before: str = "") -> str:
-    """The command that runs a package whose launcher lies behind `before`, with consent to what it sets."""
-    allow = "".join(f" --allow {name}" for name in environment)
-    return f"python {before}{_AGENT} run {before}{_PLAN}{allow}"
+def run_line(allowed: Iterable[str], before: str = "", libraries: Iterable[str] = ()) -> str:
+    """The command that runs a package whose launcher lies behind `before`, with consent to what it sets and loads."""
+    options = "".join([*(f" --allow {n}" for n in allowed), *(f" --library {shlex.quote(n)}" for n in libraries)])
+    return f"python {before}{_AGENT} run {before}{_PLAN}{options}"
+
+
+def run_line_of(candidate: Candidate) -> str:
+    """The command that runs the package of what was measured as a candidate."""
+    options = [portable(segment["options"]) for segment in candidate.job["segments"]]
+    allowed = dict.fromkeys([*candidate.environment, *(name for own in options for name in own.get("session", ()))])
+    return run_line(allowed, libraries=dict.fromkeys(name for own in options for name in own.get("libraries", ())))
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> Packaged:
@@ -191,6 +201,7 @@ def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
     proved = plan["proved_with"]
     alone = lab.sole_judge in proved["runtimes"]
     unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"
+    libraries = {n: d for s in plan["job"]["segments"] for n, d in s["options"].get("libraries", {}).items()}
     told = [f"Python {proved['python']}"] if proved["python"] else []
     told += [proved["processor"]] if proved["processor"] else []
     return _README.format(
@@ -200,8 +211,8 @@ def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
         outputs=f"\nOf its outputs: {unproved}.\n" if alone or lab.unrepeatable else "",
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
-        run=run_line(plan["job"]["environment"]),
-        more=more,
+        run=run_line_of(contender.candidate),
+        more=more + "".join(_LIBRARY.format(name=name, sha256=digest) for name, digest in libraries.items()),
     )
 
 

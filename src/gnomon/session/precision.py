@@ -14,7 +14,8 @@ from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
 from gnomon.report.units import time
-from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.base import Configuration, Wish
+from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.contender import Contender, Proved, blocks, level, versus
 from gnomon.session.model_session import Lab
@@ -51,16 +52,17 @@ def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tupl
     For a model of float64 the fastest of them, with those of float32.
     """
     fastest = min(alive, key=lambda c: level(lab.runner.known(c.key), clock))
-    yield from ((fastest, t, t.configuration) for t in lab.lowered if not t.configuration.environment)
-    lower = tuple(name for name in TOLERANCE if name not in {"float64", "float32", *lab.request.wish.precisions})
+    yield from ((fastest, t, t.configuration) for t in lab.lowered if t.configuration.clean)
+    asked = lab.request.wish
+    lower = tuple(name for name in TOLERANCE if name not in {"float64", "float32", *asked.precisions})
     for contender in alive:
         (part, *more), own = contender.parts, contender.parts[0].configuration
-        if more or own.environment or own.precision != "float32" or len(own.backends) > 1:
+        if more or not own.clean or own.precision != "float32" or len(own.backends) > 1:
             continue
         if "precisions" not in lab.probes[own.runtime].details:
             continue
-        wish = replace(lab.request.wish, precisions=lower, environments=(), threads=contender.threads, more_threads=())
-        for configuration in part.target.runtime.configurations(lab.probes[own.runtime], wish):
+        wish = Wish(threads=contender.threads, backends=asked.backends, precisions=lower, libraries=asked.libraries)
+        for configuration in configurations(part.target.runtime, lab.probes[own.runtime], wish):
             if configuration.precision in lower:
                 yield contender, part.target, configuration
 

@@ -465,6 +465,8 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
     pushed = lab.push(folder, folder.name)
     written = read_plan(folder, at=pushed)
+    for segment, measured in zip(written["segments"], contender.candidate.job["segments"], strict=True):
+        segment["options"] = {**segment["options"], "libraries": measured["options"].get("libraries", {})}
     job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)

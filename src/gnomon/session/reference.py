@@ -136,7 +136,7 @@ def reference(lab: Lab) -> Sensitivity:
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
-    clean = [t for t in lab.targets if not t.configuration.environment]
+    clean = [t for t in lab.targets if t.configuration.clean]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
     limit_s = timeout_s if drawn is None else _DRAWN_SHARE * timeout_s

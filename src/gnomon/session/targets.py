@@ -22,7 +22,7 @@ from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.models.model import Model, is_float64
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads, portable
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
@@ -219,7 +219,7 @@ def find_targets(
         supports: dict[tuple[str, ...], Support] = {}
         for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
             found = supports.get(configuration.backends)
-            if found is None:  # what backends take does not depend on the environment
+            if found is None:  # what backends take does not depend on what is tried beside
                 found = supports[configuration.backends] = support_of(runtime, own[1], configuration)
                 missing.extend(_lost(runtime, found))
             model, placed = (copy(True) if found.copy else None) or own
@@ -318,7 +318,7 @@ def question_of(configuration: Configuration) -> dict[str, object]:
     """What of a configuration makes runs of another kind, as JSON values."""
     return {
         "name": configuration.name,
-        "options": dict(configuration.options),
+        "options": dict(portable(configuration.options)),
         "environment": dict(configuration.environment),
         "adapter": adapter_version(configuration.runtime),
     }

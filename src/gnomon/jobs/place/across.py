@@ -359,7 +359,7 @@ class AcrossPlacer:
 
     def _mixable(self, target: Target, whole: Contender) -> bool:
         """Whether a part of the model can be given to it: what takes the model converted takes no part."""
-        as_it_is = target.placed.graph is self.lab.graph and not target.configuration.environment
+        as_it_is = target.placed.graph is self.lab.graph and target.configuration.clean
         return as_it_is and self.lab.runner.known(trace_of(whole).key).ok
 
     def _reports_parts(self, whole: Contender) -> bool:

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -248,6 +249,11 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
     words = tuple(word for word in asked.arguments if word != "--fresh")  # which would begin again
+    if any("library=" in word for word in words):
+        raise RecordError(
+            f"the campaign {campaign.id} loads a library of operators, which is code: you alone may name it",
+            hint=f"cd {shlex.quote(asked.folder)} && gnomon {shlex.join(words)}",
+        )
     own = any(word.partition("=")[0] == "--record" for word in words)
     if not own and whole(store.address) != whole(default_record()):
         raise RecordError(

@@ -112,6 +112,7 @@ def session_told(
         "plugins": {b: accelerators[b]["module"] for b in used if accelerators[b].get("module")},
         "providers": [*first, {"provider": _CPU, "options": {}}, *behind],
         "options": {
+            **options.get("session", {}),
             **({_RULES: "; ".join(rules)} if rules else {}),
             "session.record_ep_graph_assignment_info": "1",
         },

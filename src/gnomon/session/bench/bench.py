@@ -26,7 +26,8 @@ from gnomon.measure.progress import Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
-from gnomon.runtimes.registry import chosen_runtimes
+from gnomon.runtimes.registry import check_options, chosen_runtimes
+from gnomon.runtimes.tunings import configurations
 from gnomon.session import replay as recall
 from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
@@ -144,6 +145,9 @@ def open_bench(
     """
     with ExitStack() as stack:
         runtimes = () if tool else chosen_runtimes(request.runtimes, loads)
+        check_options(request.wish, runtimes)
+        if request.wish.libraries:
+            raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         link = stack.enter_context(
@@ -226,7 +230,9 @@ def _only(
 
 def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
     """The one configuration that is wished for; UsageError where the wish leaves several."""
-    found = runtime.configurations(probe, request.wish)
+    found = configurations(runtime, probe, request.wish)
+    if request.wish.options:
+        found = tuple(c for c in found if "session" in c.options)
     if request.wish.environments:
         found = tuple(c for c in found if c.environment)
     if request.wish.precisions:
@@ -235,9 +241,11 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
         found = tuple(c for c in found if set(c.backends) & set(request.wish.backends))
     if not found:
         raise UsageError(
-            f"{runtime.name} has no such configuration here", hint="Leave out --precision, --env or --backend."
+            f"{runtime.name} has no such configuration here",
+            hint="Leave out --precision, --env, --option or --backend.",
         )
-    narrowed = request.wish.environments or request.wish.precisions or request.wish.backends
+    wish = request.wish
+    narrowed = wish.environments or wish.options or wish.precisions or wish.backends
     if len(found) > 1 and narrowed:
         names = ", ".join(c.name for c in found)
         raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")

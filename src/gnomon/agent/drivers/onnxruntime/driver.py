@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
-from ...driver import Refused, closed
+from ...driver import Refused, closed, libraries
 from .binding import bound_call, fed_call
 from .events import events_of, own_nodes, profile_folder
 from .placed import PlacedSession, supports
@@ -36,16 +36,21 @@ def _onnxruntime() -> Any:
 
 def _options(ort: Any, options: Options) -> Any:
     made = ort.SessionOptions()
+    made.log_severity_level = 3
+    try:
+        for name, value in options.get("session", {}).items():
+            made.add_session_config_entry(name, value)
+        for path in libraries(options):
+            made.register_custom_ops_library(path)
+    except Exception as error:
+        raise Refused(str(error)) from error
+    made.add_session_config_entry(ASSIGNED, "1")
     if options.get("usual"):
-        made.log_severity_level = 3
-        made.add_session_config_entry(ASSIGNED, "1")
         return made
     made.intra_op_num_threads = int(options.get("threads", 1))
     made.inter_op_num_threads = 1
-    made.log_severity_level = 3
     if not options.get("optimise", True):
         made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    made.add_session_config_entry(ASSIGNED, "1")
     for name, size in options.get("dims", {}).items():
         made.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
@@ -141,9 +146,10 @@ class OnnxRuntimeDriver:
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),
-        and provider or accelerators with places.
+        session (entries of its configuration), libraries, and provider or accelerators with places.
 
-        With `usual` none of them counts: the session sets nothing, and each call is fed arrays and returns new ones.
+        With `usual` the libraries alone count: the session sets nothing, and each call is fed arrays and returns new
+        ones.
         """
         if segment.get("options", {}).get("accelerators"):
             ort = _onnxruntime()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import BFLOAT16, Array, Buffers, output_array
-from ...driver import Refused, closed
+from ...driver import Refused, closed, libraries
 from . import hetero
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class OpenVinoModel:
             "ENABLE_CPU_PINNING": False,
             # OpenVINO computes in bf16 by itself where the processor can; a lower precision must be asked for.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
+            **options.get("session", {}),
             "PERF_COUNT": profiled,
         }
         if options.get("usual"):
@@ -60,7 +61,7 @@ class OpenVinoModel:
                 self._placed = Placed(ov, segment["model"], options, shapes)
                 self._compiled = self._placed.compiled(profiled=profiled)
             else:
-                core = ov.Core()
+                core = _extended(ov.Core(), options)
                 self._compiled = core.compile_model(_read(core, segment["model"], shapes), "CPU", config)
         except Exception as error:
             raise Refused(str(error)) from error
@@ -94,8 +95,8 @@ class OpenVinoModel:
 
     def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
-        core = ov.Core()
         try:
+            core = _extended(ov.Core(), segment["options"])
             model = _read(core, segment["model"], {})
             self._compiled = core.compile_model(model, "CPU", {"PERF_COUNT": True} if profiled else {})
         except Exception as error:
@@ -176,7 +177,8 @@ class Placed:
         self._backends, self._names = list(options["backends"]), options["names"]
         self._places = list(options["places"])
         self._leaders = list(options.get("leaders", range(len(self._places))))
-        self._core = hetero.opened(ov, self._backends, int(options.get("threads", 1)))
+        self._session = options.get("session", {})
+        self._core = _extended(hetero.opened(ov, self._backends, int(options.get("threads", 1))), options)
         self._model = hetero.fold(_read(self._core, path, shapes))
         home = hetero.owners(self._model, self._names)
         self._known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(self._model)}
@@ -185,7 +187,8 @@ class Placed:
 
     def compiled(self, *, profiled: bool) -> Any:
         """The model on its devices. Refused where other devices take part than those that were given something."""
-        made = self._core.compile_model(self._model, hetero.hetero(self._backends), {"PERF_COUNT": profiled})
+        config = {**self._session, "PERF_COUNT": profiled}
+        made = self._core.compile_model(self._model, hetero.hetero(self._backends), config)
         wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._known.values()}
         found = set(made.get_property("EXECUTION_DEVICES"))
         if found != wanted:
@@ -327,6 +330,13 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     return _with_shapes(model, shapes)
 
 
+def _extended(core: Any, options: Options) -> Any:
+    """The core with the extensions that the option `libraries` names."""
+    for path in libraries(options):
+        core.add_extension(path)
+    return core
+
+
 def _told_shapes(options: Options) -> dict[str, tuple[int, ...]]:
     """The option `shapes`: those of the inputs, by their names."""
     shapes = options.get("shapes", {})
@@ -434,7 +444,10 @@ class OpenVinoDriver:
         }
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Compile a segment; options are threads and precision, or threads and those of `Placed`, or `usual` alone."""
+        """Compile a segment; options are threads and precision, or threads and those of `Placed`, or `usual` alone.
+
+        All take libraries, and but for the usual one session, properties as OpenVINO has them.
+        """
         return OpenVinoModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: RuntimeModel) -> Answer:
@@ -449,7 +462,7 @@ class OpenVinoDriver:
         try:
             if "backends" in options:
                 return _taken(ov, segment["model"], options)
-            core = ov.Core()
+            core = _extended(ov.Core(), options)
             model = _read(core, segment["model"], _told_shapes(options))
             core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         except Exception as error:
@@ -463,7 +476,7 @@ def _taken(ov: Any, path: str, options: Options) -> Answer:
     `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.
     """
     backends, names = list(dict.fromkeys(options["backends"])), options["names"]
-    core = hetero.opened(ov, backends, int(options.get("threads", 1)))
+    core = _extended(hetero.opened(ov, backends, int(options.get("threads", 1))), options)
     model = hetero.fold(_read(core, path, _told_shapes(options)))
     home = hetero.owners(model, names)
     known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(model)}

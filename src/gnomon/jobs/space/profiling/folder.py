@@ -318,6 +318,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object], s
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(one) for one in wish.environments],
+        "options": [[name, dict(own)] for name, own in wish.options],
         "settings": {name: str(value) for name, value in settings.items()},
         "of the device": recall.settings_of(request.device),
     }
