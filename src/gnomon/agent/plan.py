@@ -151,8 +151,7 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
                     f"{path} needs the library of operators {_shown(name)} (SHA-256 {_shown(digest)}), which is code "
                     "and is loaded only where you name its file: if you trust who made it, add --library FILE"
                 )
-        if wanted:
-            segment["options"] = {**segment["options"], "libraries": {files[d]: d for d in wanted.values()}}
+        segment["options"] = {**segment["options"], "libraries": {files[d]: d for d in wanted.values()}}
 
 
 def _inside(path: str, folder: str, model: str) -> str:

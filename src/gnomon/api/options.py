@@ -340,11 +340,10 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """The fields of a `Wish` that options of sessions are for. UsageError where they are not such, or no file."""
-    from gnomon.runtimes.base import Library
     from gnomon.system.files import file_digest
 
     sets: list[tuple[str, Mapping[str, str]]] = []
-    libraries: list[Library] = []
+    libraries: dict[str, dict[str, str]] = {}
     for wished in given:
         own: dict[str, dict[str, str]] = {}
         for name, value in wished.items():
@@ -357,9 +356,9 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
             path = Path(value).absolute()
             if not path.is_file() or not os.access(path, os.R_OK):
                 raise UsageError(f"{path} is no file that can be read", hint="Give the path of a library of operators.")
-            libraries.append(Library(runtime=runtime, path=str(path), sha256=file_digest(path)))
+            libraries.setdefault(runtime, {})[str(path)] = file_digest(path)
         sets += own.items()
-    return {"options": tuple(sets), "libraries": tuple(libraries)}
+    return {"options": tuple(sets), "libraries": libraries}
 
 
 def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:

@@ -71,18 +71,6 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """A library of operators for a runtime: where it lies on the device, and the SHA-256 of what was named.
-
-    It is code, which every process of the runtime runs: only a command line or a call names one, and no document does.
-    """
-
-    runtime: str
-    path: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What the user wants of runtimes: threads, backends, precisions, environments and options of their sessions.
 
@@ -90,9 +78,10 @@ class Wish:
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
     processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
     outputs are checked against the clean reference. So are those with `options`, sets of options of
-    sessions, each with its runtime. `libraries` are loaded in all configurations of their runtimes. With `usual` each
-    runtime is also run as a program runs it that sets nothing, and all cores that a process may use there are a number
-    of threads beside one.
+    sessions, each with its runtime. `libraries` of operators, by runtime the SHA-256 of each by its path
+    on the device, are loaded in all configurations: they are code, which a command line or a call names, and nothing
+    that is read does. With `usual` each runtime is also run as a program runs it that sets nothing, and all cores that
+    a process may use there are a number of threads beside one.
     """
 
     threads: int = 1
@@ -100,7 +89,7 @@ class Wish:
     precisions: tuple[str, ...] = ()
     environments: tuple[Mapping[str, str], ...] = ()
     options: tuple[tuple[str, Mapping[str, str]], ...] = ()
-    libraries: tuple[Library, ...] = ()
+    libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     more_threads: tuple[int, ...] = ()
     usual: bool = False
 
@@ -110,9 +99,8 @@ class Wish:
         return (self.threads, *self.more_threads)
 
     def loading(self, runtime: str) -> Options:
-        """The option of a segment that has a runtime load its libraries: their SHA-256 by their paths."""
-        own = {library.path: library.sha256 for library in self.libraries if library.runtime == runtime}
-        return {"libraries": own} if own else {}
+        """The option of a segment that has a runtime load its libraries."""
+        return {"libraries": dict(self.libraries[runtime])} if runtime in self.libraries else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

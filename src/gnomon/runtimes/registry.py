@@ -99,8 +99,7 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
 def check_options(wish: Wish, chosen: Sequence[Runtime]) -> None:
     """UsageError where options or libraries are wished of a runtime that takes none, or that is not chosen."""
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
-    measured = {runtime.name for runtime in chosen}
-    for name in (*(runtime for runtime, _ in wish.options), *(library.runtime for library in wish.libraries)):
-        if name not in taking or name not in measured:
+    for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
+        if name not in taking or all(name != runtime.name for runtime in chosen):
             message = f"--option names {name!r}, which takes no options, or is not measured"
             raise UsageError(message, hint=f"Runtimes that take options: {', '.join(taking)}; --runtime names more.")

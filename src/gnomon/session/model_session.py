@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gnomon
@@ -27,7 +27,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.model import Model, changed, image_sides, is_float64, stamp_of
-from gnomon.runtimes.base import Configuration, Library, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.document import ConditionsPart, FedInput
@@ -262,7 +262,7 @@ def open_lab(
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
-        lab.doubts += map(_loaded, lab.request.wish.libraries)
+        lab.doubts += _loaded(request.wish)
         lab.doubts += _lower_precision(lab)
         lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
@@ -319,10 +319,13 @@ def _lower_precision(lab: Lab) -> list[Doubt]:
     return [Doubt(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
 
 
-def _loaded(library: Library) -> Doubt:
-    name = PurePosixPath(library.path).name
-    message = f"{library.runtime} ran the code of the library of operators {name} (SHA-256 {library.sha256})"
-    return Doubt(kind="library", message=message, hint="The package does not hold it: --library FILE names it there.")
+def _loaded(wish: Wish) -> Iterator[Doubt]:
+    """What is to be said of each library of operators: it is code that was run."""
+    for runtime, path, digest in ((name, *one) for name, own in wish.libraries.items() for one in own.items()):
+        message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
+        yield Doubt(
+            kind="library", message=message, hint="The package does not hold it: --library FILE names it there."
+        )
 
 
 def _drawn_text(name: str) -> Doubt:
@@ -365,7 +368,10 @@ def _live(
     if not link.info.python and asked.tell is not None:
         asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
-    pushed = tuple(replace(one, path=push(Path(one.path), Path(one.path).name)) for one in request.wish.libraries)
+    pushed = {
+        name: {push(Path(path), Path(path).name): digest for path, digest in own.items()}
+        for name, own in request.wish.libraries.items()
+    }
     request = replace(request, wish=replace(request.wish, libraries=pushed))
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
@@ -591,7 +597,7 @@ def options_of(request: ModelRequest) -> dict[str, object]:
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],
         **({"options": [[name, dict(own)] for name, own in wish.options]} if wish.options else {}),
-        **({"libraries": [[one.runtime, one.sha256] for one in wish.libraries]} if wish.libraries else {}),
+        **({"libraries": {name: [*own.values()] for name, own in wish.libraries.items()}} if wish.libraries else {}),
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
         "feeds": {name: file_digest(path) for name, path in request.feeds.items()},
     }

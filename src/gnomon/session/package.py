@@ -76,8 +76,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         job["feeds"] = {name: {} if "file" in feed else feed for name, feed in job["feeds"].items()}
         written = [_segment(lab, contender, k, folder) for k in range(len(contender.parts))]
         for segment, own in zip(job["segments"], written, strict=True):
-            segment["model"], options = own["model"], own.get("options", segment["options"])
-            segment["options"] = portable(options)
+            segment["model"], segment["options"] = own["model"], portable(own.get("options", segment["options"]))
         runtimes = {part.target.runtime.name: part.target.runtime for part in contender.parts}
         proved = _proved_with(lab, list(runtimes))
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]

@@ -244,8 +244,7 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
             f"{runtime.name} has no such configuration here",
             hint="Leave out --precision, --env, --option or --backend.",
         )
-    wish = request.wish
-    narrowed = wish.environments or wish.options or wish.precisions or wish.backends
+    narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
     if len(found) > 1 and narrowed:
         names = ", ".join(c.name for c in found)
         raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")

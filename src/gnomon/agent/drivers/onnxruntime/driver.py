@@ -37,13 +37,10 @@ def _onnxruntime() -> Any:
 def _options(ort: Any, options: Options) -> Any:
     made = ort.SessionOptions()
     made.log_severity_level = 3
-    try:
-        for name, value in options.get("session", {}).items():
-            made.add_session_config_entry(name, value)
-        for path in libraries(options):
-            made.register_custom_ops_library(path)
-    except Exception as error:
-        raise Refused(str(error)) from error
+    for name, value in options.get("session", {}).items():
+        made.add_session_config_entry(name, value)
+    for path in libraries(options):
+        made.register_custom_ops_library(path)
     made.add_session_config_entry(ASSIGNED, "1")
     if options.get("usual"):
         return made
