@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
     from gnomon.models.onnx.file import OnnxFile
 
+CURE = "session.set_denormal_as_zero"
+"""The option of ONNX Runtime's sessions by which it takes subnormal numbers for 0."""
 KINDS = {
     "subnormal": (
         "{0} of the numbers in {1!r} are subnormal{2}, on which some processors take up to 100 times as long",
-        "Set them to 0 in the file, or in ONNX Runtime: --option onnxruntime:session.set_denormal_as_zero=1",
+        f"Set them to 0 in the file, or in ONNX Runtime: --option onnxruntime:{CURE}=1",
     ),
     "float64": (
         "it computes in float64, which only some runtimes do: others take float32, and their outputs differ",

@@ -302,6 +302,15 @@ def _findings(model: Model) -> tuple[Finding, ...]:
     return findings_of(model)
 
 
+def _cured(wish: Wish, findings: Sequence[Finding]) -> Wish:
+    """The wish, with ONNX Runtime tried so too that subnormal weights cost it nothing, where there are such."""
+    from gnomon.models.check import CURE
+
+    if not any(finding.kind == "subnormal" for finding in findings) or any(CURE in own for _, own in wish.options):
+        return wish
+    return replace(wish, options=(*wish.options, ("onnxruntime", {CURE: "1"})))
+
+
 def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
     """What is in the model's file: of a kind of its own where it changes the answer, else "file"."""
     decides = {"subnormal", "undelegated"}
@@ -391,7 +400,8 @@ def _live(
         supports[support_key(configuration)] = found
         return found
 
-    targets = find_targets(decide, copy, runtimes, probes, models, request.wish, missing)
+    findings = _findings(model)
+    targets = find_targets(decide, copy, runtimes, probes, models, _cured(request.wish, findings), missing)
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
@@ -433,7 +443,7 @@ def _live(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
-        findings=_findings(model),
+        findings=findings,
         doubts=_too_many_threads(request, link.info),
         counters=counters,
         stamp=read.stamp,
@@ -507,6 +517,8 @@ def _recorded(
     known_options = recalled.campaign.context.options
     if request.wish.usual and isinstance(known_options["threads"], list):
         request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
+    findings = _findings(model)
+    request = replace(request, wish=_cured(request.wish, findings))
     measured = replace(request.wish, backends=tuple(known_options["backends"]))
     copy = _copies(read, _nowhere, stack)
     targets = find_targets(remember, copy, known, recalled.probes, models, measured, missing)
@@ -531,7 +543,7 @@ def _recorded(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
-        findings=_findings(model),
+        findings=findings,
         doubts=_too_many_threads(request, recalled.device),
         counters=runner.last(ENERGY_NOTE),
     )
