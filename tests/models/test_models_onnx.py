@@ -81,6 +81,24 @@ def test_graph_of_a_small_model(tmp_path: Path) -> None:
     assert {(e.producer, e.consumer) for e in graph.edges()} == {(0, 1), (1, 2)}
 
 
+def test_nodes_out_of_order_are_read_in_one_and_those_in_order_in_the_files_own(tmp_path: Path) -> None:
+    inner = helper.make_graph([node("Relu", "q", "r"), node("Neg", "a", "q")], "then", [], [value("r", [2])])
+    other = helper.make_graph([node("Neg", "b", "s")], "else", [], [value("s", [2])])
+    rows = [
+        node("If", "c", "y", "choice", then_branch=inner, else_branch=other),
+        node("Neg", "x", "b", "second"),
+        node("Relu", "x", "a", "first"),
+    ]
+    inputs, outputs = [value("x", [2]), value("c", [], TensorProto.BOOL)], [value("y", [2])]
+    graph = load(save(model(rows, inputs, outputs), tmp_path / "m.onnx")).graph
+    assert graph.operators[-1].name == "choice" and {op.name for op in graph.operators[:2]} == {"first", "second"}
+    reads = [graph.tensors[index].name for index in graph.operators[-1].inputs]
+    assert reads == ["c", "b", "a"], "what a subgraph has in any order is not taken from outside"
+    sorted_rows = [rows[1], rows[2], rows[0]]
+    graph = load(save(model(sorted_rows, inputs, outputs), tmp_path / "m.onnx")).graph
+    assert [op.name for op in graph.operators] == ["second", "first", "choice"]
+
+
 def test_recorded_shapes_and_inferred_ones_are_the_same(zoo_model: Callable[[str], Path], tmp_path: Path) -> None:
     path = zoo_model("ppocr-cls")
     bare = onnx.load(path)
@@ -159,8 +177,8 @@ def test_what_is_often_given_in_its_place_is_named(content: bytes, message: str,
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     x, y = value("x", [2]), value("y", [2])
     cases = {
-        "topological": model([node("Relu", "a", "y"), node("Relu", "x", "a")], [x], [y]),
-        "nothing defines": model([node("Relu", "q", "y")], [x], [y]),
+        "circle": model([node("Add", "xb", "a"), node("Relu", "a", "b"), node("Relu", "b", "y")], [x], [y]),
+        "nothing before it defines": model([node("Relu", "q", "y")], [x], [y]),
         "defined twice": model([node("Relu", "x", "y"), node("Neg", "x", "y")], [x], [y]),
         "not computed": model([node("Relu", "x", "z")], [x], [y]),
         "dimensions": model([node("Relu", "x", "y")], [value("x", [1] * 65)], [y]),

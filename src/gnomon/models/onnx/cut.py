@@ -15,8 +15,8 @@ from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
 from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors
-from gnomon.models.onnx.file import all_tensors, onnx_package, parse_onnx, read_external, read_onnx
-from gnomon.models.onnx.graph import Shapes, node_names, onnx_graph, tensor_shapes
+from gnomon.models.onnx.file import all_tensors, node_names, onnx_package, parse_onnx, read_external, read_onnx
+from gnomon.models.onnx.graph import Shapes, onnx_graph, tensor_shapes
 from gnomon.system.files import in_place_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from gnomon.core.graph import Tensor
 from gnomon.errors import ModelError
 from gnomon.installing import needed
 from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
+from gnomon.models.order import topological
 
 if TYPE_CHECKING:
     import onnx
@@ -287,6 +288,7 @@ class OnnxFile:
     """A parsed ONNX file, whose external data stays unread.
 
     `whole` is false where long lists of attributes were left out, so that it can be looked at and not written.
+    `unsorted` says that the file has its nodes in no topological order: those of `model` are in one.
     `external` are the files of external data, by what the model calls them, in order of their paths. `digest` and
     `size_bytes` are of the file and its external data together, where they were asked for.
     """
@@ -294,6 +296,7 @@ class OnnxFile:
     model: onnx.ModelProto
     external: Mapping[Path, Path]
     whole: bool = True
+    unsorted: bool = False
     digest: str = ""
     size_bytes: int = 0
 
@@ -337,7 +340,47 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
     _check_plausible(model, path)
     if not all(isinstance(text, str) for text in _texts(model)):
         _unknown(path, "it has names that are not UTF-8 text")
-    return OnnxFile(model=model, external=external_files(model, path, limits), whole=whole), data
+    unsorted = sort_nodes(model.graph)
+    return OnnxFile(model=model, external=external_files(model, path, limits), whole=whole, unsorted=unsorted), data
+
+
+def sort_nodes(graph: onnx.GraphProto) -> bool:
+    """Puts the nodes into a topological order; whether the file has them in another. ModelError for a circle."""
+    order = topological([node_names(node) for node in graph.node])
+    nodes = list(graph.node)
+    if order == list(range(len(nodes))):
+        return False
+    del graph.node[:]
+    graph.node.extend(nodes[place] for place in order)
+    return True
+
+
+def node_names(node: onnx.NodeProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names that a node reads (what its subgraphs take from outside included) and those that it writes."""
+    reads = [label for label in node.input if label]
+    if any(_subgraphs(node)):
+        reads += _captured(node)
+    return tuple(reads), tuple(label for label in node.output if label)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read and do not define, in order. Protobuf bounds the depth at 100."""
+    found: dict[str, None] = {}
+    for graph in _subgraphs(node):
+        rows = [node_names(inner) for inner in graph.node]
+        defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        defined.update(label for _, results in rows for label in results)
+        for reads, _ in rows:
+            found.update(dict.fromkeys(label for label in reads if label not in defined))
+        found.update(dict.fromkeys(v.name for v in graph.output if v.name and v.name not in defined))
+    return list(found)
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:

@@ -18,7 +18,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops import _op_list
 
-from gnomon.models.onnx.graph import constant_names, node_names, skeleton
+from gnomon.models.onnx.file import node_names
+from gnomon.models.onnx.graph import constant_names, skeleton
 from gnomon.models.order import RANDOM_TYPES
 
 MAX_FOLDED_BYTES = 16 << 20

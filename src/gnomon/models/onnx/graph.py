@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, NoReturn
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import DeviceError, ModelError
 from gnomon.models.model import Limits, Model, Row, dynamic_inputs, model_errors, named_operators
-from gnomon.models.onnx.file import check_rank, dimension_names, make_tensor, onnx_package, read_onnx, value_shape
+from gnomon.models.onnx.file import (
+    check_rank,
+    dimension_names,
+    make_tensor,
+    node_names,
+    onnx_package,
+    read_onnx,
+    value_shape,
+)
 from gnomon.system.process import guarded_folder, own_guard, run_process
 
 if TYPE_CHECKING:
@@ -246,45 +254,13 @@ def constant_names(graph: onnx.GraphProto) -> set[str]:
     return names | {label for node in graph.node if node.op_type == "Constant" for label in node.output}
 
 
-def node_names(node: onnx.NodeProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names that a node reads (what its subgraphs take from outside included) and those that it writes."""
-    reads = [label for label in node.input if label]
-    if any(_subgraphs(node)):
-        reads += _captured(node)
-    return tuple(reads), tuple(label for label in node.output if label)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _captured(node: onnx.NodeProto) -> list[str]:
-    """Names that a node's subgraphs read and do not define, in order. Protobuf bounds the depth at 100."""
-    found: dict[str, None] = {}
-    for graph in _subgraphs(node):
-        defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-        for inner in graph.node:
-            reads, results = node_names(inner)
-            found.update(dict.fromkeys(label for label in reads if label not in defined))
-            defined.update(results)
-        found.update(dict.fromkeys(v.name for v in graph.output if v.name and v.name not in defined))
-    return list(found)
-
-
 def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], known: dict[str, int]) -> None:
-    """Each tensor is written once, and before it is read."""
-    constants = {label for reads, results in rows if not reads for label in results}
-    written = {label for label in known if label not in constants}
-    all_results = {label for _, results in rows for label in results}
+    """Each tensor that is read is there, and is written once."""
+    written = known.keys() - {label for reads, results in rows if not reads for label in results}
     for reads, results in rows:
         for label in reads:
             if label not in written:
-                if label in all_results:
-                    _broken(f"the nodes are not in topological order: {label!r} is read before it is written")
-                _broken(f"a node reads {label!r}, which nothing defines")
+                _broken(f"a node reads {label!r}, which nothing before it defines")
         for label in results:
             if label in written:
                 _broken(f"{label!r} is defined twice")

@@ -42,9 +42,10 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
     """The model with inputs of `shapes` and operators named as in the graph, its copies written into `folder`.
 
     Chains are cut by the names of operators and the shapes between them: where some are not known the copy has what
-    inference tells of them. Copies have the name of the user's file and keep its digest. For a runtime that has
-    `refused` the file one is written, too, that has its data beside it, and no newer a version than it needs. Of a file
-    with very long lists of attributes there is no copy.
+    inference tells of them. Where the file's nodes are in no topological order, those of the copy are. Copies have the
+    name of the user's file and keep its digest. For a runtime that has `refused` the file one is written, too, that has
+    its data beside it, and no newer a version than it needs. Of a file with very long lists of attributes there is no
+    copy.
     """
     read = read_onnx(model.path, Limits(), whole=False)
     if read.digest != model.graph.digest:
@@ -55,7 +56,7 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
     movable = refused and (read.external or proto.ir_version > newest)
     has_names = [node.name for node in proto.graph.node] == [op.name for op in model.graph.operators]
     wants_shapes = bool(shapes) or not all_known(model.graph)
-    if has_names and not (wants_shapes or movable):
+    if has_names and not (wants_shapes or movable or read.unsorted):
         return Analysed(model, model.path, None, dims)
     for node, operator in zip(proto.graph.node, model.graph.operators, strict=True):
         node.name = operator.name
@@ -77,7 +78,8 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
     if not read.whole:
         return Analysed(replace(model, graph=graph), model.path, None, dims)
     source = _written(read, proto, target)
-    return Analysed(replace(model, graph=graph, path=source), source, named if wants_shapes else source, dims)
+    named = source if not (wants_shapes or has_names) else named
+    return Analysed(replace(model, graph=graph, path=source), source, named, dims)
 
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
