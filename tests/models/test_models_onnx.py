@@ -94,9 +94,28 @@ def test_nodes_out_of_order_are_read_in_one_and_those_in_order_in_the_files_own(
     assert graph.operators[-1].name == "choice" and {op.name for op in graph.operators[:2]} == {"first", "second"}
     reads = [graph.tensors[index].name for index in graph.operators[-1].inputs]
     assert reads == ["c", "b", "a"], "what a subgraph has in any order is not taken from outside"
+    assert graph.macs is None, "what the branches compute is not known"
     sorted_rows = [rows[1], rows[2], rows[0]]
     graph = load(save(model(sorted_rows, inputs, outputs), tmp_path / "m.onnx")).graph
     assert [op.name for op in graph.operators] == ["second", "first", "choice"]
+
+
+def test_products_of_weights_in_four_bits_count_and_functions_are_not_known(tmp_path: Path) -> None:
+    few: dict[str, Any] = {"K": 128, "N": 64, "bits": 4, "block_size": 32}
+    rows = [
+        node("MatMulNBits", ["x", "w", "s"], ["a"], domain="com.microsoft", **few),
+        node("Twice", ["a"], ["y"], domain="own"),
+    ]
+    constants = {"w": np.zeros((64, 4, 16), np.uint8), "s": np.ones((64, 4), np.float32)}
+    opsets = [helper.make_opsetid(domain, version) for domain, version in (("", 17), ("own", 1), ("com.microsoft", 1))]
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], [node("Add", "aa", "b")], opsets[:1])
+    made = model(
+        rows, [value("x", [8, 128])], [value("y", [8, 64])], constants, functions=[twice], opset_imports=opsets
+    )
+    made.graph.value_info.append(value("a", [8, 64]))
+    graph = load(save(made, tmp_path / "m.onnx")).graph
+    assert [op.macs for op in graph.operators] == [8 * 128 * 64, None]
+    assert graph.macs is None
 
 
 def test_recorded_shapes_and_inferred_ones_are_the_same(zoo_model: Callable[[str], Path], tmp_path: Path) -> None:

@@ -41,10 +41,12 @@ Shape = tuple[int, ...]
 
 
 def macs(kind: str, inputs: Sequence[Tensor | None], output: Tensor | None) -> int | None:
-    """Multiply-accumulates of one operator; None where a shape that counts is not fixed.
+    """Multiply-accumulates of one operator; None where a shape that counts is not fixed, or its subgraph has them.
 
     `inputs` are in the operator's order, None for an absent one; `output` is the first result.
     """
+    if kind in _OPEN:
+        return None
     if kind not in _RULES:
         return 0
     places, rule = _RULES[kind]
@@ -93,6 +95,7 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "ConvTranspose": ((0, 1), _transposed),
     "MatMul": ((0, 1), _matmul),
     "MatMulInteger": ((0, 1), _matmul),
+    "MatMulNBits": ((0, 1), _matmul),
     "QLinearMatMul": ((0, 3), _matmul),
     "Gemm": ((0, 1), _gemm),
     "RNN": ((0, 1), _recurrent),
@@ -100,6 +103,8 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "LSTM": ((0, 1), _recurrent),
 }
 """Of each operator with multiply-accumulates: the places of its two factors, and the count."""
+_OPEN = frozenset({"If", "Loop", "Scan"})
+"""Operators whose subgraphs compute, which values decide."""
 
 
 Shapes = dict[str, tuple[int, tuple[int, ...] | None]]
@@ -229,9 +234,11 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
     named = {value.name: dimension_names(value) for value in source.input}
     tensors = tuple(_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
     made: list[Row] = []
+    functions = {(function.domain, function.name) for function in model.functions}
     for node, (reads, results) in zip(source.node, rows, strict=True):
         explicit = [tensors[index[label]] if label else None for label in node.input]
         count = macs(node.op_type, explicit, tensors[index[results[0]]] if results else None)
+        count = None if (node.domain, node.op_type) in functions else count
         made.append((node.op_type, tuple(index[r] for r in reads), tuple(index[r] for r in results), count))
     missing = [value.name for value in source.output if value.name not in index]
     if missing:
