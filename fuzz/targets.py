@@ -695,6 +695,7 @@ TARGETS: dict[str, Target] = _all(
         read=file("m.pte", load),
     ),
     Target(name="exported program", seeds=good.models("small.pt2"), read=file("m.pt2", load)),
+    Target(name="ONNX Runtime's own", seeds=good.models("small.ort"), read=file("m.ort", load)),
     Target(name="exported program's graph", seeds=good.exported, read=_exported),
     Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
     Target(name="flatbuffers checked", seeds=good.flat_models, read=file("m.tflite", check_file)),

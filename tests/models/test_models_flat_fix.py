@@ -9,11 +9,12 @@ import pytest
 
 pytest.importorskip("circle_schema", reason="needs circle-schema")
 
-from tests.agent.drivers.litertkit import tflite
+from tests.agent.drivers.litertkit import tflite, with_signatures
 
+from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
 from gnomon.models.model import Model, all_known, dynamic_inputs
-from gnomon.models.tflite.fix import fixed_flat
+from gnomon.models.tflite.fix import fixed_flat, with_signature
 
 
 def opened(folder: Path, signature: tuple[int, ...] = (-1, 4, 4, 8)) -> Model:
@@ -55,3 +56,40 @@ def test_only_shapes_change(tmp_path: Path) -> None:
     changed = [k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
     # Each open dimension is four bytes of -1 in one vector a tensor, which becomes 1.
     assert all(before[k] == 0xFF and after[k] in (0, 1) for k in changed)
+
+
+def several(folder: Path, *, calls: tuple[int, int] | None = None) -> Model:
+    path = folder / "m.tflite"
+    path.write_bytes(with_signatures({"first": tflite("conv"), "second": tflite("softmax", "conv")}, calls=calls))
+    return load(path)
+
+
+def test_a_copy_runs_another_signature_and_has_that_alone(tmp_path: Path) -> None:
+    model = several(tmp_path)
+    assert (model.signatures, model.subgraphs) == ({"first": 0, "second": 1}, 2)
+    assert with_signature(model, "first", tmp_path) is model
+    (tmp_path / "copy").mkdir()
+    made = with_signature(model, "second", tmp_path / "copy")
+    assert [op.type for op in made.graph.operators] == ["SOFTMAX", "CONV_2D"]
+    assert made.graph.digest == model.graph.digest and made.signatures == model.signatures
+    again = load(made.path)
+    assert (again.signatures, again.subgraphs) == ({"second": 0}, 1)
+    assert again.graph.operators == made.graph.operators and again.path.name == model.path.name
+    with pytest.raises(UsageError, match="'third'") as caught:
+        with_signature(model, "third", tmp_path)
+    assert "first, second" in caught.value.hint
+
+
+@pytest.mark.parametrize(("called", "refused"), [((2, 2), False), ((0, 2), True), ((2, 1), True)])
+def test_a_signature_whose_subgraph_is_called_by_number_does_not_move(
+    called: tuple[int, int], refused: bool, tmp_path: Path
+) -> None:
+    model = several(tmp_path, calls=called)
+    (tmp_path / "copy").mkdir()
+    if refused:
+        with pytest.raises(ModelError, match="call it by its number"):
+            with_signature(model, "second", tmp_path / "copy")
+        return
+    made = load(with_signature(model, "second", tmp_path / "copy").path)
+    assert (made.signatures, made.subgraphs) == ({"second": 0}, 4), "the bodies stay where they are"
+    assert [op.type for op in made.graph.operators] == ["SOFTMAX", "CONV_2D"]

@@ -182,7 +182,7 @@ def test_external_data_that_is_too_short_or_odd_is_refused(tmp_path: Path) -> No
     ("content", "message", "hint"),
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS", "git lfs pull"),
-        (b"\x18\0\0\0ORTM" + bytes(40), "own format", "the .onnx file"),
+        (b"\x18\0\0\0ORTM" + bytes(40), "own format", "m.ort"),
     ],
 )
 def test_what_is_often_given_in_its_place_is_named(content: bytes, message: str, hint: str, tmp_path: Path) -> None:

@@ -16,15 +16,18 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 pytest.importorskip("openvino", reason="needs openvino")
 
 from onnx import TensorProto  # noqa: E402
-from tests.agent.drivers.litertkit import tflite  # noqa: E402
+from tests.agent.drivers.litertkit import tflite, with_signatures  # noqa: E402
 from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.core.sample import Failure  # noqa: E402
+from gnomon.errors import UsageError  # noqa: E402
 from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
+from gnomon.jobs.place.shared_report import held_for  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
-from gnomon.models.load import files_beside  # noqa: E402
+from gnomon.models.load import files_beside, load  # noqa: E402
 from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
-from gnomon.session.model_session import Lab, open_lab  # noqa: E402
+from gnomon.session.kernels import kernels  # noqa: E402
+from gnomon.session.model_session import Lab, conditions_part, open_lab  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
 from gnomon.session.request import ModelRequest  # noqa: E402
@@ -106,6 +109,94 @@ def test_nodes_of_one_name_are_refused_by_one_runtime_and_run_by_others(small: E
         whole = AcrossPlacer(lab, (target,), tmp_path).whole(target)
         package = write_package(lab, whole, tmp_path / "out", overwrite=False)
         assert {(package / "m.onnx").read_bytes()} == found["onnxruntime"], "what ships is what was measured"
+
+
+def test_nodes_out_of_order_are_run_as_they_are_and_told_apart(small: Effort, tmp_path: Path) -> None:
+    proto = two_products("p", "q", "r")
+    proto.graph.node.append(node("Softmax", ["z"], ["y"], "s"))
+    proto.graph.node[2].output[0] = "z"
+    nodes = list(proto.graph.node)
+    del proto.graph.node[:]
+    proto.graph.node.extend(reversed(nodes))
+    path = save(proto, tmp_path / "m.onnx")
+    with opened(path, small, "onnxruntime", "openvino", shapes={"x": (3, 64)}) as lab:
+        assert loaded(lab) == {name: {path.read_bytes()} for name in ("onnxruntime", "openvino")}
+        assert [op.name for op in lab.graph.operators] == ["p", "q", "r", "s"]
+        reference(lab)
+        placer = AcrossPlacer(lab, lab.targets, tmp_path)
+        alive = profile_singles(lab, [placer.whole(target) for target in lab.targets], traces=1)
+        rows = {whole.label: kernels(lab.graph, lab.runner.known(trace_of(whole).key)) for whole in alive}
+        told = [(row.name, row.named) for row in rows["onnxruntime"]]
+        assert told == [("MatMul p", (0,)), ("Reshape q", (1,)), ("MatMul r", (2,)), ("Softmax s", (3,))]
+        assert {index for row in rows["openvino"] for index in row.named} >= {0, 2, 3}
+
+
+@pytest.mark.parametrize("laid", ["alone", "open"])
+def test_onnx_runtimes_own_file_is_run_by_it_alone(laid: str, small: Effort, tmp_path: Path) -> None:
+    import onnxruntime
+
+    proto = two_products("p", "", "r")
+    if laid == "alone":
+        for end in (*proto.graph.input, *proto.graph.output):
+            end.type.tensor_type.shape.dim[0].dim_value = 3
+    path, options = tmp_path / "m.ort", onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    shapes = {"x": (3, 64)} if laid == "open" else {}
+    with opened(path, small, "onnxruntime", shapes=shapes) as lab:
+        assert loaded(lab) == {"onnxruntime": {path.read_bytes()}} and copied(lab) == []
+        reference(lab)
+        assert lab.sole_judge == "onnxruntime"
+        (target,) = {t.configuration.name: t for t in lab.targets if not t.configuration.usual}.values()
+        whole = AcrossPlacer(lab, (target,), tmp_path).whole(target)
+        assert profile_singles(lab, [whole], traces=1) == [whole]
+        rows = kernels(lab.graph, lab.runner.known(trace_of(whole).key))
+        assert {index for row in rows for index in row.named} == {op.index for op in lab.graph.operators}
+        package = write_package(lab, whole, tmp_path / "out", overwrite=False)
+        assert (package / "m.ort").read_bytes() == path.read_bytes()
+    with pytest.raises(UsageError, match="does not load ort models"), opened(path, small, "openvino"):
+        pass
+
+
+def test_a_signature_is_run_where_it_is_asked_for_and_the_others_are_named(small: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="needs LiteRT")
+    onert = ["onert"] if pytest.importorskip("onert", reason="needs onert") else []
+    path = tmp_path / "m.tflite"
+    path.write_bytes(with_signatures({"small": tflite("softmax"), "large": tflite("conv", "softmax")}))
+
+    def doubted(lab: Lab) -> list[tuple[str, str]]:
+        return [(d.message, d.hint) for d in lab.doubts if d.kind == "signature"]
+
+    with opened(path, small, "litert", "openvino", *onert) as lab:
+        ((message, hint),) = doubted(lab)
+        assert "'small' was measured, and not 'large'" in message and "--signature large" in hint
+        assert {part for parts in loaded(lab).values() for part in parts} == {path.read_bytes()}
+    with opened(path, small, "litert", "openvino", *onert, signature="large") as lab:
+        assert [op.type for op in lab.graph.operators] == ["CONV_2D", "SOFTMAX"]
+        ((message, hint),) = doubted(lab)
+        assert "'large' was measured on a copy" in message
+        assert "unmodified" not in reference(lab).reference
+        assert lab.runner.campaign.context.options["signature"] == "large"
+        assert lab.graph.digest == lab.runner.campaign.context.model_digest
+        assert ", signature large, " in held_for("m.tflite", "local", conditions_part(lab))
+        placer = AcrossPlacer(lab, lab.targets, tmp_path)
+        wholes = [placer.whole(target) for target in lab.targets]
+        assert len(profile_singles(lab, wholes, traces=1)) == len(wholes), lab.missing
+        package = write_package(lab, wholes[0], tmp_path / "out", overwrite=False)
+        assert list(load(package / "m.tflite").signatures) == ["large"]
+    with pytest.raises(UsageError, match="no signature 'other'"), opened(path, small, "litert", signature="other"):
+        pass
+
+
+def test_weights_of_which_most_are_zero_are_run(small: Effort, tmp_path: Path) -> None:
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", [2, 64])], [value("y", [2, 64])])
+    values, places = onnx.numpy_helper.from_array(np.ones(3, np.float32), "w"), np.array([0, 70, 4095])
+    indices = onnx.numpy_helper.from_array(places, "w indices")
+    proto.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, indices, [64, 64]))
+    with opened(save(proto, tmp_path / "m.onnx"), small, "onnxruntime") as lab:
+        assert copied(lab) == []
+        assert reference(lab).runtime == "onnxruntime"
 
 
 @pytest.mark.parametrize(("laid", "refusing"), [("shapes outside", "onnxruntime"), ("links", "openvino")])

@@ -226,6 +226,14 @@ class Options(CommonOptions, total=False):
             "several sizes. May be repeated.",
         ),
     ]
+    signature: Annotated[
+        str,
+        option(
+            "--signature",
+            metavar="NAME",
+            help="Run this signature of a TFLite or Circle file.  [default: the file's first subgraph]",
+        ),
+    ]
     inputs: Annotated[
         Mapping[str, PathLike | Sequence[PathLike]],
         option(
@@ -289,6 +297,7 @@ def model_request(
         model=Path(model),
         shapes={name: tuple(shape) for name, shape in options.get("shapes", {}).items()},
         dims=cast("dict[str, int]", options["dims"]),
+        signature=options.get("signature", ""),
         feeds=cast("dict[str, Path]", options["inputs"]),
         measure=measure,
         max_time_s=options.get("max_time_s"),

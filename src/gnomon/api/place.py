@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -68,9 +69,9 @@ def place(
 ) -> PlaceDocument:
     """Find the fastest way to run MODEL on a device, prove it, and write it as a package.
 
-    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes it is
-    measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several devices are
-    placed on side by side. After an interruption the same command resumes.
+    MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder. Every runtime that takes
+    it is measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several devices
+    are placed on side by side. After an interruption the same command resumes.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Where the same
     question was answered before and its package is there, the answer is that one, unless `overwrite` or `fresh`.
@@ -172,12 +173,13 @@ def _sweep(
 ) -> SweepDocument:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
     from gnomon.jobs.place.sweep import sweep
-    from gnomon.models.load import load
-    from gnomon.session.model import shapes_of
+    from gnomon.session.model import asked_model, shapes_of
 
-    read = load(Path(model))
-    for _, own in parts:
-        shapes_of(model_request(model, own, sweeps=True, limited=True), read)
+    requests = [model_request(model, own, sweeps=True, limited=True) for _, own in parts]
+    with ExitStack() as stack:
+        read = asked_model(requests[0], stack)
+    for request in requests:
+        shapes_of(request, read)
     return sweep(Path(model), [(values, partial(ask, values, own)) for values, own in parts], on_message)
 
 
@@ -270,7 +272,7 @@ def profile(
 ) -> ProfileDocument:
     """Measure MODEL whole on every runtime and backend that takes it, end to end and per operator.
 
-    MODEL is an .onnx, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
+    MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Several sizes of a
     dimension, or several files of an input, give a `SweepDocument`; with models `beside` it, the result is that of

@@ -16,9 +16,9 @@ VERBOSE = "gnomon.verbose"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
-        *("runtime", "backend", "toolchain", "threads", "shape", "dim", "input", "precision", "env", "set", "option"),
-        *("fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock", "nets", "model"),
-        *("numbering", "dtype", "compat", "given", "inside"),
+        *("runtime", "backend", "toolchain", "threads", "shape", "dim", "signature", "input", "precision", "env"),
+        *("set", "option", "fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock"),
+        *("nets", "model", "numbering", "dtype", "compat", "given", "inside"),
     ),
     "Where": (
         *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),

@@ -5,8 +5,10 @@ Converting a model into the format of a runtime that does not load the user's ow
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph
@@ -17,6 +19,7 @@ from gnomon.models.model import (
     FLAT_MAGICS,
     NCNN_MAGIC,
     OPENVINO_STARTS,
+    ORT_MAGIC,
     PICKLES,
     PTE_MAGIC,
     Limits,
@@ -31,11 +34,11 @@ from gnomon.wire import Feed
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
-    """Reads an ONNX, TFLite or Circle file, an OpenVINO .xml or an ncnn .param with its .bin beside, an ExecuTorch
-    program (.pte), an exported PyTorch program (.pt2), or an nnpackage folder.
+    """Reads an ONNX, TFLite or Circle file, ONNX Runtime's own (.ort), an OpenVINO .xml or an ncnn .param with its .bin
+    beside, an ExecuTorch program (.pte), an exported PyTorch program (.pt2), or an nnpackage folder.
 
     Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
-    RuntimeMissingError for an ONNX file where the package onnx is not installed.
+    RuntimeMissingError for a file of ONNX or ONNX Runtime where the package onnx is not installed.
     """
     limits = limits or Limits()
     with model_errors(path):
@@ -65,14 +68,7 @@ def _load_package(source: Path, limits: Limits) -> Model:
         raise ModelError(
             f"the nnpackage {source} holds a model of kind {inner.kind}", hint="onert loads TFLite and Circle"
         )
-    return Model(
-        path=source,
-        graph=inner.graph,
-        kind="nnpackage",
-        package=package,
-        size_bytes=inner.size_bytes,
-        subgraphs=inner.subgraphs,
-    )
+    return replace(inner, path=source, kind="nnpackage", package=package)
 
 
 def _load_file(path: Path, limits: Limits) -> Model:
@@ -85,20 +81,27 @@ def _load_file(path: Path, limits: Limits) -> Model:
         from gnomon.models.openvino import load_openvino
 
         return load_openvino(path, limits)
-    if _is_onnx(head):
+    if not _is_alone(head):
         from gnomon.models.onnx.graph import load_onnx
 
         return load_onnx(path, limits)
+    from gnomon.models.onnx.ort import read_ort
     from gnomon.models.pytorch.pt2 import read_pt2, refuse_pickle
     from gnomon.models.pytorch.pte import read_pte
-    from gnomon.models.tflite.graph import read_flat
+    from gnomon.models.tflite.graph import read_flat, signatures_of
 
+    if head[4:8] == ORT_MAGIC and path.suffix != ".ort":
+        raise ModelError(
+            f"{path} is in ONNX Runtime's own format, which ONNX Runtime tells by the ending .ort alone",
+            hint=f"rename it: {shlex.join(('mv', '--', str(path), str(path.with_suffix('.ort'))))}",
+        )
     if head[:2] in PICKLES:
         raise refuse_pickle()
     data = read_regular(path, limits.max_bytes)
-    readers = {PTE_MAGIC: read_pte, **dict.fromkeys(FLAT_MAGICS, read_flat)}
+    readers = {PTE_MAGIC: read_pte, ORT_MAGIC: read_ort, **dict.fromkeys(FLAT_MAGICS, read_flat)}
     graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
-    return Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
+    made = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
+    return replace(made, signatures=signatures_of(data)) if head[4:8] in FLAT_MAGICS else made
 
 
 def _head(path: Path, limits: Limits) -> bytes:
@@ -108,12 +111,13 @@ def _head(path: Path, limits: Limits) -> bytes:
 
 def is_onnx(path: Path) -> bool:
     """Whether a file is read as ONNX, as all are that begin like no other format. ModelError."""
-    return _is_onnx(_head(path, Limits()))
+    head = _head(path, Limits())
+    return not (_is_alone(head) or head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)))
 
 
-def _is_onnx(head: bytes) -> bool:
-    torch = head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] == PTE_MAGIC
-    return not (torch or head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)) or head[4:8] in FLAT_MAGICS)
+def _is_alone(head: bytes) -> bool:
+    """Whether a file begins as one of TFLite, Circle, ONNX Runtime or PyTorch, which has all in itself."""
+    return head[:4] == ARCHIVE or head[:2] in PICKLES or head[4:8] in {PTE_MAGIC, ORT_MAGIC, *FLAT_MAGICS}
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
@@ -209,7 +213,7 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
     if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):
         weights = weights_of(path)
         return {Path(weights.name): weights} if weights.exists() else {}
-    if not _is_onnx(head):
+    if _is_alone(head):
         return {}
     from gnomon.models.onnx.file import LOCATION, parse_onnx
 

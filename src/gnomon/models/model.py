@@ -13,7 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -35,6 +35,8 @@ PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """The first bytes of pickles."""
 PTE_MAGIC = b"ET12"
 """Bytes 4 to 8 of ExecuTorch's programs."""
+ORT_MAGIC = b"ORTM"
+"""Bytes 4 to 8 of ONNX Runtime's own files."""
 FLAT_MAGICS = {b"TFL3": "tflite", b"CIR0": "circle"}
 """Bytes 4 to 8 of TFLite and Circle files, and the kind that they stand for."""
 
@@ -68,6 +70,7 @@ class NnPackage:
 
 FORMATS = {
     "onnx": "ONNX",
+    "ort": "ONNX Runtime (.ort)",
     "tflite": "TFLite",
     "circle": "Circle",
     "openvino": "OpenVINO (.xml)",
@@ -84,7 +87,7 @@ class Model:
 
     `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
     of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of
-    which `graph` is the first.
+    which `graph` is the first. `signatures` has the number of the graph that each of its signatures runs, by name.
     """
 
     path: Path
@@ -93,6 +96,7 @@ class Model:
     package: NnPackage | None
     size_bytes: int
     subgraphs: int = 1
+    signatures: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:

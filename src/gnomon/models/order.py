@@ -38,9 +38,7 @@ def topological(rows: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[int
     try:
         return list(TopologicalSorter(before).static_order())
     except CycleError as error:
-        raise ModelError(
-            "the model's nodes read what follows from them: they form a circle", hint="export the model again"
-        ) from error
+        raise ModelError("the model's nodes form a circle", hint="export the model again") from error
 
 
 def static_operators(graph: Graph) -> frozenset[int]:

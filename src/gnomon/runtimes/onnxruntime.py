@@ -52,6 +52,7 @@ class OnnxRuntime(WholeModelRuntime):
     """
 
     name = "onnxruntime"
+    formats = frozenset({"onnx", "ort"})
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     resolution_s = 1e-6
     by_names = True
@@ -96,6 +97,8 @@ class OnnxRuntime(WholeModelRuntime):
         Of several backends, an accelerator takes those that ONNX Runtime gives it when it may choose, less those that
         it refuses when asked. What ONNX Runtime folds away goes with a neighbour.
         """
+        if configuration.transfers and model.graph.format == "ort":  # marks are for the nodes of ONNX's files
+            return replace(super().support(ask, model, configuration), options={"accelerators": {}})
         if not configuration.transfers:
             found = super().support(ask, model, configuration)
             if not (found.failures and model.dims):
@@ -126,7 +129,7 @@ class OnnxRuntime(WholeModelRuntime):
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model; with accelerators its nodes are marked, and what a session needs lies beside it."""
         written = super().package(model, configuration, assignment, folder)
-        if not configuration.transfers:
+        if not configuration.options.get("accelerators"):
             return written
         from gnomon.models.onnx.marked import mark_onnx
 

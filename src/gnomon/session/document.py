@@ -75,7 +75,7 @@ class ConditionsPart:
     """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
 
     `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
-    known); `date` is when the measuring began, of the calendar here.
+    known); `date` is when the measuring began, of the calendar here. `signature` is the one that was asked for.
     """
 
     threads: tuple[int, ...]
@@ -85,6 +85,7 @@ class ConditionsPart:
     machine: str
     cores: int | None
     date: str
+    signature: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

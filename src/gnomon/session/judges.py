@@ -70,7 +70,7 @@ def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: 
     options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
-        how=f"{plain.label} on the model's file, unmodified",
+        how=f"{plain.label} on {lab.loaded}",
         runtime=runtime.name,
         job=lab.job([whole_segment(driver_of(runtime), placed, options)]),
         tolerance=max(TOLERANCE[precision_in(lab.graph, runtime)], own_tolerance(lab.graph)),
@@ -100,10 +100,10 @@ def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[J
         for plain in plain_ways(runtime):
             yield plain_judge(lab, runtime, probe.version, plain, own)
     for target in loads_it:
-        fixed = [] if target.placed is own else [(target.placed, " with its shapes fixed")]
-        for placed, how in [(own, ", unmodified"), *fixed]:
+        fixed = [] if target.placed is own else [(target.placed, "the model's file with its shapes fixed")]
+        for placed, how in [(own, lab.loaded), *fixed]:
             version = lab.probes[target.runtime.name].version
-            yield usual_judge(lab, target.runtime, version, target.configuration, placed, f"on the model's file{how}")
+            yield usual_judge(lab, target.runtime, version, target.configuration, placed, f"on {how}")
 
 
 def _unmeasured(lab: Lab, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
@@ -129,7 +129,7 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
             yield usual_judge(lab, target.runtime, version, target.configuration, target.placed, how)
     for runtime, probe in _unmeasured(lab, plainly=False):
         configuration = configurations(runtime, probe, Wish(libraries=lab.request.wish.libraries))[0]
-        yield usual_judge(lab, runtime, probe.version, configuration, own, "on the model's file, unmodified")
+        yield usual_judge(lab, runtime, probe.version, configuration, own, f"on {lab.loaded}")
 
 
 def confirmed(lab: Lab, own: PlacedModel, first: Judge, found: Reference, left: Iterator[Judge]) -> JudgedReference:

@@ -98,10 +98,20 @@ class ReadModel:
         return None if model.path == self.own else (model, place_model(model, model.path, push, beside="copy-"))
 
 
+def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
+    """The model as its file has it, or that of the signature that is asked for. Raises GnomonError."""
+    model = load(request.model)
+    if not request.signature:
+        return model
+    from gnomon.models.tflite.fix import with_signature
+
+    return with_signature(model, request.signature, stack.enter_context(guarded_folder("gnomon-model-")))
+
+
 def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     """The model with its inputs' shapes, and the files that are made of it. Raises GnomonError."""
     stamp = stamp_of(request.model)
-    model = load(request.model)
+    model = asked_model(request, stack)
     inputs = [model.graph.tensors[t] for t in model.graph.inputs]
     for tensor in inputs:
         _check_type(tensor)
@@ -125,7 +135,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         from gnomon.models.ncnn.model import fixed_ncnn
 
         model = fixed_ncnn(model, shapes)
-    if model.graph.format == "openvino" and shapes:
+    if model.graph.format in {"openvino", "ort"} and shapes:
         model = with_shapes(model, shapes)
     if model.graph.format in {"pte", "pt2"} and shapes:
         opened = {tensor.name: tensor for tensor in inputs if tensor in dynamic_inputs(model.graph)}
@@ -156,11 +166,27 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         given=fixed.given,
         shapes=shapes,
         dims=dims,
-        doubts=fixed.doubts,
+        doubts=(*_signature_doubts(request, model), *fixed.doubts),
         feeds=feeds,
         steering=steering,
         stamp=stamp,
     )
+
+
+def _signature_doubts(request: ModelRequest, model: Model) -> list[Doubt]:
+    """Which signature was measured: where the file has several and none is asked for, and where a copy runs it."""
+    others = [name for name, number in model.signatures.items() if number != 0]
+    if request.signature in others:
+        message = f"the signature {request.signature!r} was measured on a copy of the file in which it is the only one"
+        hint = "Runtimes run a file's first subgraph: the package holds that copy."
+    elif others and not request.signature:
+        first = next((repr(name) for name in model.signatures if name not in others), "the first subgraph")
+        named = " and ".join(map(repr, others))[:300]
+        message = f"the file has several signatures: {first} was measured, and not {named}"
+        hint = f"Another is measured by {shlex.join(('--signature', others[0]))}."
+    else:
+        return []
+    return [Doubt(kind="signature", message=message, hint=hint)]
 
 
 def shapes_of(request: ModelRequest, model: Model) -> Shapes:

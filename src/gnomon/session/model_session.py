@@ -128,6 +128,12 @@ class Lab:
         return self.placed.graph
 
     @property
+    def loaded(self) -> str:
+        """What runtimes load that need no other copy, for people: the user's file, or a copy for its signature."""
+        own = self.model.path == self.request.model
+        return "the model's file, unmodified" if own else "a copy of the model's file for its signature"
+
+    @property
     def outputs(self) -> list[Tensor]:
         """What the user's own model computes, as its file tells."""
         return [self.graph.tensors[index] for index in self.graph.outputs]
@@ -193,6 +199,7 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
     return ConditionsPart(
         threads=tuple(map(int, threads)) or wish.thread_counts,
         defaults=wish.usual,
+        signature=lab.request.signature,
         precisions=tuple(dict.fromkeys(("float64" if is_float64(lab.graph) else "float32", *wish.precisions))),
         inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
@@ -605,6 +612,7 @@ def options_of(request: ModelRequest) -> dict[str, object]:
     return {
         "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
         **({"usual": True} if wish.usual else {}),
+        **({"signature": request.signature} if request.signature else {}),
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(e) for e in wish.environments],

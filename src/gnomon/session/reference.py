@@ -60,7 +60,7 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> Judg
             ways += [plain_judge(lab, runtime, version, plain, placed) for plain in plain_ways(runtime)]
         for runtime in (r for r in runtimes if r.name in probes and not plain_ways(r)):
             configuration = runtime.configurations(probes[runtime.name], Wish())[0]
-            version, how = probes[runtime.name].version, "on the model's file, unmodified"
+            version, how = probes[runtime.name].version, f"on {lab.loaded}"
             ways.append(usual_judge(lab, runtime, version, configuration, placed, how))
         for judge in ways:
             job = job_here(lab, judge.job["segments"][0])

@@ -78,14 +78,16 @@ class MeasureRequest:
 class ModelRequest(MeasureRequest):
     """What a job measures of one model.
 
-    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `feeds` are .npy files for inputs,
-    others are drawn from `seed`. `measure` False decides from what the results database holds of this model on this
-    device, which then need not be reachable. UsageError where the job shall start again and measure nothing.
+    `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `signature` is which of a TFLite or
+    Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
+    `measure` False decides from what the results database holds of this model on this device, which then need not be
+    reachable. UsageError where the job shall start again and measure nothing.
     """
 
     model: Path
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
+    signature: str = ""
     feeds: Mapping[str, Path] = field(default_factory=dict)
     measure: bool = True
 

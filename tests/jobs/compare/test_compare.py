@@ -192,6 +192,7 @@ def conditions() -> dict[str, Any]:
         (lambda d: d.update(threads=[4]), "threads"),
         (lambda d: d["conditions"]["inputs"][0].update(shape=[32, 256]), "shapes"),
         (lambda d: d["conditions"]["inputs"][0].update(sha256="b"), "inputs"),
+        (lambda d: d["conditions"].update(signature="encode"), "inputs"),
     ],
 )
 def test_what_is_unlike_is_not_compared_unless_it_is_the_change(tmp_path: Path, change: Any, kind: str) -> None:

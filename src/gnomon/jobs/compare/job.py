@@ -458,6 +458,9 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
     for name in sorted(before.versions.keys() & after.versions.keys()):
         if before.versions[name] != after.versions[name]:
             found.append(("version", f"{name} is {before.versions[name]} and {after.versions[name]}"))
+    signatures = [document.conditions.signature for document in (before, after) if document.conditions]
+    if len(set(signatures)) > 1:
+        found.append(("inputs", f"the signatures differ: {' and '.join(map(repr, signatures))}"))
     sides = _fed(before), _fed(after)
     for place, kind in ((1, "shapes"), (2, "inputs")):
         values = [[fed[place] for fed in side] for side in sides]

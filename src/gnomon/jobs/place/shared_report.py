@@ -27,7 +27,7 @@ _MUTE = frozenset({"precision-no-gain", "file"})
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 _FIRST = frozenset(
     {
-        *("clocks-disagree", "copy", "medians-disagree", "model-changed", "software-device"),
+        *("clocks-disagree", "copy", "medians-disagree", "model-changed", "signature", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
         *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch"),
@@ -56,7 +56,8 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
     inputs = (
         "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
     )
-    parts = [threads, *conditions.precisions, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
+    signature = conditions.signature and f"signature {conditions.signature}"
+    parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
     return f"{name} on {device} ({machine}): {', '.join(filter(None, parts))}"
 
 

@@ -510,17 +510,9 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
         )
 
 
-_ORT = b"ORTM"
-
-
 def _refuse_known(path: Path, head: bytes) -> None:
     """Raises ModelError for files that are often given in place of an ONNX file, with where that one is."""
     refuse_pointer(path, head)
-    if head[4:8] == _ORT:
-        raise ModelError(
-            f"{path} is in ONNX Runtime's own format (.ort), whose graph gnomon does not read",
-            hint="give the .onnx file that it was made from",
-        )
 
 
 def _unknown(path: Path, why: str) -> NoReturn:

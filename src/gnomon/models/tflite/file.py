@@ -59,6 +59,12 @@ class Buffer:
         self.need(position + step, 4)
         return int(position + step)
 
+    def text(self, position: int) -> str:
+        """The string at a position; bytes that are not UTF-8 become replacement characters."""
+        start, count = self.vector(position, 1)
+        self.spend(count)
+        return self.data[start : start + count].decode("utf-8", "replace")
+
     def vector(self, position: int, item_bytes: int) -> tuple[int, int]:
         """Position of the first item and number of items of the vector at a position."""
         self.need(position, 4)
@@ -108,9 +114,11 @@ class Table:
         at = self.find(field, 4)
         if at is None:
             return ""
-        start, count = self.buffer.vector(self.buffer.offset(at), 1)
-        self.buffer.spend(count)
-        return self.buffer.data[start : start + count].decode("utf-8", "replace")
+        return self.buffer.text(self.buffer.offset(at))
+
+    def texts(self, field: int) -> list[str]:
+        """A vector of strings, empty where absent."""
+        return [self.buffer.text(position) for position in self._led_to(field)]
 
     def integers(self, field: int) -> tuple[int, ...] | None:
         """A vector of signed 32-bit integers, None where absent."""
@@ -137,6 +145,10 @@ class Table:
 
     def tables(self, field: int) -> list[Table]:
         """A vector of tables, empty where absent."""
+        return [self.buffer.table(position) for position in self._led_to(field)]
+
+    def _led_to(self, field: int) -> list[int]:
+        """Where the offsets of a vector lead, nowhere where it is absent."""
         at = self.find(field, 4)
         if at is None:
             return []
@@ -144,7 +156,7 @@ class Table:
         if count > MAX_TABLES:
             broken(f"a list has {count} entries")
         self.buffer.spend(4 * count)
-        return [self.buffer.table(self.buffer.offset(start + 4 * i)) for i in range(count)]
+        return [self.buffer.offset(start + 4 * i) for i in range(count)]
 
     def find(self, field: int, item_bytes: int = 1) -> int | None:
         """The position of a field's inline value of at least so many bytes, None where the field is absent."""

@@ -1,8 +1,11 @@
-"""A copy of a TFLite or Circle file whose open shapes are fixed.
+"""Copies of a TFLite or Circle file: with its open shapes fixed, or with the subgraph of a signature as the first.
 
 A tensor has two shapes in these files (``schema.fbs`` of TensorFlow): `shape`, in which the converter put 1 for what is
 open, and `shape_signature`, which has -1 there. They are vectors of as many numbers each, so that both are written over
 in place; nothing else of the file changes.
+
+Runtimes run a file's first subgraph. So of another signature the copy has the subgraph in that place, and no other
+signature: offsets are written over, and the weights of the others stay in the file.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.errors import ModelError
+from gnomon.errors import ModelError, UsageError
 from gnomon.models.model import Limits, Model, model_errors, read_regular
 from gnomon.models.tflite.file import Buffer, Table, broken
-from gnomon.models.tflite.graph import read_flat
+from gnomon.models.tflite.graph import called_graphs, read_flat
 
 _SHAPE, _SIGNATURE = 0, 7
+_GRAPHS, _SIGNATURES = 2, 7
 
 
 def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path) -> tuple[Model, Path]:
@@ -40,6 +44,53 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
     target = folder / model.path.name
     target.write_bytes(data)
     return replace(model, path=target, graph=replace(fixed, digest=model.graph.digest)), target
+
+
+def with_signature(model: Model, name: str, folder: Path) -> Model:
+    """The model of a signature: itself where that runs the first subgraph, else a copy of its file in `folder`.
+
+    The copy has the name of the user's file, and its graph keeps the digest of that. UsageError where the model has no
+    such signature, ModelError where its file cannot be copied so.
+    """
+    if name not in model.signatures:
+        known = ", ".join(model.signatures)[:300] or "none, so leave it out"
+        raise UsageError(f"--signature: the model has no signature {name!r}", hint=f"Its signatures: {known}.")
+    number = model.signatures[name]
+    if number == 0:
+        return model
+    if model.package:
+        raise ModelError("onert runs a package's first subgraph", hint=f"Give its file: {model.package.models[0]}")
+    with model_errors(model.path):
+        data = bytearray(read_regular(model.path, Limits().max_bytes))
+        root = Buffer(bytes(data)).root()
+        called = called_graphs(root)
+        if called is None or called & {0, number}:
+            raise ModelError(
+                f"the subgraph of the signature {name!r} cannot stand first: operators may call it by its number",
+                hint="Export the signature as a file of its own.",
+            )
+        place, table = [(k, t) for k, t in enumerate(root.tables(_SIGNATURES)) if t.text(2) == name][-1]
+        at = table.find(4, 4)
+        if at is None or number >= model.subgraphs:
+            broken("a signature runs no subgraph")
+        struct.pack_into("<I", data, at, 0)
+        _lead(data, root, _GRAPHS, number, keep=model.subgraphs if called else 1)
+        _lead(data, root, _SIGNATURES, place, keep=1)
+        graph, count = read_flat(bytes(data), model.path.stem)
+    target = folder / model.path.name
+    target.write_bytes(data)
+    return replace(model, path=target, graph=replace(graph, digest=model.graph.digest), subgraphs=count)
+
+
+def _lead(data: bytearray, root: Table, field: int, number: int, *, keep: int) -> None:
+    """Exchange the first entry of a vector of tables with another, and let the vector have the first `keep` alone."""
+    start, _ = root.buffer.vector(root.buffer.offset(root.find(field) or 0), 4)
+    places = (start, start + 4 * number)
+    for place, target in zip(places, map(root.buffer.offset, reversed(places)), strict=True):
+        if target <= place:
+            broken("an offset leads back")
+        struct.pack_into("<I", data, place, target - place)
+    struct.pack_into("<I", data, start - 4, keep)
 
 
 def _write(data: bytearray, tables: list[Table], wanted: Mapping[int, tuple[int, ...]]) -> None:

@@ -140,6 +140,29 @@ def flat_weights(path: Path) -> Iterator[tuple[str, str, memoryview]]:
             yield table.text(3), tflite_codes.type_name(table.integer(1, 1)), buffers[place].content(0)
 
 
+def signatures_of(data: bytes) -> dict[str, int]:
+    """The number of the subgraph that each signature of a TFLite or Circle model runs, by its name. ModelError."""
+    return {table.text(2): table.unsigned(4) for table in Buffer(data).root().tables(7)}
+
+
+def called_graphs(model: Table) -> set[int] | None:
+    """The numbers of the subgraphs that operators call; None where there are operators that may call others."""
+    codes = [_operator_type(code) for code in model.tables(1)]
+    found: set[int] = set()
+    for operator in (operator for graph in model.tables(2) for operator in graph.tables(3)):
+        kind = codes[operator.unsigned(0)] if operator.unsigned(0) < len(codes) else ""
+        options, *fields = _CALLS.get(kind, (0,))
+        table = operator.table(options) if options else None
+        if table is None and (options or kind.startswith("STABLEHLO")):
+            return None
+        found.update(table.integer(field, 4) for field in fields if table is not None)
+    return found
+
+
+_CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
+"""Of operators that call subgraphs: the field of their options, and those of the options that have the numbers."""
+
+
 def _holds_data(buffer: Table, file_bytes: int) -> bool:
     """Whether a buffer has content: in itself, or (in files over 2 GB) behind the FlatBuffers part."""
     offset, size = buffer.integer(1, 8), buffer.integer(2, 8)
