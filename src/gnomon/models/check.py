@@ -37,7 +37,7 @@ KINDS = {
         "ONNX Runtime and PyTorch compute in float64. Export it in float32 where that is enough.",
     ),
     "unsorted": (
-        "its nodes are not in order: {0!r} is read before it is written, which ONNX forbids and some runtimes refuse",
+        "its nodes are not in order: one reads what a later one writes, which ONNX forbids and some runtimes refuse",
         "ONNX Runtime and OpenVINO run it as it is; gnomon gives others a sorted copy.",
     ),
     "equal-names": (
@@ -52,6 +52,10 @@ KINDS = {
     "functions": (
         "it has functions of its own ({0}), which not every runtime expands",
         "Where a runtime refuses it, expand them: onnx.inliner.inline_local_functions.",
+    ),
+    "signatures": (
+        "it has the signatures {0}, of which one is measured at a time: by default that of its first subgraph{1}",
+        "Take another: gnomon place MODEL --signature NAME",
     ),
     "undelegated": (
         "nothing of it is delegated: its {0} operators run in ExecuTorch's own kernels, most of which are slow",
@@ -183,7 +187,11 @@ def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:
     types += [tensor.data_type for tensor in all_tensors(model) if tensor.dims]
     if {dtype for dtype in map(element_type, types) if "float" in dtype} == {"float64"}:
         yield _finding("float64")
-    yield from _names_and_order(graph)
+    if file.unsorted:
+        yield _finding("unsorted")
+    names = Counter(node.name for node in graph.node if node.name)
+    if equal := [name for name, count in names.items() if count > 1]:
+        yield _finding("equal-names", equal[0])
     yield from _fixed_batch(graph)
     if model.functions:
         yield _finding("functions", _some(function.name for function in model.functions))
@@ -236,24 +244,6 @@ def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str
     )
     count = int(np.count_nonzero(((numbers & exponents) == 0) & ((numbers & fractions) != 0)))
     return count / len(numbers) if count >= _LEAST else 0.0
-
-
-def _names_and_order(graph: onnx.GraphProto) -> Iterator[Finding]:
-    from gnomon.models.onnx.graph import constant_names, node_names
-
-    written = constant_names(graph) | {value.name for value in graph.input}
-    later = {label for node in graph.node for label in node_names(node)[1]}
-    late: list[str] = []
-    for node in graph.node:
-        reads, results = node_names(node)
-        late += [label for label in reads if label in later and label not in written]
-        written.update(results)
-    if late:
-        yield _finding("unsorted", late[0])
-    names = Counter(node.name for node in graph.node if node.name)
-    equal = [name for name, count in names.items() if count > 1]
-    if equal:
-        yield _finding("equal-names", equal[0])
 
 
 def _fixed_batch(graph: onnx.GraphProto) -> Iterator[Finding]:
@@ -334,6 +324,9 @@ def _in_flat(model: Model) -> Iterator[Finding]:
 
     graph = model.graph
     yield from _subnormal(flat_weights(model.file))
+    if len(model.signatures) > 1:
+        first = next((f", {name}" for name, number in model.signatures.items() if number == 0), "")
+        yield _finding("signatures", _some(model.signatures), first)
     known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
     custom = [op.type for op in graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
     if custom:
