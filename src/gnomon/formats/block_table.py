@@ -1,4 +1,6 @@
-"""Block tables of the ProxylessNAS and OFA kind: YAML, a block's name -> {mean, std, count, ...}, in milliseconds.
+"""Block tables of the ProxylessNAS and OFA kind: YAML or JSON, a block's name -> {mean, std or var, count, ...}.
+
+The mean and the deviation `std` are in milliseconds, the variance `var` in their square.
 
 Sources: latency estimators of mit-han-lab/proxylessnas (``latency_estimator.py``) and mit-han-lab/once-for-all, which
 add up the ``mean`` of a net's blocks. A name is such as
@@ -6,7 +8,8 @@ add up the ``mean`` of a net's blocks. A name is such as
 
 Read is the part of YAML that PyYAML writes for such a table, and no more: one mapping of names to mappings of plain
 numbers and words, in block or flow style, with ``? name`` for the long ones; neither tags, anchors nor documents. So no
-file can make anything, or grow, and everything that is wrong is told at once, each with its line.
+file can make anything, or grow, and everything that is wrong is told at once, each with its line; of JSON, where its
+blocks are counted.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gnomon.core.strict_json import Complaints, shown
-from gnomon.formats.snpe.table import csv_text, line_of
+from gnomon.core.strict_json import Complaints, Strict, shown
+from gnomon.formats.snpe.table import MOST_LETTERS, csv_text, line_of
 
-_HINT = "Give a YAML table of blocks, each with a mean in milliseconds, as ProxylessNAS and OFA publish them."
+_HINT = "Give a YAML or JSON table of blocks, each with a mean in milliseconds, as ProxylessNAS and OFA publish them."
 _MOST_BLOCKS = 1 << 18
 _MOST_NAME = 1024
 _NUMBER = re.compile(r"([0-9]{1,15}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -58,22 +61,22 @@ def read_block_table(text: str | bytes) -> dict[str, Block]:
 def scan_block_table(text: str | bytes) -> tuple[dict[str, Block], Complaints]:
     """The good blocks by name, in the file's order, and complaints about the rest.
 
-    ProblemError for what is not text, or too long.
+    ProblemError for what is not text, too long, or begun as JSON and none.
     """
     complaints = Complaints(what="block table", hint=_HINT)
     blocks: dict[str, Block] = {}
-    seen: dict[str, int] = {}
-    for line, name, fields in _entries(csv_text(text, complaints.what, _HINT), complaints):
-        place = line_of(line)
-        before = seen.setdefault(name, line)
+    seen: dict[str, str] = {}
+    text = csv_text(text, complaints.what, _HINT)
+    for place, name, fields in (_json_entries if text.lstrip().startswith("{") else _entries)(text, complaints):
+        before = seen.setdefault(name, place)
         numbers = {key: float(value) for key, value in (fields or {}).items() if _NUMBER.fullmatch(value)}
         if len(seen) > _MOST_BLOCKS:
             complaints.tell(place, f"more than {_MOST_BLOCKS} blocks")
             break
         if not name or len(name) > _MOST_NAME or not name.isprintable() or "/" in name or "\\" in name:
             complaints.tell(place, f"the name of a block, without slashes, expected, {shown(name)} found")
-        elif before != line:
-            complaints.tell(place, f"the block {shown(name)} is there already, in line {before}")
+        elif before != place:
+            complaints.tell(place, f"the block {shown(name)} is there already, in {before}")
         elif fields is None:
             continue
         elif not 0 < numbers.get("mean", 0.0) < 1e12:
@@ -86,7 +89,17 @@ def scan_block_table(text: str | bytes) -> tuple[dict[str, Block], Complaints]:
     return blocks, complaints
 
 
-def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict[str, str] | None]]:
+def _json_entries(text: str, complaints: Complaints) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Each entry of a JSON object, as `_entries` has them."""
+    strict = Strict(what=complaints.what, hint=_HINT, most_letters=MOST_LETTERS)
+    for number, (name, fields) in enumerate(strict.object(strict.parse(text), "$").items(), 1):
+        if isinstance(fields, dict):
+            yield f"block {number}", name, {key: str(value) for key, value in fields.items()}
+        else:
+            complaints.tell(f"block {number}", f"a mapping of numbers expected, {shown(fields)} found")
+
+
+def _entries(text: str, complaints: Complaints) -> Iterator[tuple[str, str, dict[str, str] | None]]:
     """Each entry: the line in which it begins, its name, and its fields as they are written; None, told, where they
     are not all right: what is left of them may say something else.
     """
@@ -113,7 +126,7 @@ def _entries(text: str, complaints: Complaints) -> Iterator[tuple[int, str, dict
         if rest:
             complaints.tell(line_of(number), f"a mapping of numbers expected, {shown(rest)} found")
         else:
-            yield number, name, _fields(rows, complaints)
+            yield line_of(number), name, _fields(rows, complaints)
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, str, list[tuple[int, str]]]]:

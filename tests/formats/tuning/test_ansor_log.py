@@ -32,7 +32,7 @@ def lines(*documents: Any) -> str:
 def test_a_log_is_read() -> None:
     found = read(GOLDEN.read_bytes())
     assert (found.tuner, found.device.key) == ("ansor", "phone")
-    assert found.device.target == {"kind": "llvm", "keys": "cpu", "mcpu": "cortex-a72"}
+    assert found.device.target == {"kind": "llvm", "mcpu": "cortex-a72"}
     assert [layer.name for layer in found.layers] == ["2d10de66 1x56x56x64", "matmul_add 128x128x64"]
     first, second, hung, other = found.trials
     assert first.time_s == pytest.approx(0.00115) and other.time_s == 5e-05

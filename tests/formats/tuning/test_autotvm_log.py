@@ -43,7 +43,6 @@ def test_a_log_is_read() -> None:
     assert (found.tuner, found.device.key, found.model) == ("autotvm", "phone", MODEL)
     assert found.device.target == {
         "kind": "llvm",
-        "keys": "cpu",
         "mcpu": "cortex-a72",
         "mtriple": "aarch64-linux-gnu",
     }
@@ -104,7 +103,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         {"input": 1},
         line(input=["llvm", "dense"]),
         line(input=["llvm", "dense", 3, {}]),
-        line(input=["llvm -keys=arm_cpu", *line()["input"][1:]]),
+        line(input=["llvm -mcpu=cortex-a53", *line()["input"][1:]]),
         line(config={"index": 1}),
         line(config=None),
         line(config={"entity": [math.nan]}),
@@ -120,6 +119,20 @@ def test_everything_wrong_is_told_at_once() -> None:
         assert f"line {number}: " in caught.value.message, number
     assert "line 1: " not in caught.value.message
     assert "the target" in caught.value.message.partition("line 5: ")[2]
+
+
+def test_a_log_across_an_upgrade_of_tvm_is_of_one_device() -> None:
+    def targets(*words: str) -> str:
+        return lines(*(line(input=[target, *line()["input"][1:]]) for target in words))
+
+    old, new = "llvm -keys=cpu -link-params=0 -mcpu=cortex-a72", "llvm -keys=arm_cpu,cpu -mcpu=cortex-a72"
+    assert len(read(targets(old, old, new, new)).trials) == 4
+    other = "llvm -keys=arm_cpu,cpu -mcpu=cortex-a53"
+    with pytest.raises(ProblemError) as caught:
+        read(targets(old, old, other, other, other))
+    assert caught.value.message.count("the target") == 1
+    assert "line 3: the target changes to" in caught.value.message
+    assert "a file of its own" in caught.value.message
 
 
 def test_a_log_without_a_trial_is_refused_and_a_last_line_may_be_cut_off() -> None:

@@ -29,6 +29,12 @@ def test_blocks_are_listed_and_added_up() -> None:
     assert STEM in told.value.hint
 
 
+def test_a_variance_is_shown_as_a_deviation(tmp_path: Path) -> None:
+    file = tmp_path / "lookup_table.json"
+    file.write_text('{"a": {"mean": 2.0, "var": 0.04}, "b": {"mean": 1.0, "var": 9.0, "std": 0.5}, "c": {"mean": 1}}')
+    assert [row.std_s for row in blocks(file).blocks] == [pytest.approx(0.2e-3), 0.5e-3, None]
+
+
 def test_the_good_part_of_a_file_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text("a: {mean: 1.5}\nb: {mean: -2}\n")

@@ -69,6 +69,8 @@ _FIELDS = ("input", "config", "result", "i", "r")  # of either tuner, since both
 _NUMBERS = (int, float)
 _FLOATS = {float}
 _MOST_AT_S = 1e12
+_OF_DEVICE = frozenset({"kind", "mcpu", "mtriple", "mattr", "model"})
+"""What of a target says which device it is of: all else TVM's versions write each in other words."""
 _ANSOR_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
 _LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
@@ -168,8 +170,10 @@ class TunerLog:
         tell, before = self.complaints.tell, len(self.complaints.told)
         if self.target is None:
             self.target = entry.target
-        if entry.target != self.target:
-            tell(place, f"the target {shown(entry.target)} is not that of the lines before, {shown(self.target)}")
+        if entry.target != self.target and _of_device(entry.target) != _of_device(self.target):
+            now, before_it = shown(entry.target), shown(self.target)
+            tell(place, f"the target changes to {now} from {before_it}: keep the lines of each in a file of its own")
+            self.target = entry.target
         if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):
             tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
         read = _result(entry.result)
@@ -204,7 +208,7 @@ class TunerLog:
             nth = "" if used[name] == 1 else f" ({used[name]})"
             layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
         return TuningRecords(
-            device=TunedDevice(key=key, target=read_target(self.target or "")),
+            device=TunedDevice(key=key, target=_of_device(self.target or "")),
             model=model,
             layers=tuple(layers),
             trials=self.trials.columns(),
@@ -220,6 +224,10 @@ def read_target(text: str) -> dict[str, Any]:
         name, equals, value = word.removeprefix("-").partition("=")
         found.setdefault(name, value if equals else True)
     return found
+
+
+def _of_device(target: str) -> dict[str, Any]:
+    return {name: value for name, value in read_target(target).items() if name in _OF_DEVICE}
 
 
 def shape_text(shape: Any) -> str:

@@ -74,12 +74,12 @@ def known() -> SpacesDocument:
 
 
 def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
-    """The blocks of a YAML file in seconds, and the sum of those named: a name twice counts twice.
+    """The blocks of a YAML or JSON file in seconds, and the sum of those named: a name twice counts twice.
 
     `left_out` says what of the file is wrong. UsageError for a file that cannot be read, or a block that is not there;
     ProblemError for a file of which nothing can be used.
     """
-    known, complaints = scan_block_table(read_file(file, hint="Give a YAML file of blocks."))
+    known, complaints = scan_block_table(read_file(file, hint="Give a YAML or JSON file of blocks."))
     if not known:
         complaints.raise_any()
     chosen = [_block(known, name) for name in names]
@@ -102,12 +102,13 @@ def _block(known: Mapping[str, Block], name: str) -> Block:
 
 
 def _part(block: Block) -> BlockPart:
-    std_ms = block.numbers.get("std")
+    numbers = block.numbers
+    std_ms = math.sqrt(numbers["var"]) if "var" in numbers and "std" not in numbers else numbers.get("std")
     return BlockPart(
         name=block.name,
         kind=block.kind,
         attributes=block.attributes,
         mean_s=block.mean_ms * _MS,
         std_s=None if std_ms is None else std_ms * _MS,
-        count=block.numbers.get("count"),
+        count=numbers.get("count"),
     )
