@@ -19,7 +19,7 @@ import gnomon
 from gnomon.cli import main as command_line
 from gnomon.cli.main import run
 from gnomon.core.sample import Campaign, Context, Event
-from gnomon.errors import CLOSED_PIPE, GnomonError, RuntimeMissingError
+from gnomon.errors import CLOSED_PIPE, GnomonError, MeasurementError, ProblemError, RuntimeMissingError
 from gnomon.jobs.runs.document import CampaignRow, RunDocument
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
@@ -212,6 +212,29 @@ def broken(error: BaseException) -> Any:
         raise error
 
     return raising
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "whole"),
+    [
+        (MeasurementError("nothing runs " + "x" * 900), [], False),
+        (MeasurementError("nothing runs " + "x" * 900), ["-v"], True),
+        (ProblemError("the file is malformed " + "x" * 900), [], True),
+    ],
+)
+def test_what_others_say_at_length_is_shortened(
+    error: GnomonError,
+    words: list[str],
+    whole: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("gnomon.jobs.place.job.place", broken(error))
+    assert run(["place", "absent.onnx", *words]) == error.exit_code
+    told = capsys.readouterr().err.splitlines()[0]
+    assert (error.message in told) == whole == (not told.endswith(" .. (all of it: -v)"))
+    assert run(["place", "absent.onnx", "--json"]) == error.exit_code
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == error.message
 
 
 @pytest.mark.parametrize("debug", ["", "1"])

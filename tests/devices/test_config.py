@@ -111,7 +111,7 @@ def test_all_errors_are_told_at_once_with_their_paths(path: Path) -> None:
     )
     for part in (
         "extra:",
-        "devices.a.adress: there is no such field; did you mean address?",
+        "devices.a.adress: there is no such field. Did you mean 'address'?",
         "devices.a.address: missing",
         "devices.a.environment.'a b':",
         "devices.a.environment.C:",

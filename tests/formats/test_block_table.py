@@ -102,5 +102,5 @@ def test_hostile_files_are_refused() -> None:
         read_block_table("# nothing\n")
     with pytest.raises(ProblemError, match="the name of a block"):
         read_block_table(f"{'x' * 2000}: {{mean: 1.0}}\n")
-    with pytest.raises(ProblemError, match="not JSON|nested too deeply"):
+    with pytest.raises(ProblemError, match=r"not JSON|nested too deeply"):
         read_block_table("{" * 10_000)

@@ -83,7 +83,7 @@ def set_to(*path: Any) -> Callable[[Any], None]:
         (set_to("slots", 1, "name", "\ud800"), "$.slots[1].name: a name that is not empty expected"),
         (set_to("slots", 1, "choices", ["cpu", "cpu"]), "$.slots[1].choices[1]: 'cpu' is the name of"),
         (set_to("slots", 1, "choices", []), "$.slots[1].choices: at least one choice expected"),
-        (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field; known are name, choices, cost"),
+        (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field. Known are name, choices, cost"),
         (set_to("an odd key", 1), "$.'an odd key': there is no such field"),
         (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
         (set_to("version", 2), "$.version: version 1 expected, 2"),

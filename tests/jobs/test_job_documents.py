@@ -23,7 +23,7 @@ from gnomon.jobs.place.decide import contender_part
 from gnomon.measure.campaign import Measured
 from gnomon.report.plain import json_text
 from gnomon.session.contender import Part
-from gnomon.session.document import graph_part, runs_of
+from gnomon.session.document import graph_part
 from gnomon.session.kernels import divided
 
 GOLDEN = Path(__file__).resolve().parents[1] / "cli" / "golden"
@@ -115,8 +115,17 @@ def test_what_is_no_document_is_refused() -> None:
 def test_samples_are_those_that_were_taken() -> None:
     known = measured("cpu", 220)
     shown = gnomon.read_document(placement().document()).contenders[0]
-    again = runs_of(shown.runs.samples, known.key)
-    assert [(r.process, r.block, r.samples) for r in again] == [(r.process, r.block, r.samples) for r in known.runs]
+    columns = shown.runs.samples
+    samples = [
+        Samples(
+            wall_ns=tuple(round(1000 * inner * us) for us in wall_us),
+            cpu_ns=tuple(round(1000 * inner * us) for us in cpu_us),
+            inner=inner,
+        )
+        for inner, wall_us, cpu_us in zip(columns.inner, columns.wall_us, columns.cpu_us, strict=True)
+    ]
+    again = zip(columns.process, columns.block, samples, strict=True)
+    assert list(again) == [(run.process, run.block, run.samples) for run in known.runs]
 
 
 def test_a_document_has_the_graph_and_what_else_was_measured() -> None:

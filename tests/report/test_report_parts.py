@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnomon.report import units
 from gnomon.report.parts import assignment_text, numbers, spans
-from gnomon.report.plain import clean, finite, shorten
+from gnomon.report.plain import clean, finite, listed, shorten
 
 SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -108,6 +108,12 @@ def test_numbers_tell_every_index(indices: set[int]) -> None:
 
 def test_many_numbers_are_counted() -> None:
     assert numbers([0, 2, 4, 5, 6], most=2) == "0, 2 and 3 more"
+
+
+def test_names_with_commas_are_listed_by_semicolons() -> None:
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["tvm", "mnn[f16, A=1]", "ort"]) == "tvm; mnn[f16, A=1]; ort"
+    assert listed(["a,b", "c", "d", "e"], 3) == "a,b; c; 2 more"
 
 
 def test_values_that_are_not_finite_become_none() -> None:

@@ -224,3 +224,19 @@ def test_onerts_default_is_an_nnpackage_as_it_runs_from_its_second_session_on(tm
     assert "ruy" in usual_of("EXECUTOR=Parallel\nBACKENDS=cpu;ruy\nOP_BACKEND_Conv2D=ruy\n")[1]
     refused, _ = usual_of("EXECUTOR=Nonsense\n")
     assert "nnfw_prepare failed" in refused.failures["default"].message
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("OpenVINO", "openvino"),
+        ("ort", "onnxruntime"),
+        ("onnx-runtime", "onnxruntime"),
+        ("TFLite", "litert"),
+        ("?", ""),
+    ],
+)
+def test_the_runtime_that_is_meant_is_named(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match="unknown runtime") as told:
+        chosen_runtimes((name,), "onnx")
+    assert told.value.hint.startswith(f"Did you mean '{meant}'? " if meant else "Runtimes for onnx models: ")

@@ -181,6 +181,26 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
     assert verdict.reason.endswith(said), verdict.reason
 
 
+def test_a_tie_goes_to_what_has_no_environment_of_its_own() -> None:
+    set_ = replace(FIELD[0], candidate=replace(FIELD[0].candidate, environment={"NOOP": "1"}))
+    field = {"a": with_memory(measured("a", 1.0), 200), "b": with_memory(measured("b", 1.004), 201)}
+    assert judge_contenders([set_, FIELD[1]], field, WALL).chosen.contender.key == "b"
+    assert judge_contenders(FIELD[:2], field, WALL).chosen.contender.key == "a"
+
+
+def test_what_is_a_mix_itself_is_told_of_another() -> None:
+    parts: Any = (
+        SimpleNamespace(
+            configuration=SimpleNamespace(
+                accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0, backends=("x", "y")
+            ),
+            backends={0: "x", 1: "y"},
+        ),
+    )
+    verdict = judge_contenders([replace(FIELD[0], parts=parts)], {"a": measured("a", 1.0)}, WALL, priced=True)
+    assert verdict.reason == "Use a: by the profile another mix would not be faster."
+
+
 def test_who_is_faster_by_more_than_a_tie_wins_whatever_memory_it_takes() -> None:
     field = {"a": with_memory(measured("a", 1.0), 900), "b": with_memory(measured("b", 1.1), 90)}
     assert judge_contenders(FIELD[:2], field, WALL, converted=("a",)).chosen.contender.key == "a"

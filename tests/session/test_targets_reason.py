@@ -25,6 +25,7 @@ from gnomon.session.targets import (
     pip_requirements_line,
     probe_runtimes,
     reason_of,
+    reasons_of,
 )
 
 
@@ -59,6 +60,28 @@ def test_anything_else_is_told_with_its_last_words() -> None:
     assert reason_of(refused("crashed"), Ncnn()) == "crashed (last word)"
 
 
+KNOWS_NOT = "mmdeploy:DeformConv(-1) is not a registered function/op"
+
+
+def test_an_operator_that_nothing_has_is_one_line() -> None:
+    runtimes: Any = (Mnn(), OnnxRuntime(), OpenVino())
+    missing = [
+        Missing(name="mnn:cpu", reason="Refused: These Op Not Support: ONNX::DeformConv", hint="Leave it out."),
+        Missing(name="onnxruntime", reason=f"Refused: Load model failed: {KNOWS_NOT}"),
+        Missing(name="openvino", reason="Conv-17 failed\nNo conversion rule found for: mmdeploy.DeformConv"),
+    ]
+    error = nothing_runs("local", runtimes, missing)
+    assert error.message == "the operator DeformConv of the domain mmdeploy is in none of mnn, onnxruntime and openvino"
+    assert error.hint.startswith("Export the model without it") and "Leave it out" not in error.hint
+    other = nothing_runs("local", runtimes, [*missing, Missing(name="onert", reason="it has no DeformConvolution")])
+    assert "no runtime on this device runs the model (mnn:cpu: " in other.message
+
+
+def test_a_reason_that_several_have_is_told_once() -> None:
+    missing = [Missing(name=name, reason="no\n answer") for name in ("mnn", "ncnn[A=1,B=2]", "mnn")]
+    assert reasons_of([*missing, Missing(name="tvm", reason="gone")]) == "mnn; ncnn[A=1,B=2]: no answer; tvm: gone"
+
+
 class Bare:
     """A link to a device that has a Python, or none, and no runtime."""
 
@@ -79,4 +102,4 @@ def test_each_line_that_installs_a_runtime_can_be_copied() -> None:
         *(pip_requirements_line(runtime.wheels, "/usr/bin/python3") for runtime in runtimes),
     ]
     none = nothing_runs("local", runtimes, probe_runtimes(cast(AgentLink, Bare("")), runtimes)[1]).hint
-    assert none.endswith("docs/devices/without-python.md. Tried: mnn, openvino. Try another model or runtime.")
+    assert none.endswith("docs/devices/without-python.md. Tried: mnn and openvino. Try another model or runtime.")

@@ -88,7 +88,7 @@ def place(
             hint="Leave out --no-package (package=False), or give one device.",
         )
     if not package and out is not None:
-        raise UsageError("there is no folder for a package that is not kept", hint="Give either of the two.")
+        raise UsageError("--out names a folder, and --no-package keeps none", hint="Leave out one of them.")
     if len(names) > 1:
         return cast("PlaceDocument", place_on(model, names, out=out, **how, **options))
     if names:

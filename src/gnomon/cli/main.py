@@ -5,7 +5,6 @@ document, and a clean end on a signal.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import gc
 import os
@@ -26,7 +25,7 @@ from gnomon.builtin import JOBS
 from gnomon.cli.declared import command_of
 from gnomon.cli.help import Group, command
 from gnomon.cli.output import PRINTED, write_json
-from gnomon.errors import CLOSED_PIPE, GnomonError, UsageError
+from gnomon.errors import CLOSED_PIPE, GnomonError, ProblemError, UsageError, did_you_mean
 from gnomon.options import CommandRow
 from gnomon.report.plain import clean
 
@@ -113,8 +112,7 @@ class LazyGroup(Group):
             raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
         known = args and (args[0].startswith("-") or args[0] in self._places or args[0] in _ALIASES)
         if args and not known and args[0] not in (names := self.list_commands(ctx)):
-            near = difflib.get_close_matches(args[0], names, n=1)
-            told = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(names)}."
+            told = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
             raise click.UsageError(f"no command is named {args[0]!r}. {told}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -158,6 +156,10 @@ measured or compared, 8 record or output, 9 package, 70 a defect of gnomon, 130 
 gate failed, 10 undecided, 11 the outputs prove nothing."""
 
 
+_LONGEST = 400
+"""Letters of an error that holds what runtimes and devices say."""
+
+
 class Terminated(BaseException):
     """SIGTERM came: everything is cleaned up as after Ctrl-C."""
 
@@ -192,7 +194,12 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except GnomonError as error:
-        return _fail(as_json, _kind(error), error.message, _whole(error, args), error.exit_code)
+        message = error.message
+        # The faults of what a user wrote are all for the user.
+        whole = as_json or isinstance(error, UsageError | ProblemError) or {"-v", "--verbose"} & {*args}
+        if len(message) > _LONGEST and not whole:
+            message = f"{message[:_LONGEST]} .. (all of it: -v)"
+        return _fail(as_json, _kind(error), message, _whole(error, args), error.exit_code)
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)

@@ -8,7 +8,6 @@ becomes a wrong number.
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import json
 import math
@@ -21,7 +20,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gnomon.core.strict_json import Complaints, Strict, complaint, is_line, shown, shown_key
-from gnomon.errors import ProblemError, RecordError
+from gnomon.errors import ProblemError, RecordError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, SchemaValidator
@@ -333,9 +332,8 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
     if fault == "unexpected_keyword_argument":
         records = [part["fields"] for part in parts(_schema(kind), "dataclass")]
         known = max(reversed(records), key=lambda names: len(around.keys() & set(names)))
-        near = difflib.get_close_matches(str(place[-1])[:64], known, n=1)
-        advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return tuple(place), f"there is no such field; {advice}"
+        advice = did_you_mean(str(place[-1]), known) or f"Known are {', '.join(known)}"
+        return tuple(place), f"there is no such field. {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
     if fault == "must" and isinstance(wrong["input"], dict | list):
         return tuple(place), f"{expected} expected"

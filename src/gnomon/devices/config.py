@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -285,7 +286,7 @@ def _read(path: Path) -> str | None:
         if status.st_mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} can be written by every user, and it decides which programs gnomon starts",
-                hint=f"Check what it says, then: chmod go-w {path}",
+                hint=f"Check what it says, then: chmod go-w {shlex.quote(str(path))}",
             )
         if len(data) > _MOST_BYTES:
             raise OSError(errno.EFBIG, "it is larger than 1 MiB")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +14,7 @@ from gnomon.devices.address import LOCAL, TVM, is_address, parse_address
 from gnomon.devices.config import DeviceConfig, load_devices
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError, UsageError, did_you_mean
 from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:
@@ -58,11 +57,11 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
         return known[text]
     if text == LOCAL:
         return DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
-    near = difflib.get_close_matches(text[:64], [LOCAL, *known], n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
+    names = list(dict.fromkeys([LOCAL, *known]))
+    near = f"{did_you_mean(text, names)} ".lstrip()
     raise UsageError(
         f"there is no device named {shown_key(text)}",
-        hint=f"{meant}Devices: {', '.join(dict.fromkeys([LOCAL, *known]))}. "
+        hint=f"{near}Devices: {', '.join(names)}. "
         "An address does too: ssh://user@host. To name one: gnomon devices add NAME ADDRESS",
     )
 

@@ -94,21 +94,11 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
     ]
     near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
-    if page.brief:
-        if near or far:
-            page.line(f"Not certain: {_in_short(near, far, best)} {advice}")
-        return
+    most = 2 if page.brief else len(ties)
     if near:
-        page.item(f"Undecided: whether {' or '.join(near)} is as fast as {best} or faster.", advice)
-    if far:
-        page.item(f"Undecided: how much faster {best} is than {' and '.join(far)}.", advice)
-
-
-def _in_short(near: list[str], far: list[str], best: str) -> str:
-    """What stays open, in one sentence."""
-    if near:
-        return f"whether {' or '.join(near[:2])} is as fast as {best} or faster."
-    return f"how much faster {best} is than {' and '.join(far[:2])}."
+        page.item(f"Undecided: whether {' or '.join(near[:most])} is as fast as {best} or faster.", advice)
+    if far and not (near and page.brief):
+        page.item(f"Undecided: how much faster {best} is than {' and '.join(far[:most])}.", advice)
 
 
 def _is_narrow(compared: Comparison) -> bool:

@@ -63,9 +63,11 @@ def json_row(value: Any, *, separators: tuple[str, str] | None = None) -> str:
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """Names in a row: "a, b and c"; of more than `most` only how many more there are."""
+    """Names in a row: "a, b and c", or "a, of c; b" where one has a comma; of more than `most` how many more."""
     if len(names) > most:
-        return f"{', '.join(names[: most - 1])} and {len(names) - most + 1} more"
+        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
+    if any("," in name for name in names):
+        return "; ".join(names)
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
 
 

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, did_you_mean
 from gnomon.models.load import reachable
 from gnomon.plugins import named, passed_over
 from gnomon.runtimes.base import Runtime, Wish
 
 _GROUP = "gnomon.runtimes"
+_SHORT = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
+"""What people call runtimes whose names are not near that."""
 _TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
 
 
@@ -90,7 +92,10 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
         if name in reasons:
             raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)
         if name not in known:
-            raise UsageError(f"unknown runtime {name!r}", hint=f"{advice} All: {', '.join(sorted(known))}.")
+            near = did_you_mean(_SHORT.get(name.lower(), name), known)
+            raise UsageError(
+                f"unknown runtime {name!r}", hint=f"{near} {advice} All: {', '.join(sorted(known))}.".lstrip()
+            )
         if not formats & known[name].formats:
             raise UsageError(f"runtime {name!r} does not load {model_format} models", hint=advice)
     return tuple(known[name] for name in dict.fromkeys(names))

@@ -32,7 +32,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.runtimes.base import Accelerator, Configuration, by_names, portable
 from gnomon.session.model_session import Lab
-from gnomon.session.targets import Missing, Target, describe
+from gnomon.session.targets import Missing, Target, describe, reasons_of
 from gnomon.wire import Segment
 
 Kind = Literal["single", "plan", "greedy"]
@@ -328,12 +328,12 @@ def profile_singles(
             doubt = not_compared(contender.label, measured[contender.key])
             lab.doubts += [doubt] if doubt is not None else []
     if not alive:
-        reasons = "; ".join(f"{m.name}: {' '.join(m.reason.split())}" for m in lab.missing)
-        if any(doubt.kind == "not-compared" for doubt in lab.doubts):
-            raise MeasurementError(f"nothing could be measured to its end ({reasons})", hint=AGAIN)
-        raise MeasurementError(
-            f"nothing runs the model with right outputs ({reasons})", hint="Try another runtime with --runtime."
-        )
+        what, hint = "nothing runs the model with right outputs", "Try another runtime with --runtime."
+        if lab.runner.stopped:
+            what = "nothing gave right outputs until then"
+        elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
+            what, hint = "nothing could be measured to its end", AGAIN
+        raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
     wanted = trace(alive)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gnomon.core.sample import Run, Samples
+from gnomon.core.sample import Run
 from gnomon.core.stats import Block, median, quantile
 from gnomon.errors import ProblemError
 from gnomon.measure.campaign import Measured
@@ -367,26 +367,6 @@ def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
         block=tuple(block.block for block in ordered),
         call_us=tuple(_microseconds(value_s * 1e9 for value_s in block.values_s) for block in ordered),
     )
-
-
-def runs_of(columns: SampleColumns, candidate: str) -> tuple[Run, ...]:
-    """The runs that a document's samples are of, for `gnomon.core.stats`, under a name: without failures and facts."""
-    rows = zip(columns.process, columns.block, columns.started_at_s, columns.inner, columns.wall_us, strict=True)
-    told = columns.cpu_us or tuple((0.0,) * len(row) for row in columns.wall_us)
-    return tuple(
-        Run(
-            candidate=candidate,
-            process=process,
-            block=block,
-            started_at_s=started_at_s,
-            samples=Samples(wall_ns=_nanoseconds(wall_us, inner), cpu_ns=_nanoseconds(cpu_us, inner), inner=inner),
-        )
-        for (process, block, started_at_s, inner, wall_us), cpu_us in zip(rows, told, strict=True)
-    )
-
-
-def _nanoseconds(times_us: Iterable[float], inner: int) -> tuple[int, ...]:
-    return tuple(round(time_us * 1000 * inner) for time_us in times_us)
 
 
 def _processes(measured: Measured) -> ProcessColumns:

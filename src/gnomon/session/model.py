@@ -151,11 +151,9 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
         raise open_shapes(still)
     analysed = model if model.package else replace(model, path=source)
     steering = {name: told for name, told in steering_inputs(analysed).items() if name not in request.feeds}
-    numbers = (
-        t for t in model.graph.tensors if t.name in steering and t.dtype[:5] == "float" and t.shape in ((), (1,))
-    )
-    # A speed or a scale: around 0 it would make hours of sound, or nothing.
-    feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in numbers}
+    single = (t for t in model.graph.tensors if t.name in steering and t.shape in ((), (1,)))
+    # A speed or a scale: around 0 it would make hours of sound, or nothing. Of a switch people know which way it was.
+    feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in single if t.dtype.startswith(("float", "bool"))}
     feeds |= plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
@@ -468,7 +466,7 @@ def _sizes(
     for name, by_size in several.items():
         if lacking or name in dims:
             (one, by), (other, against) = list(by_size.items())[:2]
-            more = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking) or f"without --dim {name}"
+            more = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking) or f"and no --dim for {name!r}"
             raise UsageError(
                 f"the dimension {name!r} cannot be both {one} ({by}) and {other} ({against})",
                 hint=f"Give it one size; or, if it means several things, the shapes of all inputs: {more}",

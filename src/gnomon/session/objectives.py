@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from gnomon.core.stats import Block, compare, median, median_interval, quantile, values_by_process
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, did_you_mean
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import QUANTILE, Clock
 from gnomon.measure.energy import ENERGY, joules_of
@@ -182,9 +181,8 @@ def goal_of(name: str) -> Goal:
     entry = named(GROUP).get(name)
     if entry is None:
         names = goal_names()
-        near = [n for n in names if name and name in n] or get_close_matches(name, names, n=1)
-        meant = f"Did you mean {near[0]}? " if near else ""
-        raise UsageError(f"there is no objective {name!r}", hint=f"{meant}Objectives: {', '.join(names)}.")
+        known = f"{did_you_mean(name, names)} Objectives: {', '.join(names)}."
+        raise UsageError(f"there is no objective {name!r}", hint=known.lstrip())
     found = loaded(entry, f"the objective {name}")
     if isinstance(found, Goal) and found.name == name:
         return found

@@ -337,10 +337,11 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
 
 
 def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
-    """Of equally fast contenders the one to use: one without a conversion, then that of least memory, then the first by
-    time.
+    """Of equally fast contenders the one to use: one without a conversion, then one without an environment of its own,
+    then that of least memory, then the first by time.
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
+    pool = [p for p in pool if not p.contender.candidate.environment] or pool
     known = [p for p in pool if _memory(p)]
     if known:
         least = min(map(_memory, known))
@@ -403,7 +404,7 @@ def _reason(
         return f"{'; '.join(filter(None, parts))}."
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
     beside = None if undecided else default
-    parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, priced=priced)]
+    parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, best, priced=priced)]
     told = "; ".join(filter(None, parts))
     use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:
@@ -443,11 +444,12 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
     return f"{told} {interval(versus.low, versus.high)}"
 
 
-def _mixing(proved: Sequence[Proved], *, priced: bool) -> str:
+def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
     """Why no mix is chosen."""
     plan = next((p for p in proved if p.contender.kind == "plan"), None)
     if plan is None:
-        return "by the profile a mix would not be faster" if priced else ""
+        other = "another" if len(set(best.contender.backends.values())) > 1 else "a"
+        return f"by the profile {other} mix would not be faster" if priced else ""
     if plan.measured.failure is not None and plan.measured.failure.kind == "unmeasured":
         return f"the plan, a mix, was not measured ({describe(plan.measured.failure)})"
     if plan.against_best is None:

@@ -41,10 +41,10 @@ from gnomon.session.judges import (
     with_open_dims,
 )
 from gnomon.session.model_session import Lab, own_tolerance
-from gnomon.session.targets import describe, probe_runtimes
+from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 
 
-def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> JudgedReference | None:
+def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device; their sensitivity.
 
     None where no runtime here loads the user's own file; why, is added to `reasons`. It is not measured, so that the
@@ -71,7 +71,7 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[str]) -> Judg
                 runner.check_against(lab.push(fetched, fetched.name))
                 by = f"{judge.label}, on this machine"
                 return {**found, "by": by, "runtime": judge.runtime, "doubts": []}
-            reasons.append(f"{judge.label}, on this machine: {describe(failure)}")
+            reasons.append(Missing(name=f"{judge.label}, on this machine", reason=describe(failure)))
     return None
 
 
@@ -140,7 +140,7 @@ def reference(lab: Lab) -> Sensitivity:
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
     drawn = next((doubt for doubt in lab.doubts if doubt.kind == "drawn-steering"), None)
     limit_s = timeout_s if drawn is None else _DRAWN_SHARE * timeout_s
-    reasons: list[str] = []
+    reasons: list[Missing] = []
     # The user's own file on the device, whose inputs are fixed only by what they are fed with.
     own, hung, refused = lab.placed, 0, dict[str, str]()
     for lab.open_outputs in (False, True):
@@ -168,7 +168,7 @@ def reference(lab: Lab) -> Sensitivity:
                 _blame_input(failure)
                 if failure.kind == "refused":
                     refused[judge.runtime] = f"{judge.name} refuses these inputs: {failure.message[:200]}"
-            reasons.append(f"{judge.label}: {describe(failure)}")
+            reasons.append(Missing(name=judge.label, reason=describe(failure)))
     lab.open_outputs = False
     here = None if loads_it else reference_here(lab, runner, reasons)
     if here is not None:
@@ -179,12 +179,12 @@ def reference(lab: Lab) -> Sensitivity:
         if found is not None:
             label = f"{target.configuration.name}, on the converted file"
             return _noted(lab, runner, {**found, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
-        reasons.append(f"{target.configuration.name}: {describe(failure)}")
+        reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
     hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
     if hung:
         hint = "Inputs may ask for more work than real ones do: give these with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
-    raise MeasurementError(f"no runtime computes reference outputs ({'; '.join(dict.fromkeys(reasons))})", hint=hint)
+    raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
 
 
 def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementError:

@@ -22,6 +22,7 @@ from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.models.model import Model, is_float64
+from gnomon.report.plain import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads, portable
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
@@ -326,13 +327,41 @@ def question_of(configuration: Configuration) -> dict[str, object]:
 
 def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missing]) -> RuntimeMissingError:
     """The error for a model that nothing on the device runs: every reason, and what to install."""
-    reasons = "; ".join(f"{m.name}: {m.reason}" for m in missing) or "none was found"
-    names = ", ".join(r.name for r in runtimes)
+    reasons = reasons_of(missing) or "none was found"
+    names = listed([r.name for r in runtimes], len(runtimes))
+    if operator := _unknown_operator([m.reason for m in missing if not isinstance(m, Installable)]):
+        hint = "Export the model without it, or give ONNX Runtime a library of it: --option onnxruntime:library=FILE"
+        return RuntimeMissingError(f"{operator} is in none of {names}", hint=hint)
     where = "this device" if device == "local" else f"the device {device}"
     return RuntimeMissingError(
         f"no runtime on {where} runs the model ({reasons})",
         hint=hint_of(missing, f"Tried: {names}. Try another model or runtime."),
     )
+
+
+_UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
+"""What ONNX Runtime, which pnnx has too, says of an operator that it does not know."""
+
+
+def _unknown_operator(reasons: Sequence[str]) -> str:
+    """The operator that one runtime does not know and all others name in their reasons; "" without such."""
+    unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
+    if unknown is None or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
+        return ""
+    return f"the operator {unknown[2]} of the domain {unknown[1]}"
+
+
+def merged(missing: Sequence[Missing]) -> list[Missing]:
+    """What several have as their reason and hint once, in one line, with the names of all of them."""
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    for one in missing:
+        names.setdefault((" ".join(one.reason.split()), one.hint), {})[one.name] = None
+    return [Missing(name=listed(list(of)), reason=reason, hint=hint) for (reason, hint), of in names.items()]
+
+
+def reasons_of(missing: Sequence[Missing]) -> str:
+    """Why each was left out, in one sentence: "a and b: not installed; c: it crashed"."""
+    return "; ".join(f"{one.name}: {one.reason}" for one in merged(missing))
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | N
         fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
         raise ModelError(
             f"the shape of input {name!r} is left open{f': {told}' if told else ''}",
-            hint=f"Give it, such as with --shape {name}={fixed}",
+            hint=f"Give it, such as with --shape {shlex.quote(f'{name}={fixed}')}",
         )
     if given is not None and dims is not None:
         fits = len(given) == len(dims) and all(d <= 0 or d == g for d, g in zip(dims, given, strict=True))

@@ -10,7 +10,6 @@ checked, and has a time limit and a size limit. Source: tvm/rpc/tracker.py and t
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
@@ -24,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn
 from gnomon.core.codec import OTHERS_TOO, Must, ReadBy, Whole, decode
 from gnomon.core.strict_json import Complaints, Strict, complaint, is_text, shown
 from gnomon.devices.address import Address, parse_address
-from gnomon.errors import DeviceError, ProblemError, UsageError
+from gnomon.errors import DeviceError, ProblemError, UsageError, did_you_mean
 
 _PREFIX = "server:"
 _MOST_LETTERS = 512
@@ -138,15 +137,13 @@ class TrackerSummary:
         """DeviceError that lists the known keys if no server has this one."""
         if self.of(key):
             return
-        near = difflib.get_close_matches(key, self.keys, n=1)
         told = ", ".join(shown(one) for one in self.keys[:_MOST_KEYS_TOLD])
         more = len(self.keys) - _MOST_KEYS_TOLD
         known = f"its keys: {told}{f' and {more} more' if more > 0 else ''}" if told else "it has no server at all"
         raise DeviceError(
             f"no server of the tracker at {address} has the key {shown(key)}; {known}",
-            hint=f"Did you mean {near[0]!r}?"
-            if near
-            else f"Give one of its keys, or start one: python -m tvm.exec.rpc_server --tracker {address} --key KEY",
+            hint=did_you_mean(key, self.keys)
+            or f"Give one of its keys, or start one: python -m tvm.exec.rpc_server --tracker {address} --key KEY",
             transient=True,
         )
 

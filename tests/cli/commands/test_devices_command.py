@@ -209,6 +209,28 @@ def test_the_page_in_80_columns(tmp_path: Path) -> None:
     assert (tmp_path / "page").read_text() == SHOWN
 
 
+def test_the_list_has_a_line_a_device_and_what_is_wrong_with_one(tmp_path: Path) -> None:
+    gone = {
+        **ROW,
+        "name": "gone",
+        "state": "failed",
+        "reason": "it does not answer",
+        "hint": "Start it.",
+        "fingerprint": None,
+    }
+    file = {"file": "/home/me/devices.toml", "file_exists": True, "named": False}
+    found = read_document({"format": "gnomon-devices", "version": 1, **file, "devices": [ROW, gone]})
+    with (tmp_path / "page").open("w") as out:
+        page = Page(out, width=120, brief=True)
+        devices_report(found, page)
+    lines = (tmp_path / "page").read_text().splitlines()
+    assert lines[0] == "1 of 2 devices is ready."
+    assert lines[2].startswith(" board   ssh://odroid@board:2222  Hardkernel ODROID") and lines[2].endswith("  ready")
+    assert lines[3].split()[:2] == ["gone", "ssh://odroid@board:2222"] and lines[3].endswith("cannot be used")
+    assert lines[4:6] == [" - gone: it does not answer", "   -> Start it."]
+    assert not any("onert" in line for line in lines) and page.omitted == ["their runtimes and settings"]
+
+
 def test_a_device_on_which_nothing_runs_is_not_ready_and_says_why_once(tmp_path: Path) -> None:
     gone = [{**ROW["runtimes"][1], "name": name} for name in ("mnn", "ncnn", "onert")]
     row = {**ROW, "runtimes": gone, "settings": {**ROW["settings"], "fetch": False}}

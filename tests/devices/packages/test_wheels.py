@@ -187,7 +187,7 @@ def test_a_wheel_that_writes_elsewhere_is_refused(place: str, tmp_path: Path) ->
     wheel(tmp_path / "wheels", "gbad", files={"gbad.py": b"", place: b"x"})
     with pytest.raises(RuntimeMissingError, match="outside") as told:
         provide(["gbad"], ARM, home=tmp_path, fetch=False)
-    assert told.value.hint.startswith("Remove it: rm ")
+    assert told.value.hint.startswith("rm ")
     assert list((tmp_path / "site").iterdir()) == []
     assert not any(path.name == "out" for path in tmp_path.rglob("*"))
 

@@ -147,7 +147,7 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("ss_profiler_cfg: {finetune_epoch: 3}", "(line 10): there is no such field; did you mean finetune_epochs?"),
+        ("ss_profiler_cfg: {finetune_epoch: 3}", "(line 10): there is no such field. Did you mean 'finetune_epochs'?"),
         ("ss_profiler_cfg: {accuracy_threshold: 9e-1}", "'9e-1' found, which YAML 1.1 reads as a text: write 9.0e-1"),
         ("ss_profiler_cfg: {latency_cost_coeff: .inf}", "cfg.latency_cost_coeff (line 10): a finite number expected"),
         ("ss_profiler_cfg: {finetune_optimizer_cfg: {lr: 5e-4, type: SGD}}", "_cfg.lr (line 10): a number, a text, "),
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_told_with_path_and_line(old: str, new: str, told: str)
         ("ss_profiler_cfg: {calib_data: {source: x}}", "calib_data.root_folder (line 10): missing"),
         ("gnomon_cfg: {numbering: awnas}", "gnomon_cfg.numbering (line 10): 'ssprofile' or 'aw_nas' expected, 'awnas'"),
         ("gnomon_cfg: {default_primitives: {Res: VGGblock_1}}", "one of the space's Resblock_0 expected, 'VGGblock_1'"),
-        ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no such family; did you mean Res?"),
+        ("gnomon_cfg: {default_primitives: {Rex: Resblock_0}}", "there is no such family. Did you mean 'Res'?"),
         ("gnomon_cfg: {validation_share: 0.6, test_share: 0.6}", "nothing is left to train on"),
         ("x: &a {batch_size: 3}\ngnomon_cfg: *a", "gnomon_cfg (line 11): an object expected, the alias a, whose value"),
     ],

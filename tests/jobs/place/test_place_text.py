@@ -201,6 +201,24 @@ def test_warnings_about_the_answer_stand_in_its_first_lines() -> None:
     assert "Warnings" in lines
 
 
+def test_a_reason_that_several_have_is_told_once() -> None:
+    rows = [
+        {"name": name, "reason": reason, "hint": ""}
+        for name, reason in (("a", "no"), ("b[f16, C=1]", "no"), ("c", "so"))
+    ]
+    page = flat(document() | {"missing": rows})
+    assert "Skipped - a; b[f16, C=1]: no - c: so" in page
+
+
+def test_nothing_is_said_to_be_unmixed_beside_a_mix() -> None:
+    found = document() | {"why_not_mixed": "the graph has no cut that is narrow enough"}
+    assert any(contender["kind"] != "single" for contender in found["contenders"])
+    assert "Not mixed" not in flat(found)
+    found["contenders"] = [contender for contender in found["contenders"] if contender["kind"] == "single"]
+    found["decision"] |= {"chosen": found["decision"]["best_single"], "kind": "single"}
+    assert "Not mixed: the graph has no cut" in flat(found)
+
+
 def test_a_package_for_another_device_is_to_be_copied_there() -> None:
     assert "copy the package there" not in flat(document())
     assert "To run it on board, copy the package there first" in flat(document() | {"device": "board"})

@@ -13,6 +13,7 @@ import json
 import lzma
 import os
 import platform
+import shlex
 import shutil
 import stat
 import sys
@@ -212,7 +213,7 @@ def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> No
 
 def _broken(path: Path, error: Exception) -> RuntimeMissingError:
     why = str(error) or type(error).__name__
-    return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"Remove it: rm {path}")
+    return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"rm {shlex.quote(str(path))}")
 
 
 _LEFT_OUT = ("__pycache__",)

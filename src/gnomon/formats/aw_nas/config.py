@@ -13,7 +13,6 @@ finds; what ruamel.yaml writes itself keeps comments, and neither indentation no
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -24,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gnomon.core.codec import OTHERS_TOO, Must, matching, whole, within
 from gnomon.core.strict_json import Complaints, repeated, shown
-from gnomon.errors import ProblemError
+from gnomon.errors import ProblemError, did_you_mean
 from gnomon.formats.yaml import Node, YamlReader, almost, read_yaml, yaml_text
 
 Numbering = Literal["ssprofile", "aw_nas"]
@@ -415,9 +414,8 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
         place = ("gnomon_cfg", "default_primitives", family)
         known = [each for each in primitives if family_of(each) == family]
         if not known:
-            near = difflib.get_close_matches(family[:64], families, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(families)}"
-            reader.tell(place, f"there is no such family; {advice}")
+            advice = did_you_mean(family, families) or f"Known are {', '.join(families)}"
+            reader.tell(place, f"there is no such family. {advice}")
         elif name not in known:
             reader.tell(place, f"one of the space's {', '.join(known)} expected, {shown(name)} found")
 

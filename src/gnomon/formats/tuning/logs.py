@@ -70,7 +70,7 @@ _NUMBERS = (int, float)
 _FLOATS = {float}
 _MOST_AT_S = 1e12
 _OF_DEVICE = frozenset({"kind", "mcpu", "mtriple", "mattr", "model"})
-"""What of a target says which device it is of: all else TVM's versions write each in other words."""
+"""The words of a target that say which device it is of: versions of TVM differ in the others."""
 _ANSOR_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
 _LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
@@ -226,7 +226,7 @@ def read_target(text: str) -> dict[str, Any]:
     return found
 
 
-def _of_device(target: str) -> dict[str, Any]:
+def _of_device(target: str) -> dict[str, object]:
     return {name: value for name, value in read_target(target).items() if name in _OF_DEVICE}
 
 

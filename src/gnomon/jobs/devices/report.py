@@ -33,8 +33,15 @@ def devices_report(document: DevicesDocument, page: Page) -> None:
         page.headline(f"{rows[0].name} is {'ready' if ready else 'not ready'}.")
     else:
         page.headline(f"{ready} of {len(rows)} devices {'is' if ready == 1 else 'are'} ready.")
-    for row in rows:
-        _device(row, page)
+    if page.brief and not document.named:
+        table = Table(rows).text("device", lambda row: row.name).text("address", lambda row: row.address)
+        page.table(table.text("what it is", lambda row: _machine(row)[0]).text("state", _state, least=32))
+        page.omitted.append("their runtimes and settings")
+        for row in rows:
+            _problem(row, page, f"{row.name}: ")
+    else:
+        for row in rows:
+            _device(row, page)
     if len(rows) == 1 and rows[0].name == "local" and not document.named:
         page.line("")
         page.line("To add another machine: gnomon devices add NAME ssh://user@host")
@@ -53,16 +60,10 @@ def _state(row: DeviceRow) -> str:
 def _device(row: DeviceRow, page: Page) -> None:
     where = f" ({row.address})" if row.name != row.address else ""
     page.heading(f"{row.name}{where}: {_state(row)}")
-    if quarantine := row.health.quarantine:
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
-        page.item(
-            f"in quarantine since {since}: {quarantine.reason}",
-            f"gnomon devices probe {row.name}, or gnomon devices release {row.name}",
-        )
+    _problem(row, page)
     if row.state != "ready":
-        page.item(row.reason or "", row.hint or "")
         return
-    for line in _machine(row.fingerprint) if row.fingerprint else ["Its tracker has it, for tune, exec and overlay."]:
+    for line in _machine(row):
         page.line(line, indent=3)
     if settings := _settings(row.settings):
         page.line(f"Set here: {settings}", indent=3)
@@ -83,7 +84,22 @@ def _device(row: DeviceRow, page: Page) -> None:
         page.item(f"{', '.join(names)}: {reason}", hint)
 
 
-def _machine(found: Mapping[str, object]) -> list[str]:
+def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
+    """What is wrong with a device."""
+    if quarantine := row.health.quarantine:
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
+        page.item(
+            f"{name}in quarantine since {since}: {quarantine.reason}",
+            f"gnomon devices probe {row.name}, or gnomon devices release {row.name}",
+        )
+    if row.state != "ready":
+        page.item(f"{name}{row.reason or ''}", row.hint or "")
+
+
+def _machine(row: DeviceRow) -> list[str]:
+    if not row.fingerprint:
+        return ["Its tracker has it, for tune, exec and overlay." if row.state == "ready" else ""]
+    found = row.fingerprint
     memory = found.get("memory_bytes")
     first = [
         str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
@@ -177,14 +193,8 @@ def runtimes_report(document: RuntimesDocument, page: Page) -> None:
     """What is installed, then what is not."""
     here = [row for row in document.runtimes if row.installed]
     page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
-    if here:
-        page.table(
-            Table(here)
-            .text("runtime", lambda row: row.name)
-            .text("version", lambda row: row.version or "-")
-            .text("models", lambda row: ", ".join(row.formats))
-            .text("backends", lambda row: ", ".join(row.backends))
-        )
+    for row in here:
+        page.item(f"{row.name} {row.version} ({', '.join(row.formats)} models): {', '.join(row.backends)}")
     gone = [row for row in document.runtimes if not row.installed]
     if gone or document.broken:
         page.heading("Missing")

@@ -9,6 +9,7 @@ and how far whole models were from the sum of their units.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -61,7 +62,7 @@ def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
     if not found:
         raise UsageError(
             f"no table that was built on {device} is to be found",
-            hint=f"Build one: gnomon table build operators --device {device}. Or give --table DIR.",
+            hint=f"Build one: gnomon table build operators --device {shlex.quote(device)}. Or give --table DIR.",
         )
     newest = next(iter(found.values()))
     return tuple(folder for folder, manifest in found.items() if not _unlike(manifest, newest))

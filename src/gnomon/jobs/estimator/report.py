@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from gnomon.jobs.estimator.document import (
@@ -180,7 +181,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
     if strange:
         page.item(
             f"No unit of {len(strange)} kinds was ever measured there, such as {strange[0]}: their prices are guesses.",
-            f"To measure them: gnomon table build --from {document.model}",
+            f"To measure them: gnomon table build --from {shlex.quote(document.model)}",
         )
     for one in document.left_out:
         many = f"{one.count} operators" if one.count > 1 else "an operator"
@@ -188,7 +189,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
     if document.guessed_s > 0.01 * mean:
         page.item(
             f"What has no price is guessed to take {units.time(document.guessed_s)}, by its work alone.",
-            f"Measure the model whole: gnomon profile {document.model}",
+            f"Measure the model whole: gnomon profile {shlex.quote(document.model)}",
         )
     page.table(
         Table(document.units, most=_ROWS)
@@ -238,13 +239,14 @@ def file_report(document: ExportDocument | CountDocument | SuggestDocument | Imp
 def suggested_report(document: SuggestDocument, page: Page) -> None:
     """Write where the nets are, and how they are measured."""
     file_report(document, page)
-    page.line(f"To measure them: gnomon estimator measure {document.file} --table TABLE", indent=1, style="dim")
+    command = f"gnomon estimator measure {shlex.quote(document.file)} --table TABLE"
+    page.line(f"To measure them: {command}", indent=1, style="dim")
 
 
 def imported_report(document: ImportDocument, page: Page) -> None:
     """Write how many nets there are, where, and how an estimator is fitted to them."""
-    space, file = document.space, document.file
-    page.headline(f"{document.nets} nets of {space}, {document.measured} of them measured.")
+    space, file = shlex.quote(document.space), shlex.quote(document.file)
+    page.headline(f"{document.nets} nets of {document.space}, {document.measured} of them measured.")
     file_report(document, page)
     page.line(f"To fit an estimator: gnomon estimator fit --space {space} --samples {file}", indent=1, style="dim")
 

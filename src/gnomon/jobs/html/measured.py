@@ -12,7 +12,7 @@ from gnomon.jobs.place.picture import segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
 from gnomon.report.page import Table
-from gnomon.report.plain import shorten
+from gnomon.report.plain import listed, shorten
 from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
 
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
@@ -147,7 +147,7 @@ def _environment(environments: Sequence[EnvironmentPart]) -> Table[EnvironmentPa
     return (
         Table(environments, note=f"{note}report.")
         .text("process", lambda part: "-" if part.process is None else str(part.process))
-        .text("configurations", lambda part: ", ".join(part.labels) or "-")
+        .text("configurations", lambda part: listed(part.labels) or "-")
         .number("took", lambda part: part.seconds, units.duration)
         .number(
             "load average", lambda part: _from_to(part.before.load_average_1m, part.after.load_average_1m, "{:.2f}")

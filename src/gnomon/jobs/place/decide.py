@@ -33,6 +33,7 @@ from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps
 from gnomon.models.check import CURE
+from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
 from gnomon.session.accelerators import first_runs, held_bytes
 from gnomon.session.contender import (
@@ -617,7 +618,7 @@ def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
     return [
         Doubt(
             kind="package-config",
-            message=f"the nnpackage's own config sets {', '.join(f'{k}={v}' for k, v in left.items())}, which the "
+            message=f"the nnpackage's own config sets {listed([f'{k}={v}' for k, v in left.items()])}, which the "
             f"choice was measured without and the written package leaves out{with_it}",
             hint="" if rows else "Without -n and --backend the nnpackage is also measured as it is.",
         )

@@ -45,6 +45,7 @@ from gnomon.report.parts import (
     is_open,
     numbers,
 )
+from gnomon.report.plain import listed
 from gnomon.session.document import KernelPart
 
 _EXPENSIVE = 10
@@ -142,7 +143,7 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
     restless = [c.label for c in alive if (summary := c.summary(clock)) and summary.trend]
     if restless:
         with page.details("what rose or fell while measuring"):
-            page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+            page.item(f"Times rose or fell while measuring: {listed(restless)}.", "Measure again at a quieter time.")
 
 
 _MOST_ROWS = 6
@@ -194,7 +195,7 @@ def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[
 
 
 def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
-    if document.why_not_mixed:
+    if document.why_not_mixed and all(c.kind == "single" for c in document.contenders):
         ideal, why = document.ideal_s, document.why_not_mixed
         free = (
             f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal and not page.brief else ""
@@ -231,7 +232,7 @@ def _plan(document: PlaceDocument, page: Page) -> None:
     own = [(c.label, kernel) for c in document.contenders if c.label in shown for kernel in c.kernels]
     mute = [label for label, kernel in own if kernel.operators]
     if mute:
-        page.line(f"No times of operators are reported by {', '.join(mute)}.", indent=1)
+        page.line(f"No times of operators are reported by {listed(mute)}.", indent=1)
     _expensive(document, shown, [(label, kernel) for label, kernel in own if not kernel.operators], bool(mute), page)
     if len(shown) < len(columns):
         page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
@@ -389,11 +390,11 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
     _compared(columns, document.clock, page)
     restless = [c.label for c in columns if c.wall.trend]
     if restless:
-        page.item(f"Times rose or fell while measuring: {', '.join(restless)}.", "Measure again at a quieter time.")
+        page.item(f"Times rose or fell while measuring: {listed(restless)}.", "Measure again at a quieter time.")
     slowed = [f"{c.label} {units.time(c.profiler_overhead_s)}" for c in columns if c.profiler_overhead_s]
     with page.details("profiler overhead"):
         if slowed:
-            took = ", ".join(slowed)
+            took = listed(slowed)
             page.line(f"Profiler overhead (what kernels take longer than a call without it): {took}.", indent=1)
     if document.sustained:
         sustained_text(document.sustained, page)

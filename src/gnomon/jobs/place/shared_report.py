@@ -12,7 +12,7 @@ from gnomon.report import units
 from gnomon.report.page import Page
 from gnomon.report.plain import listed, many
 from gnomon.session.document import ConditionsPart, ModelPart
-from gnomon.session.targets import Missing
+from gnomon.session.targets import Missing, merged
 
 _MOST_SHAPES = 3
 """Inputs whose shapes stand in a report's second line."""
@@ -40,7 +40,7 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     if conditions is None:  # of an older gnomon
         return model_line(model, device)
-    return f"{held_for(Path(model.path).name, device, conditions)}."
+    return f"{held_for(Path(model.path).name, device, conditions)}; called with preset tensors of fixed shapes."
 
 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
@@ -75,14 +75,14 @@ def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ())
     if not unknown:
         return
     if page.brief:
-        names = list(dict.fromkeys(row.name for row in unknown if not row.name.endswith(_TRACED)))
-        if names:
-            page.line(f"Skipped: {'; '.join(names)} (why: -v).")
+        skipped = list(dict.fromkeys(row.name for row in unknown if not row.name.endswith(_TRACED)))
+        if skipped:
+            page.line(f"Skipped: {'; '.join(skipped)} (why: -v).")
         return
     page.heading("Skipped")
-    for row in unknown:
-        reason = " ".join(row.reason.split())
-        page.item(f"{row.name}: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' ..'}", row.hint)
+    for row in merged(unknown):
+        reason = row.reason if len(row.reason) <= _LONGEST else f"{row.reason[:_LONGEST]} .."
+        page.item(f"{row.name}: {reason}", row.hint)
 
 
 def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,10 +34,11 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
 
     RecordError where it is there already or cannot be written: then there is none.
     """
+    add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
     if isinstance(out, PostgresAddress):
-        raise RecordError(f"{out} is not a file", hint=f"To add to a database: gnomon runs import FILE --record {out}")
+        raise RecordError(f"{out} is not a file", hint=f"To add to a database: {add}")
     if out.exists():
-        raise RecordError(f"{out} is there already", hint=f"To add to it: gnomon runs import FILE --record {out}")
+        raise RecordError(f"{out} is there already", hint=f"To add to it: {add}")
     with (
         system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."),
         staged(out) as made,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -334,7 +335,7 @@ def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iter
     if beside:
         raise UsageError(
             f"{profile} has accuracies of its own by the method {', '.join(beside)}",
-            hint=f"Give --accuracy {beside[0]} to let these count with them, --accuracy {IMPORTED} to keep them apart.",
+            hint=f"--accuracy {shlex.quote(beside[0])} counts these with them, --accuracy {IMPORTED} apart.",
         )
 
 

@@ -6,6 +6,7 @@ A network is measured with the weights of its best training by validation. See d
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -177,7 +178,7 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
         reasons = "; ".join(dict.fromkeys(row.reason for row in rows if row.reason))
         raise MeasurementError(
             f"nothing could be measured by {', '.join(toolchains)}: {len(rows)} networks failed ({reasons[:400]})",
-            hint=f"Correct what the reasons name and repeat the command; gnomon space show {folder.path} has the rest.",
+            hint=f"Correct what the reasons name. The rest: gnomon space show {shlex.quote(str(folder.path))}",
         )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gnomon.errors import GnomonError, UsageError
+from gnomon.errors import GnomonError, UsageError, did_you_mean
 from gnomon.formats.block_table import Block, scan_block_table
 from gnomon.jobs.table.document import (
     BlockPart,
@@ -95,8 +94,7 @@ def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
 def _block(known: Mapping[str, Block], name: str) -> Block:
     block = known.get(name)
     if block is None:
-        near = difflib.get_close_matches(name[:200], list(known)[:1000], n=1)
-        hint = f"Nearest: {near[0]}" if near else f"The file has {len(known)} other blocks."
+        hint = did_you_mean(name, list(known)[:1000]) or f"The file has {len(known)} other blocks."
         raise UsageError(f"the file has no block {name[:100]!r}", hint=hint)
     return block
 

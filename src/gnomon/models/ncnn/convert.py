@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -113,7 +114,7 @@ def _check_inputs(graph: Graph) -> None:
     for tensor in dynamic_inputs(graph):
         raise ModelError(
             f"the shape of input {tensor.name!r} is {tensor.shape}, and pnnx needs every size",
-            hint=f"Fix it, such as: --shape {tensor.name}=1,3,224,224",
+            hint=f"Fix it, such as: --shape {shlex.quote(f'{tensor.name}=1,3,224,224')}",
         )
     for index in (*graph.inputs, *graph.outputs):
         tensor = graph.tensors[index]
@@ -224,7 +225,7 @@ def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:
             single = ",".join("1" if k == axis else str(n) for k, n in enumerate(shape))
             raise ModelError(
                 f"input {name!r} has a batch of {shape[axis]} (axis {axis}), and ncnn computes one example at a time",
-                hint=f"Fix it to one, where the model leaves it open: --shape {name}={single}",
+                hint=f"Fix it to one, where the model leaves it open: --shape {shlex.quote(f'{name}={single}')}",
             )
         shape = [n for k, n in enumerate(shape) if k != axis]
     elif axis != _NO_BATCH:

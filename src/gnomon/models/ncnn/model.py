@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -435,7 +436,7 @@ def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[i
         raise UsageError(
             f"--shape {name}={','.join(map(str, shape))} does not fit layer {reader.name!r} ({reader.type}), whose "
             f"weights are for {channels} {'numbers' if axes == 1 else 'channels'}",
-            hint=f"Give a shape of the form: --shape {name}={written}",
+            hint=f"Give a shape of the form: --shape {shlex.quote(f'{name}={written}')}",
         )
     return shape
 

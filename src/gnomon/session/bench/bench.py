@@ -33,7 +33,7 @@ from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import MeasureRequest, device_met, link_to, machine_of
-from gnomon.session.targets import Missing, equip, hint_of, question_of
+from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons_of
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
@@ -216,7 +216,7 @@ def _only(
     """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        told = "; ".join(f"{m.name}: {m.reason}" for m in missing) or f"none takes models of the format {loads}"
+        told = reasons_of(missing) or f"none takes models of the format {loads}"
         raise RuntimeMissingError(
             f"no runtime is there to measure with ({told})", hint=hint_of(missing, "Install one.")
         )

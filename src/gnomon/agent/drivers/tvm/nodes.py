@@ -7,6 +7,7 @@ calls before fusing, by the function and its arguments. Where one is not found n
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
         if not kind.HasField("shape") or any(not d.HasField("dim_value") for d in kind.shape.dim):
             raise Refused(
                 f"the shape of input {value.name!r} is left open; TVM compiles fixed shapes: fix it with "
-                f"--shape {value.name}=1,3,224,224"
+                f"--shape {shlex.quote(f'{value.name}=1,3,224,224')}"
             )
     module = imported(model, shapes)
     _check_fixed(module["main"].ret_ty)

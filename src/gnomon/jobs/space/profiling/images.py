@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,11 +120,11 @@ def reopened_images(
     """
     name = str(known["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
-        raise UsageError(f"the profile was made with the images {name}, not {given}", hint=f"Give --data {name}.")
+        raise UsageError(f"the profile is of the images {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
     if given is None and name.startswith("dataset:"):
         raise UsageError(
             f"the images of the profile are what a function makes, {name}, which is run only where it is given",
-            hint=f"Give --data {name}, if that Python is yours.",
+            hint=f"Give --data {shlex.quote(name)}, if that Python is yours.",
         )
     data = open_images(own, name, classes=classes, download=download)
     if data.digest != known["digest"]:
