@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
+from tests.formats.scans import read_block_table, read_snpe_csv, read_snpe_json
 
 from fuzz import seeds as good
 from gnomon import values
@@ -43,7 +44,6 @@ from gnomon.devices.shell.link import Marked
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
-from gnomon.formats.block_table import read_block_table
 from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.formats.ncnn_param import parse_ncnn_param, write_ncnn_param
 from gnomon.formats.nets_csv import read_nets, write_nets, write_profiled
@@ -56,8 +56,6 @@ from gnomon.formats.problem import read_problem
 from gnomon.formats.snpe.bench import read_bench_result
 from gnomon.formats.snpe.meta import read_dlc_inputs, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
-    read_snpe_csv,
-    read_snpe_json,
     scan_nnabla_csv,
     write_snpe_csv,
     write_snpe_json,

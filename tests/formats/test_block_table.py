@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.formats.scans import read_block_table
 
 from gnomon.errors import ProblemError
-from gnomon.formats.block_table import read_block_table, scan_block_table
+from gnomon.formats.block_table import scan_block_table
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = st.from_regex(r"[A-Za-z_]{1,9}-input:[0-9]{1,3}x[0-9]{1,3}-expand:[0-9]", fullmatch=True)

@@ -51,13 +51,6 @@ class Block:
         return dict(_PART.findall(self.name))
 
 
-def read_block_table(text: str | bytes) -> dict[str, Block]:
-    """The blocks of a table. Raises ProblemError with everything that is wrong, each with its line."""
-    table, complaints = scan_block_table(text)
-    complaints.raise_any()
-    return table
-
-
 def scan_block_table(text: str | bytes) -> tuple[dict[str, Block], Complaints]:
     """The good blocks by name, in the file's order, and complaints about the rest.
 

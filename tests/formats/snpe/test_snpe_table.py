@@ -8,12 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.formats.scans import read_snpe_csv, read_snpe_json
 
 from gnomon.errors import ModelError, ProblemError
 from gnomon.formats.snpe.meta import META_KEYS, read_dlc_inputs, read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
-    read_snpe_csv,
-    read_snpe_json,
     scan_nnabla_csv,
     scan_snpe_csv,
     scan_snpe_json,

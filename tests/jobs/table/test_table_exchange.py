@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.formats.scans import read_snpe_csv
 from tests.spaces.test_latency_table import CONTEXT, failed, relu
 
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.nets_csv import NetRow, write_nets
 from gnomon.formats.snpe.table import (
-    read_snpe_csv,
     write_snpe_csv,
     write_snpe_json,
 )

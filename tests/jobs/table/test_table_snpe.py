@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.devices.shell.adbkit import Phone, adb_server, phone
+from tests.formats.scans import read_snpe_csv
 from tests.standins import snpekit
 
 from gnomon.cli.main import run
 from gnomon.devices.base import Device
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice
-from gnomon.formats.snpe.table import KEYS, STATISTICS, read_snpe_csv, runtimes_of
+from gnomon.formats.snpe.table import KEYS, STATISTICS, runtimes_of
 from gnomon.jobs.table.folder import read_table
 from gnomon.runtimes.snpe import BenchOrder, Snpe
 

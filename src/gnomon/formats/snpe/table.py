@@ -78,13 +78,6 @@ def runtimes_of(entries: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(runtime for by_runtime in entries.values() for runtime in by_runtime))
 
 
-def read_snpe_json(text: str | bytes) -> Entries:
-    """Reads the json. Raises ProblemError with everything that is wrong, each with its path."""
-    table, complaints = scan_snpe_json(text)
-    complaints.raise_any()
-    return table
-
-
 def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
     """The good part of a json and the complaints about the rest. ProblemError only for what is not a JSON object."""
     complaints = Complaints(what="latency table", hint=HINT)
@@ -124,13 +117,6 @@ def _drop_empty(entries: dict[str, Any]) -> None:
             _drop_empty(below)
             if not below:
                 del entries[name]
-
-
-def read_snpe_csv(text: str | bytes) -> Entries:
-    """Reads the csv. Raises ProblemError with everything that is wrong, each with its line."""
-    table, complaints = scan_snpe_csv(text)
-    complaints.raise_any()
-    return table
 
 
 def scan_snpe_csv(text: str | bytes) -> tuple[Entries, Complaints]:
