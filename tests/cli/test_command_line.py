@@ -103,6 +103,9 @@ def test_the_reference_is_up_to_date() -> None:
         (["place", "m", "--env", "x"], "'x' is not an environment variable"),
         (["place", "m", "--env", "1x=2"], "'1x=2' is not an environment variable"),
         (["place", "m", "--env", "A=1,A=2"], "A is given twice"),
+        (["place", "m", "--option", "a=1"], "'a=1' does not set each option of a runtime once"),
+        (["place", "m", "--option", "o:a=1,a=2"], "does not set each option of a runtime once"),
+        (["place", "m", "--option", "o:a"], "does not set each option of a runtime once"),
         (["solve", "p.json", "--weights", "latency"], "'latency' is not a weight"),
         (["solve", "p.json", "--weights", "a=1,a=2"], "'a' is given twice"),
         (["solve", "p.json", "--method", "magic"], "'magic' is not one of"),
@@ -148,14 +151,15 @@ def test_several_threads_and_the_most_time_reach_the_job(monkeypatch: pytest.Mon
 def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     args = (
         "m.onnx --runtime onert --runtime openvino --backend cpu --threads 2 --shape a=b=1,2 --input x=f=1.npy "
-        "--precision bfloat16 --env A=1,B=2,3 --env C= --processes 4 --budget 7 --timeout 8.5 --seed 9 "
-        "--record r.sqlite --fresh"
+        "--precision bfloat16 --env A=1,B=2,3 --env C= --option o:a.b=1,2,c-d=/x=y --processes 4 "
+        "--budget 7 --timeout 8.5 --seed 9 --record r.sqlite --fresh"
     )
     found = requested(monkeypatch, *args.split())
     assert found.model == Path("m.onnx")
     assert found.runtimes == ("onert", "openvino")
     assert (found.wish.threads, found.wish.backends, found.wish.precisions) == (2, ("cpu",), ("bfloat16",))
     assert found.wish.environments == ({"A": "1", "B": "2,3"}, {"C": ""})
+    assert found.wish.options == (("o", {"a.b": "1,2", "c-d": "/x=y"}),)
     assert found.shapes == {"a=b": (1, 2)}
     assert found.feeds == {"x": Path("f=1.npy")}
     assert (found.effort.processes_least, found.effort.processes_most) == (4, 4)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration
+from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onert import Onert, settings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
-from gnomon.runtimes.tunings import Tuning, tuned, tunings
+from gnomon.runtimes.registry import check_options
+from gnomon.runtimes.tunings import Tuning, configurations, tuned, tunings
 from gnomon.runtimes.tvm import Tvm
 
 ONERT = Configuration(runtime="onert", name="onert", backends=("cpu", "ruy"), options={"threads": 1})
@@ -45,6 +48,36 @@ def test_usual_values_stand_where_none_are_named() -> None:
             assert tuning.checked(()) == tuning.usual
             assert tuning.checked(tuning.usual) == tuning.usual
             assert tuning.checked(tuning.usual[:1]) == tuning.usual[:1]
+
+
+def test_options_of_sessions_are_tried_beside_each_clean_configuration_and_libraries_are_in_all() -> None:
+    probe = Probe(version="1.32.0", backends=("cpu",))
+    named = {"onnxruntime": {"/x.so": "1"}, "openvino": {"/y.so": "2"}}
+    wish = Wish(
+        environments=({"A": "1"},), options=(("onnxruntime", {"k": "1"}), ("openvino", {"k": "2"})), libraries=named
+    )
+    made = {c.name: c for c in configurations(OnnxRuntime(), probe, replace(wish, usual=True, more_threads=(2,)))}
+    labels = ["threads=1", "A=1,threads=1", "k=1,threads=1", "threads=2", "A=1,threads=2", "k=1,threads=2", "default"]
+    assert list(made) == [f"onnxruntime[{label}]" for label in labels]
+    assert {name for name, c in made.items() if "session" in c.options} == {
+        "onnxruntime[k=1,threads=1]",
+        "onnxruntime[k=1,threads=2]",
+    }
+    assert made["onnxruntime[k=1,threads=2]"].options["session"] == {"k": "1"}
+    assert all(c.options["libraries"] == {"/x.so": "1"} for c in made.values())
+    assert [c.name for c in made.values() if c.clean] == [
+        f"onnxruntime[{one}]" for one in ("threads=1", "threads=2", "default")
+    ]
+
+
+def test_runtimes_say_whether_they_take_options() -> None:
+    theirs = Theirs()
+    wish = Wish(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
+    check_options(wish, (OnnxRuntime(), OpenVino()))
+    for wrong in ((OnnxRuntime(),), (OpenVino(), theirs)):
+        with pytest.raises(UsageError, match="takes no options, or is not measured") as told:
+            check_options(wish, wrong)
+        assert "onnxruntime, openvino" in told.value.hint
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "", "1025", "99999", "²"])

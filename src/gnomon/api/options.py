@@ -178,9 +178,9 @@ class CommonOptions(TypedDict, total=False):
             "--option",
             repeat=True,
             read=runtime_options,
-            metavar="RUNTIME:KEY=VALUE[,KEY=VALUE]",
-            help="Try these options of a runtime's sessions beside its own; outputs are checked. RUNTIME:library=FILE "
-            "loads a library of operators, which is code, in all configurations. Repeat it for another variant.",
+            metavar="RUNTIME:KEY=VALUE",
+            help="Try this option of a runtime's sessions, or several (,KEY=VALUE), beside its own; outputs are "
+            "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
         ),
     ]
     timeout_s: Annotated[

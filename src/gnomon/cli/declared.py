@@ -169,11 +169,14 @@ def rows_of(row: CommandRow) -> list[CommandRow]:
 
 
 def options_of(record: Any) -> Iterator[Declared]:
-    """The options of the fields of a TypedDict."""
+    """The options of the fields of a TypedDict. Of two with one name on the command line the later one counts."""
+    named: dict[str, Declared] = {}
     for name, hint in get_type_hints(record, include_extras=True).items():
         kind, found = _split(hint)
         if found is not None:
-            yield Declared(name=name, kind=kind, option=found, default=found.default)
+            declared = Declared(name=name, kind=kind, option=found, default=found.default)
+            named[long_name(declared)] = declared
+    yield from named.values()
 
 
 def parameter_of(declared: Declared) -> click.Parameter:

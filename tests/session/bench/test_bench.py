@@ -28,6 +28,12 @@ def test_one_environment_is_taken_and_several_are_refused() -> None:
         taken(environments=({"A": "1"}, {"A": "2"}))
 
 
+def test_options_of_its_sessions_are_taken_and_those_of_others_are_not() -> None:
+    assert taken(options=(("openvino", {"A": "1"}),)) == "openvino[A=1]"
+    with pytest.raises(UsageError, match="no such configuration"):
+        taken(options=(("onnxruntime", {"A": "1"}),))
+
+
 def test_a_precision_that_is_not_there_is_refused() -> None:
     assert taken(precisions=("bfloat16",)) == "openvino[bf16]"
     with pytest.raises(UsageError, match="no such configuration"):
