@@ -218,7 +218,7 @@ def document(
             labels_of({one.contender.label: one.measured for one in verdict.proved}),
         ),
         "package": "out.gnomon",
-        "run": run_line({}),
+        "run": run_line({"tensors": {}, "feeds": {}, "outputs": [], "seed": 0, "segments": [], "environment": {}}),
         "pictures": (),
         "campaign": "0123456789abcdef",
         "record": "record.sqlite",

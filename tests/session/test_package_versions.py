@@ -13,6 +13,7 @@ from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.tvm import Tvm
 from gnomon.session.package import check_destination, read_plan, requirements_of, run_line
 from gnomon.session.targets import pip_names
+from gnomon.wire import Options, PlanJob, Segment
 
 
 def test_requirements_are_of_pip_names_in_the_versions_that_were_measured() -> None:
@@ -31,10 +32,17 @@ def test_a_version_that_is_not_known_is_the_one_required(versions: dict[str, str
     assert pip_line(found).endswith(f" '{LiteRt.wheels[0]}'")  # a shell takes > for a file
 
 
-def test_the_command_allows_what_the_plan_sets() -> None:
-    assert run_line({}) == "python gnomon-agent.pyz run plan.json"
-    assert run_line({"LD_PRELOAD": "x.so", "A": "1"}, "gnomon/") == (
-        "python gnomon/gnomon-agent.pyz run gnomon/plan.json --allow LD_PRELOAD --allow A"
+def job_of(environment: dict[str, str], options: Options) -> PlanJob:
+    segment: Segment = {"runtime": "r", "model": "m", "options": options, "inputs": [], "outputs": []}
+    return {"tensors": {}, "feeds": {}, "outputs": [], "seed": 0, "segments": [segment], "environment": environment}
+
+
+def test_the_command_allows_what_the_plan_sets_and_names_its_libraries() -> None:
+    assert run_line(job_of({}, {})) == "python gnomon-agent.pyz run plan.json"
+    options = {"session": {"a.b": "1"}, "libraries": {"/a/it is.so": "0"}}
+    assert run_line(job_of({"LD_PRELOAD": "x.so", "A": "1"}, options), "gnomon/") == (
+        "python gnomon/gnomon-agent.pyz run gnomon/plan.json --allow LD_PRELOAD --allow A --allow a.b "
+        "--library 'it is.so'"
     )
 
 

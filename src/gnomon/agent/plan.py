@@ -22,8 +22,7 @@ FORMAT, VERSION = "gnomon-plan", 1
 _MOST_BYTES = 64 << 20
 _RUNTIME = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_]\w*)?")
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 HARMLESS = frozenset({
     "CUDA_VISIBLE_DEVICES", "GLIBC_TUNABLES", "GOMP_CPU_AFFINITY", "GOMP_SPINCOUNT", "KMP_AFFINITY", "KMP_BLOCKTIME",
@@ -55,9 +54,9 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
     plan: Plan = found
     job = plan["job"]
-    _check_settings(path, job.setdefault("environment", {}), _NAME, allowed)
+    _check_settings(path, job.setdefault("environment", {}), allowed)
     for segment in job["segments"]:
-        _check_settings(path, segment["options"].get("session", {}), _OPTION, allowed)
+        _check_settings(path, segment["options"].get("session", {}), allowed)
     _name_libraries(path, job, libraries)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
         raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")
@@ -123,9 +122,9 @@ def _is_told(plan: Any) -> bool:
     return all(isinstance(text, str) for text in texts)
 
 
-def _check_settings(path: str, settings: Any, names: re.Pattern[str], allowed: Collection[str]) -> None:
+def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
     if not isinstance(settings, dict) or not all(
-        isinstance(value, str) and names.fullmatch(name) is not None and "\0" not in value
+        isinstance(value, str) and _NAME.fullmatch(name) is not None and "\0" not in value
         for name, value in settings.items()
     ):
         raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")

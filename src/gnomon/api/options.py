@@ -357,15 +357,13 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
         own: dict[str, dict[str, str]] = {}
         for name, value in wished.items():
             runtime, _, key = name.rpartition(":")
-            if not (runtime and key and isinstance(value, str)):
-                raise UsageError(f"{name!r} is no option of a runtime with a text", hint="Name it RUNTIME:KEY.")
-            if key != "library":
+            is_option = bool(runtime and key) and isinstance(value, str)
+            if not is_option or (key == "library" and not (Path(value).is_file() and os.access(value, os.R_OK))):
+                raise UsageError(f"{name!r} cannot be {value!r}", hint="Name RUNTIME:KEY; RUNTIME:library is a file.")
+            if key == "library":
+                libraries.setdefault(runtime, {})[str(Path(value).absolute())] = file_digest(Path(value))
+            else:
                 own.setdefault(runtime, {})[key] = value
-                continue
-            path = Path(value).absolute()
-            if not path.is_file() or not os.access(path, os.R_OK):
-                raise UsageError(f"{path} is no file that can be read", hint="Give the path of a library of operators.")
-            libraries.setdefault(runtime, {})[str(path)] = file_digest(path)
         sets += own.items()
     return {"options": tuple(sets), "libraries": libraries}
 

@@ -170,13 +170,9 @@ def rows_of(row: CommandRow) -> list[CommandRow]:
 
 def options_of(record: Any) -> Iterator[Declared]:
     """The options of the fields of a TypedDict. Of two with one name on the command line the later one counts."""
-    named: dict[str, Declared] = {}
-    for name, hint in get_type_hints(record, include_extras=True).items():
-        kind, found = _split(hint)
-        if found is not None:
-            declared = Declared(name=name, kind=kind, option=found, default=found.default)
-            named[long_name(declared)] = declared
-    yield from named.values()
+    kinds = [(name, *_split(hint)) for name, hint in get_type_hints(record, include_extras=True).items()]
+    found = [Declared(name=n, kind=kind, option=o, default=o.default) for n, kind, o in kinds if o is not None]
+    yield from {long_name(one): one for one in found}.values()
 
 
 def parameter_of(declared: Declared) -> click.Parameter:

@@ -17,7 +17,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,7 +27,6 @@ import gnomon
 from gnomon.core.graph import Graph
 from gnomon.errors import PackageError, system_errors
 from gnomon.installing import pip_line
-from gnomon.measure.campaign import Candidate
 from gnomon.measure.link import packed_agent
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
@@ -153,17 +152,15 @@ def _digests(folder: Path, before: str) -> dict[str, str]:
     return found
 
 
-def run_line(allowed: Iterable[str], before: str = "", libraries: Iterable[str] = ()) -> str:
-    """The command that runs a package whose launcher lies behind `before`, with consent to what it sets and loads."""
-    options = "".join([*(f" --allow {n}" for n in allowed), *(f" --library {shlex.quote(n)}" for n in libraries)])
-    return f"python {before}{_AGENT} run {before}{_PLAN}{options}"
-
-
-def run_line_of(candidate: Candidate) -> str:
-    """The command that runs the package of what was measured as a candidate."""
-    options = [portable(segment["options"]) for segment in candidate.job["segments"]]
-    allowed = dict.fromkeys([*candidate.environment, *(name for own in options for name in own.get("session", ()))])
-    return run_line(allowed, libraries=dict.fromkeys(name for own in options for name in own.get("libraries", ())))
+def run_line(job: PlanJob, before: str = "") -> str:
+    """The command that runs the package of a job, its launcher behind `before`, with consent to what that sets and
+    loads.
+    """
+    options = [portable(segment["options"]) for segment in job["segments"]]
+    allowed = dict.fromkeys([*job["environment"], *(name for own in options for name in own.get("session", ()))])
+    libraries = dict.fromkeys(shlex.quote(name) for own in options for name in own.get("libraries", ()))
+    given = "".join([*(f" --allow {name}" for name in allowed), *(f" --library {name}" for name in libraries)])
+    return f"python {before}{_AGENT} run {before}{_PLAN}{given}"
 
 
 def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> Packaged:
@@ -210,7 +207,7 @@ def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
         outputs=f"\nOf its outputs: {unproved}.\n" if alone or lab.unrepeatable else "",
         proved=f" ({', '.join(told)})" if told else "",
         install=pip_line(plan["requirements"]),
-        run=run_line_of(contender.candidate),
+        run=run_line(plan["job"]),
         more=more + "".join(_LIBRARY.format(name=name, sha256=digest) for name, digest in libraries.items()),
     )
 
@@ -365,7 +362,7 @@ def _add_launcher(package: Path, plan: Plan, label: str) -> None:
         version=gnomon.__version__,
         label=label,
         install=pip_line(plan["requirements"]),
-        run=run_line(plan["job"]["environment"], f"{LAUNCHER}/"),
+        run=run_line(plan["job"], f"{LAUNCHER}/"),
     )
     _write_launcher(folder, plan, readme, variables_of(plan["job"]["segments"][0]["options"]))
 
