@@ -98,7 +98,7 @@ def starts(root: Path) -> int:
         ("garbage", "wrong-output", "not JSON"),
         ("list", "wrong-output", "not a JSON object"),
         ("nested", "wrong-output", "not JSON"),
-        ("flood", "wrong-output", "not JSON"),
+        ("flood", "wrong-output", "a line of more than 1 MiB"),
         ("out of turn", "wrong-output", "out of turn"),
     ],
 )

@@ -23,7 +23,7 @@ SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 
 
 def pid_of(door: Door) -> int:
-    return door.start()._process.pid
+    return door.start()._program._process.pid
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     assert isinstance(unknown, Failure) and "was not begun" in unknown.message
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
-    os.kill(door.start()._process.pid, signal.SIGKILL)
+    os.kill(door.start()._program._process.pid, signal.SIGKILL)
     assert becomes(lambda: not door.alive)
     # Told before and taught after: this is not a failure, though the child that asked is gone.
     assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None

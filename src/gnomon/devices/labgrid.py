@@ -264,19 +264,17 @@ class _Visit:
         return ["-P", str(CHILDREN), _PROGRAM, asked]
 
     def _said(self, line: bytes, within_s: float = _ANSWER_S) -> Mapping[str, object]:
-        said: list[str] = []
-
-        def hear(text: str) -> bool:
-            said.append(text)
-            return True
-
-        ended = self._program.ask(line, hear, timeout_s=within_s)
-        with contextlib.suppress(ValueError, IndexError):
-            found = json.loads(said[0])
-            if isinstance(found, dict):
-                return found
-        told = ended.stderr.strip().splitlines()[-1:] if ended is not None else said
-        why = "did not answer in time" if ended is not None and ended.timed_out else f"ended: {' '.join(told)[:300]}"
+        said = self._program.answer(line, timeout_s=within_s)
+        if isinstance(said, str):
+            with contextlib.suppress(ValueError):
+                found = json.loads(said)
+                if isinstance(found, dict):
+                    return found
+            why = f"ended: {said[:300]}"
+        elif said.timed_out:
+            why = "did not answer in time"
+        else:
+            why = f"ended: {' '.join(said.stderr.strip().splitlines()[-1:])[:300]}"
         raise DeviceError(
             f"the program that asks labgrid's coordinator at {self.coordinator} {why}",
             hint="See whether labgrid itself works here: labgrid-client places",

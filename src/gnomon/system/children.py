@@ -5,13 +5,10 @@ Many jobs by child programs: each started once, several side by side, and one lo
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import queue
-import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.sample import Failure
-from gnomon.errors import RuntimeMissingError, system_errors
-from gnomon.system.process import Guard, guarded
+from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.system.process import Conversation, Guard, guarded
+from gnomon.system.stopping import stop_at
 
 CHILDREN = Path(__file__).parents[1] / "children"
 """The folder of the child programs, which any interpreter runs with the name of one."""
@@ -32,10 +30,6 @@ _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _LINE_BYTES = 1 << 20
 _TAIL_BYTES = 2000
-_LOOK_UP_S = 0.2
-_STUCK_S = 10.0
-_ENDING_S = 2.0
-_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,35 +72,30 @@ def child_environment(program: Program, home: Path) -> dict[str, str]:
 
 
 class ChildProcess:
-    """A started child program. Ends with `kill`; belongs to one thread, and `stop` may come from another."""
+    """A started child program. Ends with `kill`; belongs to one thread."""
 
-    def __init__(self, program: Program, home: Path, guard: Guard, stop: threading.Event) -> None:
-        self._stop, self._guard = stop, guard
-        self._line_bytes = program.line_bytes
+    def __init__(self, program: Program, home: Path, guard: Guard) -> None:
         self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
-        self._buffer = bytearray()
-        self._process = _started(program, home, self._log, guard)
-        assert self._process.stdin and self._process.stdout  # noqa: S101
-        self._pipe = self._process.stdout.fileno()
-        os.set_blocking(self._pipe, False)
-        # A child may end or hang before it reads, and a pipe holds 64 KiB: what is written must not block for it.
-        os.set_blocking(self._process.stdin.fileno(), False)
-        with contextlib.suppress(TimeoutError):  # `ready` tells it
-            self._send(
-                {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)},
-                time.monotonic() + program.start_timeout_s,
-            )
+        self._request = {"memory_bytes": program.memory_bytes, "settings": dict(program.settings)}
+        environment = child_environment(program, home)
+        try:
+            with self._log.open("wb") as stderr:
+                self._program = Conversation(
+                    program.argv, env=environment, cwd=home, guard=guard, stderr=stderr, line_bytes=program.line_bytes
+                )
+        except DeviceError as error:
+            raise RuntimeMissingError(error.message, hint="Name a Python that is there.") from error
 
     def ready(self, timeout_s: float) -> dict[str, str] | Failure:
         """The versions of what it loaded, or why it cannot be used."""
-        said = self._answer("load", timeout_s, self._log, None)
+        said = self._answer("load", timeout_s, self._log, self._request)
         if isinstance(said, Failure):
             return said
         if said.get("state") == "ready" and isinstance(said.get("versions"), dict):
             return dict(said["versions"])
         if said.get("state") == "unusable":
-            return self._failure("load", "refused", str(said.get("message"))[:_TAIL_BYTES], self._log)
-        return self._failure("load", "wrong-output", "the program answered out of turn", self._log)
+            return _failure("load", "refused", str(said.get("message"))[:_TAIL_BYTES], self._log)
+        return _failure("load", "wrong-output", "the program answered out of turn", self._log)
 
     def ask(self, job: Mapping[str, object], *, stage: str, timeout_s: float, log: Path | None) -> Any:
         """The facts of a job that was done (a dict), or its Failure. After a Failure see `alive`."""
@@ -118,115 +107,46 @@ class ChildProcess:
             return said["facts"]
         if said.get("state") == "failed":
             kind = said["kind"] if said.get("kind") in ("memory", "vanished") else "refused"
-            return self._failure(stage, kind, str(said.get("message"))[:_TAIL_BYTES], log)
+            return _failure(stage, kind, str(said.get("message"))[:_TAIL_BYTES], log)
         self.kill()
-        return self._failure(stage, "wrong-output", "the program answered out of turn", log)
+        return _failure(stage, "wrong-output", "the program answered out of turn", log)
 
     @property
     def alive(self) -> bool:
         """Whether it can be asked again: it was not killed, and has not ended by itself."""
-        return self._process.returncode is None and self._ended() is None
+        return self._program.alive
 
     def kill(self) -> None:
         """End it and all that it started. Does nothing the second time."""
-        if self._process.returncode is None:
-            # Not reaped yet, so that the number of its group cannot be another's.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STUCK_S)
-            self._guard.drop(self._process.pid)
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def _send(self, message: Mapping[str, object], until_s: float) -> None:
-        """Write a line. TimeoutError when the time has come and the child has not read all of it."""
-        assert self._process.stdin  # noqa: S101
-        pipe, left = self._process.stdin.fileno(), memoryview(json.dumps(message).encode() + b"\n")
-        poll = select.poll()
-        poll.register(pipe, select.POLLOUT)
-        with contextlib.suppress(BrokenPipeError):  # it ended: the answer tells how
-            while left:
-                left_s = until_s - time.monotonic()
-                if left_s <= 0 or self._stop.is_set():
-                    raise TimeoutError
-                if poll.poll(min(left_s, _LOOK_UP_S) * 1000):
-                    with contextlib.suppress(BlockingIOError):
-                        left = left[os.write(pipe, left) :]
+        self._program.close()
 
     def _answer(
-        self, stage: str, timeout_s: float, log: Path, job: Mapping[str, object] | None
+        self, stage: str, timeout_s: float, log: Path, message: Mapping[str, object]
     ) -> dict[str, Any] | Failure:
-        """Ask a job, if one is given, and read the next line."""
-        until_s = time.monotonic() + timeout_s
+        """What it answers to a message; after a Failure it is ended."""
+        kind, why = "wrong-output", "the program's answer is not a JSON object"
         try:
-            if job is not None:
-                self._send(job, until_s)
-            for line in self._lines(until_s):
-                said = json.loads(line)
-                if isinstance(said, dict):
-                    return said
-                break
-            kind, why = "wrong-output", "the program's answer is not a JSON object"
-        except TimeoutError:
-            kind, why = "hang", f"took longer than {timeout_s:g} s"
-        except EOFError:
-            kind, why = "crash", self._ending()
+            said = self._program.answer(json.dumps(message).encode() + b"\n", timeout_s=timeout_s)
+            if isinstance(said, str):
+                answer = json.loads(said)
+                if isinstance(answer, dict):
+                    return answer
+            elif said.timed_out:
+                kind, why = "hang", f"took longer than {timeout_s:g} s"
+            elif said.signal is not None:
+                kind, why = "crash", f"the program was ended by {signal.Signals(said.signal).name}"
+            else:
+                kind, why = "crash", f"the program ended with status {said.returncode}"
+        except DeviceError as error:
+            why = error.message
         except (ValueError, RecursionError):
-            kind, why = "wrong-output", "the program's answer is not JSON"
+            why = "the program's answer is not JSON"
         self.kill()
-        return self._failure(stage, kind, why, log)
-
-    def _lines(self, until_s: float) -> Iterator[bytes]:
-        """The next line. TimeoutError when the time has come, EOFError when it ended, ValueError for a long line."""
-        poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
-        while (end := self._buffer.find(b"\n")) < 0:
-            left_s = until_s - time.monotonic()
-            if left_s <= 0 or self._stop.is_set():
-                raise TimeoutError
-            ended = self._ended()  # asked before: what it wrote is in the pipe by now
-            if not poll.poll(min(left_s, _LOOK_UP_S) * 1000):
-                if ended:  # what it started, such as a linker, still holds the pipe
-                    raise EOFError
-                continue
-            chunk = os.read(self._pipe, _LINE_BYTES)
-            if not chunk:
-                raise EOFError
-            self._buffer += chunk
-            if len(self._buffer) > self._line_bytes:
-                raise ValueError
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 1]
-        yield line
-
-    def _ending(self) -> str:
-        until_s = time.monotonic() + _ENDING_S
-        while (status := self._ended()) is None:
-            if time.monotonic() > until_s:
-                return "the program closed its output and went on"
-            time.sleep(_POLL_S)
-        if status.si_code == os.CLD_EXITED:
-            return f"the program ended with status {status.si_status}"
-        return f"the program was ended by {signal.Signals(status.si_status).name}"
-
-    def _ended(self) -> os.waitid_result | None:
-        """How it ended; None while it runs."""
-        # Not reaped here: the number of its group, by which it is killed, must stay its own.
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-
-    def _failure(self, stage: str, kind: str, why: str, log: Path) -> Failure:
-        return Failure(stage=stage, kind=kind, transient=False, message=why, log_tail=tail(log))
+        return _failure(stage, kind, why, log)
 
 
-def _started(program: Program, home: Path, log: Path, guard: Guard) -> subprocess.Popen[bytes]:
-    with (
-        log.open("wb") as stderr,
-        system_errors(RuntimeMissingError, f"{program.python} cannot be started", hint="Name a Python that is there."),
-    ):
-        return guard.start(program.argv, stderr=stderr, env=child_environment(program, home), cwd=home)
+def _failure(stage: str, kind: str, why: str, log: Path) -> Failure:
+    return Failure(stage=stage, kind=kind, transient=False, message=why, log_tail=tail(log))
 
 
 def tail(log: Path) -> str:
@@ -304,6 +224,7 @@ class _Crew:
         """Do orders until there are none; what is raised goes to who waits for replies."""
         child: ChildProcess | None = None
         versions: dict[str, str] = {}
+        stop_at(self.stop)
         try:
             while not self.stop.is_set():
                 try:
@@ -339,7 +260,7 @@ class _Crew:
         for _ in range(_MOST_STARTS):
             if self._unusable is not None or self.stop.is_set():
                 break
-            child = ChildProcess(self._program, self._home, self._guard, self.stop)
+            child = ChildProcess(self._program, self._home, self._guard)
             said = child.ready(self._program.start_timeout_s)
             if not isinstance(said, Failure):
                 return child, said

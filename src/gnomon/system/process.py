@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -320,10 +321,10 @@ class Tail:
 
 
 class Lines:
-    """Splits a stream into lines as it comes; `on_line` gets each without its end."""
+    """Splits a stream into lines of so many bytes at most as it comes; `on_line` gets each without its end."""
 
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
+    def __init__(self, on_line: Callable[[str], None], most: int = LINE_LIMIT_BYTES) -> None:
+        self._on_line, self._most = on_line, most
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
@@ -336,9 +337,9 @@ class Lines:
             start = end + 1
             self._on_line(line.decode(errors="replace"))
         del self._bytes[:start]
-        if len(self._bytes) > LINE_LIMIT_BYTES:
+        if len(self._bytes) > self._most:
             raise DeviceError(
-                f"the command printed a line of more than {LINE_LIMIT_BYTES >> 20} MiB",
+                f"the command printed a line of more than {self._most >> 20} MiB",
                 hint="A program that speaks to gnomon writes one JSON value a line; see what else it prints.",
             )
 
@@ -362,7 +363,7 @@ def run_process(
 ) -> Completed:
     """Run a command on this machine with exactly that environment; otherwise as `Device.run` says."""
     process = _started(argv, env, cwd, guard)
-    run = _Running(process, stdin, on_line)
+    run = _Running(process, stdin, Lines(on_line) if on_line else None)
     try:
         return run.to_end(timeout_s)
     finally:
@@ -374,13 +375,23 @@ def run_process(
 class Conversation:
     """A command on this machine that is told a line at a time, and answers before it is told the next; `close` it.
 
-    Started with exactly that environment. It dies with its guard's gnomon. Belongs to one thread.
+    Started with exactly that environment; what it prints as errors goes into `stderr`, if that is a file, and a line
+    has so many bytes at most. It dies with its guard's gnomon. Belongs to one thread.
     """
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, guard: Guard) -> None:
-        self._process = _started(argv, env, cwd, guard)
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        guard: Guard,
+        stderr: int | IO[bytes] = subprocess.PIPE,
+        line_bytes: int = LINE_LIMIT_BYTES,
+    ) -> None:
+        self._process = _started(argv, env, cwd, guard, stderr)
         self._guard = guard
-        self._running = _Running(self._process, b"", self._hear, attended=True)
+        self._running = _Running(self._process, b"", Lines(self._hear, line_bytes), attended=True)
         self._on_line: Callable[[str], bool] | None = None
         self._over = self._closed = False
 
@@ -402,6 +413,17 @@ class Conversation:
             if not self._over:
                 self.close()
 
+    def answer(self, line: bytes, *, timeout_s: float) -> str | Completed:
+        """Write a line: the next that comes, or how the command ended, as of `ask`."""
+        lines: list[str] = []
+
+        def hear(text: str) -> bool:
+            lines.append(text)
+            return True
+
+        ended = self.ask(line, hear, timeout_s=timeout_s)
+        return lines[0] if ended is None else ended
+
     @property
     def alive(self) -> bool:
         """Whether it can be asked again: it was not closed, and has not ended by itself."""
@@ -419,9 +441,11 @@ class Conversation:
             self._over = self._on_line(line)
 
 
-def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, guard: Guard) -> subprocess.Popen[bytes]:
+def _started(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, guard: Guard, stderr: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
     try:
-        return guard.start(argv, env=env, cwd=cwd)
+        return guard.start(argv, stderr=stderr, env=env, cwd=cwd)
     except (OSError, ValueError, IndexError) as error:
         program = argv[0] if argv else ""
         raise DeviceError(
@@ -432,28 +456,25 @@ def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, guard: Guar
 
 class _Running:
     def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        stdin: bytes,
-        on_line: Callable[[str], None] | None,
-        *,
-        attended: bool = False,
+        self, process: subprocess.Popen[bytes], stdin: bytes, lines: Lines | None, *, attended: bool = False
     ) -> None:
         self._process = process
         self._attended = attended
         self._to_write = memoryview(stdin)
         self._stdout, self._stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
-        self._lines = Lines(on_line) if on_line else None
+        self._lines = lines
         self._started_s = time.monotonic()
         self._selector = selectors.DefaultSelector()
-        assert process.stdin and process.stdout and process.stderr  # noqa: S101
-        self._pipes: tuple[IO[bytes], IO[bytes], IO[bytes]] = (process.stdin, process.stdout, process.stderr)
+        assert process.stdin and process.stdout  # noqa: S101
+        outputs = [(process.stdout, self._stdout), *([(process.stderr, self._stderr)] if process.stderr else [])]
+        self._stdin, self._pipes = process.stdin, [process.stdin, *(pipe for pipe, _ in outputs)]
         for pipe in self._pipes:
             os.set_blocking(pipe.fileno(), False)
         if not attended:
             self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
-        self._selector.register(process.stdout, selectors.EVENT_READ, self._read_stdout)
-        self._selector.register(process.stderr, selectors.EVENT_READ, self._read_stderr)
+        self._readers = [partial(self._read, pipe, tail) for pipe, tail in outputs]
+        for (pipe, _), read in zip(outputs, self._readers, strict=True):
+            self._selector.register(pipe, selectors.EVENT_READ, read)
         # A command ends when its first process does, though a child of it may still hold the pipes open.
         self._pidfd: int | None = None
         with contextlib.suppress(OSError, AttributeError):  # kernels before 5.3: poll instead
@@ -463,8 +484,8 @@ class _Running:
     def send(self, data: bytes) -> None:
         """Write more to the command, as it reads; for one that is attended."""
         self._to_write = memoryview(bytes(self._to_write) + data)
-        if self._pipes[0] not in self._selector.get_map():
-            self._selector.register(self._pipes[0], selectors.EVENT_WRITE, self._write)
+        if self._stdin not in self._selector.get_map():
+            self._selector.register(self._stdin, selectors.EVENT_WRITE, self._write)
 
     def to_end(self, timeout_s: float) -> Completed:
         try:
@@ -544,43 +565,33 @@ class _Running:
         them.
         """
         limit = (1 << 20) + LINE_LIMIT_BYTES
-        for read in (self._read_stdout, self._read_stderr):
+        for read in self._readers:
             taken = 0
             while taken < limit and (count := read()):
                 taken += count
 
     def _write(self) -> None:
-        pipe = self._pipes[0]
         try:
             if self._to_write:
-                self._to_write = self._to_write[os.write(pipe.fileno(), self._to_write[:_CHUNK_BYTES]) :]
+                self._to_write = self._to_write[os.write(self._stdin.fileno(), self._to_write[:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:  # it did not want to read all of it
             self._to_write = memoryview(b"")
         if not self._to_write:
-            self._selector.unregister(pipe)
+            self._selector.unregister(self._stdin)
             if not self._attended:
-                pipe.close()
+                self._stdin.close()
 
-    def _read_stdout(self) -> int:
-        chunk = self._read(self._pipes[1])
-        self._stdout.add(chunk)
-        if self._lines and chunk:
-            self._lines.add(chunk)
-        return len(chunk)
-
-    def _read_stderr(self) -> int:
-        chunk = self._read(self._pipes[2])
-        self._stderr.add(chunk)
-        return len(chunk)
-
-    def _read(self, pipe: IO[bytes]) -> bytes:
+    def _read(self, pipe: IO[bytes], tail: Tail) -> int:
         try:
             chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
         except BlockingIOError:
-            return b""
+            return 0
         if not chunk:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(pipe)
-        return chunk
+        tail.add(chunk)
+        if self._lines and chunk and tail is self._stdout:
+            self._lines.add(chunk)
+        return len(chunk)

@@ -7,7 +7,6 @@ end are answers of a child, and cost the job that it was at.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -30,7 +29,6 @@ class Workshop:
     """
 
     def __init__(self) -> None:
-        self.stop = threading.Event()
         self._doors: list[Door] = []
 
     def __enter__(self) -> Self:
@@ -38,7 +36,6 @@ class Workshop:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.stop.set()
         for door in self._doors:
             door.close()
         self.guard.close()
@@ -112,7 +109,7 @@ class Door:
         if self._child is not None and self._child.alive:
             return self._child
         self.close()
-        child = ChildProcess(self._program, self._shop.folder, self._shop.guard, self._shop.stop)
+        child = ChildProcess(self._program, self._shop.folder, self._shop.guard)
         said = child.ready(self._program.start_timeout_s)
         if isinstance(said, Failure):
             child.kill()

@@ -59,7 +59,7 @@ class _Shared(ChildProcess):
     def __init__(self, pool: _Pool, key: str, program: Program, folder: Path, guard: Guard) -> None:
         self._pool, self._key, self._asked = pool, key, False
         self._versions: dict[str, Any] | None = None
-        super().__init__(program, folder, guard, threading.Event())
+        super().__init__(program, folder, guard)
 
     def ready(self, timeout_s: float) -> dict[str, Any] | Failure:
         if self._versions is None:
@@ -113,7 +113,7 @@ class _Pool:
             self._free.clear()
             self._stack.close()
 
-    def start(self, program: Program, home: Path, guard: Guard, stop: threading.Event) -> _Shared:
+    def start(self, program: Program, home: Path, guard: Guard) -> _Shared:
         key = json.dumps([dict(program.settings), dict(program.environment)], sort_keys=True)
         with self._lock:
             while free := self._free.get(key):
