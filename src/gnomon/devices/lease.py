@@ -18,6 +18,7 @@ from pathlib import Path
 from gnomon.errors import DeviceError, system_errors
 from gnomon.system.stopping import pause
 
+WAIT_S = 3600.0
 _RETRY_S = 0.2
 _GATE_S = 2.0
 """Whoever makes or looks at tickets holds the folder's lock for a moment, unless it was stopped just then."""
@@ -234,8 +235,8 @@ def lease(
     name: str,
     *,
     on_wait: Callable[[str], None] | None = None,
-    meanwhile: Callable[[], object] | None = None,
-    wait_s: float = 3600,
+    meanwhile: Callable[[], object] = lambda: None,
+    wait_s: float = WAIT_S,
 ) -> Iterator[None]:
     """Hold the device `name` for as long as the block lasts, across processes, first come first served.
 
@@ -248,32 +249,48 @@ def lease(
         with _opening(folder, name):
             held = Lease(folder, name, command_line())
             stack.callback(held.close)
-            owner = held.take()
+
+        def owner() -> str | None:
+            with _opening(folder, name):
+                return held.take()
+
         if folder == _OWN and on_wait is not None:
             on_wait(f"{_COMMON} is not a folder in which every account may write: others may measure meanwhile")
-        deadline = time.monotonic() + wait_s
-        met, told = False, False
-        while owner is not None:
-            late = time.monotonic() > deadline
-            # Who was just killed may have been starting a process, which has the lock until it is what it was to be:
-            # a moment is not worth a word.
-            if (met or late) and not told and on_wait is not None:
-                on_wait(Waiting(f"another gnomon (process {owner}) measures on {name}: waiting for it to end"))
-                told = True
-            met = True
-            if late:
-                raise DeviceError(
-                    f"device {name!r} is in use by process {owner}",
-                    hint="Wait for it to end, or end it: the lease goes with its process.",
-                    transient=True,
-                    busy=True,
-                )
-            pause(_RETRY_S)
-            if meanwhile is not None:
-                meanwhile()
-            with _opening(folder, name):
-                owner = held.take()
+        wait_for(owner, name, on_wait, meanwhile=meanwhile, wait_s=wait_s)
         yield
+
+
+def wait_for(
+    owner: Callable[[], str | None],
+    name: str,
+    on_wait: Callable[[str], None] | None,
+    *,
+    meanwhile: Callable[[], object] = lambda: None,
+    wait_s: float = WAIT_S,
+) -> None:
+    """Ask for the owner of the lease of a device again and again until it is this process, for which None stands.
+
+    `on_wait` is told once who it is, unless that is unknown (""). DeviceError after `wait_s`.
+    """
+    deadline = time.monotonic() + wait_s
+    met, told = False, False
+    while (process := owner()) is not None:
+        late = time.monotonic() > deadline
+        # Who was just killed may have been starting a process, which has the lock until it is what it was to be:
+        # a moment is not worth a word.
+        if (met or late) and process and not told and on_wait is not None:
+            on_wait(Waiting(f"another gnomon (process {process}) measures on {name}: waiting for it to end"))
+            told = True
+        met = True
+        if late:
+            raise DeviceError(
+                f"device {name!r} is in use by process {process or 'unknown'}",
+                hint="Wait for it to end, or end it: the lease goes with its process.",
+                transient=True,
+                busy=True,
+            )
+        pause(_RETRY_S)
+        meanwhile()
 
 
 def _opening(folder: Path, name: str) -> AbstractContextManager[None]:

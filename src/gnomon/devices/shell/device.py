@@ -12,7 +12,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 
 from gnomon.devices import fingerprint as fingerprint_program
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of
-from gnomon.devices.lease import Waiting
+from gnomon.devices.lease import wait_for
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.bundle import bundled, packed, unpack_script
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
@@ -31,10 +31,7 @@ from gnomon.devices.shell.scripts import (
 from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, guarded_folder
-from gnomon.system.stopping import pause
 
-_LEASE_WAIT_S = 3600.0
-_ASK_AGAIN_S = 0.25
 _FULL = ("No space left", "quota exceeded")
 _DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
 
@@ -44,29 +41,20 @@ def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callabl
 
     `ask` says how it stands: "held WARNING", "busy PROCESS", or "fail WHY". Other accounts write who they are.
     """
-    deadline_s, told = time.monotonic() + _LEASE_WAIT_S, False
-    while True:
+
+    def owner() -> str | None:
         kind, _, rest = last(ask()).partition(" ")
         if kind == "held":
             if rest and on_wait is not None:
                 on_wait(f"{rest}: other accounts of {settings.name} may measure meanwhile")
-            return
+            return None
         if kind == "fail":
             raise refusal(settings, rest, "the lease of the device")
         if kind != "busy":
             raise senseless(settings, f"{kind} {rest}".encode())
-        if not told and on_wait is not None and rest != "nobody":
-            told = True
-            told_who = f"another gnomon (process {rest} there) measures on {settings.name}: waiting for it to end"
-            on_wait(Waiting(told_who))
-        if time.monotonic() > deadline_s:
-            raise DeviceError(
-                f"device {settings.name!r} is in use by process {rest} there",
-                hint="Wait for it to end, or end it: the lease goes with its process.",
-                transient=True,
-                busy=True,
-            )
-        pause(_ASK_AGAIN_S)
+        return "" if rest == "nobody" else f"{rest} there"
+
+    wait_for(owner, settings.name, on_wait)
 
 
 def python_there(link: ShellLink, given: str | None) -> tuple[str, list[str]]:
