@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge_link import BridgeLink, BridgeSettings
 from gnomon.devices.shell.device import ShellDevice, python_there, take_lease
 from gnomon.devices.shell.link import ShellLink, shared_settings
 from gnomon.errors import DeviceError
-
-if TYPE_CHECKING:
-    from gnomon.devices.base import Device
 
 Settings = TypeVar("Settings", bound=BridgeSettings)
 
@@ -67,9 +64,3 @@ def bridge_settings(kind: type[Settings], config: DeviceConfig) -> Settings:
     address = config.address
     host = f"[{address.host}]" if ":" in address.host else address.host
     return kind(serial=f"{host}{f':{address.port}' if address.port else ''}", **shared_settings(config))
-
-
-if TYPE_CHECKING:
-
-    def _conforms(device: BridgeDevice) -> Device:
-        return device

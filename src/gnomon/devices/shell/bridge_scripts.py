@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnomon.devices.shell.link import ShellCommand
-from gnomon.devices.shell.scripts import lease_functions, line, quoted, run_script
+from gnomon.devices.shell.scripts import CLEAN, lease_functions, line, quoted, run_script
 from gnomon.system.process import STDERR_TAIL_BYTES
 
 _MARKS_BYTES = 256
@@ -45,15 +45,7 @@ _WATCHER = """
 umask 077
 base=%(base)s held= ticket= said= n=0 last=
 echo $$ >"$base/watcher"
-clean() {
-  mv "$base/run" "$base/ended"
-  for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
-  [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
-  [ -z "$held" ] || rm -rf "$held"
-  [ -z "$ticket" ] || rm -rf "$ticket"
-  rm -rf "$base"
-} 2>/dev/null
-trap '' HUP
+%(clean)strap '' HUP
 trap 'kill "$s" 2>/dev/null; clean; exit' TERM INT
 folder= tmp=/tmp; [ -d /tmp ] || tmp=/data/local/tmp
 %(lease)swhile [ "$n" -lt %(silence)s ] && [ -d "$base" ]; do
@@ -82,6 +74,7 @@ def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") ->
         "base": quoted(base),
         "silence": max(tick + 1, round(1.5 * silence_s)),
         "tick": tick,
+        "clean": CLEAN,
         "lease": lease_functions(by, leases),
     }
 

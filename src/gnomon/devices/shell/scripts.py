@@ -208,6 +208,18 @@ def lease_functions(by: str, leases: str = "") -> str:
     return (f"GNOMON_LEASES={quoted(leases)}" if leases else "") + _LEASE % {"by": quoted(by)}
 
 
+CLEAN = """clean() {
+  mv "$base/run" "$base/ended"
+  for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
+  [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
+  [ -z "$held" ] || rm -rf "$held"
+  [ -z "$ticket" ] || rm -rf "$ticket"
+  rm -rf "$base"
+} 2>/dev/null
+"""
+"""The shell's function `clean`: it ends what runs, gives the lease back, and removes the private folder, which goes
+last."""
+
 _GUARD = """
 umask 077
 say() { printf '\\036%%s\\036\\n' "$*"; }
@@ -218,15 +230,7 @@ base=${TMPDIR:-/tmp}/gnomon-%(token)s held= ticket=
 # A folder may be made on a full disk, and nothing written into it.
 told=$({ mkdir "$base" "$base/work" "$base/run" && echo | cat >"$base/room"; } 2>&1) ||
   { say "fail ${base%%/*}: $told"; rm -rf "$base"; exit 1; }
-clean() {
-  mv "$base/run" "$base/ended"
-  for f in "$base"/ended/* "$base"/run/*; do [ -s "$f" ] && read -r g <"$f" && kill -s KILL -- "-$g"; done
-  [ -s "$base/stage" ] && read -r d <"$base/stage" && rm -rf "$d"
-  rm -rf "$base"
-  [ -z "$held" ] || rm -rf "$held"
-  [ -z "$ticket" ] || rm -rf "$ticket"
-} 2>/dev/null
-trap '' USR1 TERM  # until the watcher, which they would end, has its own
+%(clean)strap '' USR1 TERM  # until the watcher, which they would end, has its own
 ( n=0 s=; trap 'n=-1' USR1; trap 'kill "$s"; exit' TERM
   while kill -0 $$ && [ "$n" -lt 6 ]; do n=$((n + 1)); sleep %(tick)s & s=$!; wait "$s"; kill "$s"; done
   clean; kill -9 $$ ) </dev/null >/dev/null 2>&1 &
@@ -259,6 +263,7 @@ def guard_script(*, token: str, silence_s: float, by: str, leases: str = "") -> 
         "needed": " ".join(NEEDED),
         "token": token,
         "tick": max(1, round(silence_s / 6)),
+        "clean": CLEAN,
         "lease": lease_functions(by, leases),
     }
 

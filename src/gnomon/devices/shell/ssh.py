@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.devices.base import INHERITED
 from gnomon.devices.lease import LEASES, command_line
@@ -52,9 +51,6 @@ from gnomon.devices.shell.ssh_client import (
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, guarded
 from gnomon.system.stopping import look_up, pause
-
-if TYPE_CHECKING:
-    from gnomon.devices.base import Device
 
 _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
 _LEAVE_S = 15.0
@@ -358,9 +354,3 @@ class SshDevice(ShellDevice[SshSettings]):
         if not found and not isinstance(error, NoPythonError):
             raise error
         return found
-
-
-if TYPE_CHECKING:
-
-    def _conforms(device: SshDevice) -> Device:
-        return device
