@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -351,6 +351,126 @@ class Lines:
             self._on_line(rest.decode(errors="replace"))
 
 
+class Printed:
+    """What a command printed so far: the ends of both outputs, and whom its lines are told while somebody listens."""
+
+    def __init__(self, on_line: Callable[[str], None] | None, most: int = LINE_LIMIT_BYTES) -> None:
+        self.stdout, self.stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
+        self.lines = Lines(on_line, most) if on_line else None
+
+    def add_stdout(self, chunk: bytes) -> None:
+        """Take what came next."""
+        self.stdout.add(chunk)
+        if self.lines:
+            self.lines.add(chunk)
+
+    def completed(self, returncode: int | None, number: int | None, *, timed_out: bool, duration_s: float) -> Completed:
+        """How it ended: by itself, or by a signal of that number. Whoever listens gets the last line."""
+        if self.lines:
+            self.lines.finish()
+        return Completed(
+            returncode=returncode,
+            signal=number,
+            stdout=self.stdout.text(),
+            stderr=self.stderr.text(),
+            timed_out=timed_out,
+            duration_s=duration_s,
+        )
+
+
+class Pump:
+    """Moves bytes: `data` into a process, as it reads, and what it prints to `takes`; a subclass says when it `ended`.
+
+    With `attended` its standard input stays open, for more data.
+    """
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        takes: Iterable[Callable[[bytes], object]],
+        data: Iterator[bytes],
+        *,
+        attended: bool = False,
+    ) -> None:
+        self._process, self._data, self._attended = process, data, attended
+        self._to_write = memoryview(b"")
+        self._wait_s = _LOOK_UP_S
+        self._selector = selectors.DefaultSelector()
+        outputs = [pipe for pipe in (process.stdout, process.stderr) if pipe]
+        self._pipes = [*([process.stdin] if process.stdin else []), *outputs]
+        for pipe in self._pipes:
+            os.set_blocking(pipe.fileno(), False)
+        if not attended and process.stdin:
+            self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
+        self._open_reads = len(outputs)
+        self._readers = [partial(self._read, pipe, take) for pipe, take in zip(outputs, takes, strict=False)]
+        for pipe, read in zip(outputs, self._readers, strict=True):
+            self._selector.register(pipe, selectors.EVENT_READ, read)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        raise NotImplementedError
+
+    def idle(self) -> None:
+        """Nothing came for a moment."""
+
+    def send(self, data: bytes) -> None:
+        """Write more to the process; for one that is attended."""
+        self._to_write = memoryview(bytes(self._to_write) + data)
+        if self._pipes[0] not in self._selector.get_map():
+            self._selector.register(self._pipes[0], selectors.EVENT_WRITE, self._write)
+
+    def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
+        """Move bytes until it has ended or there is enough (True), or the time has come (False)."""
+        while not (enough() or self.ended):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            look_up()
+            ready = self._selector.select(min(left_s, self._wait_s))
+            for key, _ in ready:
+                key.data()
+            if not ready:
+                self.idle()
+        return True
+
+    def release(self) -> None:
+        """Close the pipes."""
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._selector.close()
+
+    def _write(self) -> None:
+        pipe = self._pipes[0]
+        try:
+            self._to_write = self._to_write or memoryview(next(self._data, b""))
+            if self._to_write:
+                self._to_write = self._to_write[os.write(pipe.fileno(), self._to_write[:_CHUNK_BYTES]) :]
+                return
+        except BlockingIOError:
+            return
+        except OSError:  # it did not want to read all of it
+            self._to_write, self._data = memoryview(b""), iter(())
+        self._selector.unregister(pipe)
+        if not self._attended:
+            pipe.close()
+
+    def _read(self, pipe: IO[bytes], take: Callable[[bytes], object]) -> int:
+        try:
+            chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return 0
+        if chunk:
+            take(chunk)
+        else:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(pipe)
+                self._open_reads -= 1
+        return len(chunk)
+
+
 def run_process(
     argv: Sequence[str],
     *,
@@ -363,7 +483,7 @@ def run_process(
 ) -> Completed:
     """Run a command on this machine with exactly that environment; otherwise as `Device.run` says."""
     process = _started(argv, env, cwd, guard)
-    run = _Running(process, stdin, Lines(on_line) if on_line else None)
+    run = _Running(process, stdin, on_line)
     try:
         return run.to_end(timeout_s)
     finally:
@@ -391,7 +511,7 @@ class Conversation:
     ) -> None:
         self._process = _started(argv, env, cwd, guard, stderr)
         self._guard = guard
-        self._running = _Running(self._process, b"", Lines(self._hear, line_bytes), attended=True)
+        self._running = _Running(self._process, b"", self._hear, line_bytes, attended=True)
         self._on_line: Callable[[str], bool] | None = None
         self._over = self._closed = False
 
@@ -454,38 +574,28 @@ def _started(
         ) from error
 
 
-class _Running:
+class _Running(Pump):
     def __init__(
-        self, process: subprocess.Popen[bytes], stdin: bytes, lines: Lines | None, *, attended: bool = False
+        self,
+        process: subprocess.Popen[bytes],
+        stdin: bytes,
+        on_line: Callable[[str], None] | None,
+        most: int = LINE_LIMIT_BYTES,
+        *,
+        attended: bool = False,
     ) -> None:
-        self._process = process
-        self._attended = attended
-        self._to_write = memoryview(stdin)
-        self._stdout, self._stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
-        self._lines = lines
+        self._printed = Printed(on_line, most)
+        super().__init__(
+            process, (self._printed.add_stdout, self._printed.stderr.add), iter((stdin,)), attended=attended
+        )
         self._started_s = time.monotonic()
-        self._selector = selectors.DefaultSelector()
-        assert process.stdin and process.stdout  # noqa: S101
-        outputs = [(process.stdout, self._stdout), *([(process.stderr, self._stderr)] if process.stderr else [])]
-        self._stdin, self._pipes = process.stdin, [process.stdin, *(pipe for pipe, _ in outputs)]
-        for pipe in self._pipes:
-            os.set_blocking(pipe.fileno(), False)
-        if not attended:
-            self._selector.register(process.stdin, selectors.EVENT_WRITE, self._write)
-        self._readers = [partial(self._read, pipe, tail) for pipe, tail in outputs]
-        for (pipe, _), read in zip(outputs, self._readers, strict=True):
-            self._selector.register(pipe, selectors.EVENT_READ, read)
         # A command ends when its first process does, though a child of it may still hold the pipes open.
         self._pidfd: int | None = None
-        with contextlib.suppress(OSError, AttributeError):  # kernels before 5.3: poll instead
+        try:
             self._pidfd = os.pidfd_open(process.pid)
             self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
-
-    def send(self, data: bytes) -> None:
-        """Write more to the command, as it reads; for one that is attended."""
-        self._to_write = memoryview(bytes(self._to_write) + data)
-        if self._stdin not in self._selector.get_map():
-            self._selector.register(self._stdin, selectors.EVENT_WRITE, self._write)
+        except (OSError, AttributeError):  # kernels before 5.3: poll instead
+            self._wait_s = _POLL_S
 
     def to_end(self, timeout_s: float) -> Completed:
         try:
@@ -498,13 +608,9 @@ class _Running:
         self._signal(signal.SIGKILL)
         status = self._reap()
         self._drain()
-        if self._lines:
-            self._lines.finish()
-        return Completed(
-            returncode=status if status >= 0 else None,
-            signal=-status if status < 0 else None,
-            stdout=self._stdout.text(),
-            stderr=self._stderr.text(),
+        return self._printed.completed(
+            status if status >= 0 else None,
+            -status if status < 0 else None,
             timed_out=timed_out,
             duration_s=time.monotonic() - self._started_s,
         )
@@ -513,16 +619,13 @@ class _Running:
         """End the whole group, reap the first process and close everything. Does nothing the second time."""
         self._signal(signal.SIGKILL)
         self._reap()
-        for pipe in self._pipes:
-            with contextlib.suppress(OSError):
-                pipe.close()
-        self._selector.close()
+        self.release()
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
 
     def _ask_to_stop(self) -> None:
-        self._lines = None  # nobody listens any more, and a line must not keep the command alive
+        self._printed.lines = None  # nobody listens any more, and a line must not keep the command alive
         self._signal(signal.SIGTERM)
         self.pump(time.monotonic() + _GRACE_S)
 
@@ -534,18 +637,6 @@ class _Running:
                 f"process {self._process.pid} does not end though it was killed: it hangs in a driver",
                 hint="Restart the device, and leave out the backend that hung.",
             ) from error
-
-    def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Move bytes until the first process has ended or there is enough (True), or the time has come (False)."""
-        while not (enough() or self.ended):
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            wait_s = left_s if self._pidfd is not None else min(left_s, _POLL_S)
-            for key, _ in self._selector.select(min(wait_s, _LOOK_UP_S)):
-                key.data()
-            look_up()
-        return True
 
     @property
     def ended(self) -> bool:
@@ -569,29 +660,3 @@ class _Running:
             taken = 0
             while taken < limit and (count := read()):
                 taken += count
-
-    def _write(self) -> None:
-        try:
-            if self._to_write:
-                self._to_write = self._to_write[os.write(self._stdin.fileno(), self._to_write[:_CHUNK_BYTES]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # it did not want to read all of it
-            self._to_write = memoryview(b"")
-        if not self._to_write:
-            self._selector.unregister(self._stdin)
-            if not self._attended:
-                self._stdin.close()
-
-    def _read(self, pipe: IO[bytes], tail: Tail) -> int:
-        try:
-            chunk = os.read(pipe.fileno(), _CHUNK_BYTES)
-        except BlockingIOError:
-            return 0
-        if not chunk:
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(pipe)
-        tail.add(chunk)
-        if self._lines and chunk and tail is self._stdout:
-            self._lines.add(chunk)
-        return len(chunk)

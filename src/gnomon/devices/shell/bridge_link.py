@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import secrets
-import select
 import subprocess
 import tempfile
 import threading
@@ -43,7 +42,6 @@ from gnomon.devices.shell.link import (
     LONG_S,
     SHORT_S,
     Marked,
-    Running,
     ShellCall,
     ShellCommand,
     ShellLink,
@@ -55,8 +53,7 @@ from gnomon.devices.shell.link import (
 from gnomon.devices.shell.scripts import marked, marks, quoted
 from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import file_digest
-from gnomon.system.process import Guard, guarded, own_guard
-from gnomon.system.stopping import look_up
+from gnomon.system.process import Guard, Printed, Pump, guarded, own_guard
 
 _NOISE_BYTES = 1 << 16
 _ASK_AGAIN_S = 0.3
@@ -216,7 +213,6 @@ def _word(word: str | bytes) -> str:
     return word if isinstance(word, str) else word.decode(errors="replace")
 
 
-_CHUNK_BYTES = 1 << 16
 _LEAVE_S = 0.25
 
 
@@ -233,61 +229,40 @@ class Unterminal:
         return chunk.removesuffix(b"\r").replace(b"\r\n", b"\n") if self._held else chunk.replace(b"\r\n", b"\n")
 
 
-class Call:
+class Call(Pump):
     """A call of the program's `shell`, and what comes of it between the marks of each token; `close` it in any case."""
 
     def __init__(self, link: BridgeLink, command: str, *listeners: tuple[str, Take]) -> None:
         self._link = link
         words = [*link.selected, "shell", command.encode("utf-8", "surrogateescape")]
-        self._process = begin(link.settings, words, link.guard)
-        assert self._process.stdout is not None  # noqa: S101
-        self._pipe = self._process.stdout
-        os.set_blocking(self._pipe.fileno(), False)
         self._clean = Unterminal() if link.terminal else None
         self.parts = [Marked(token, take) for token, take in listeners]
-        self._over = False
+        super().__init__(begin(link.settings, words, link.guard), (self._heard,), iter(()))
 
     @property
     def ended(self) -> bool:
         """Whether nothing more will come: the last marks came, or the client ended."""
-        return self.parts[-1].status is not None or self._over
+        return self.parts[-1].status is not None or not self._open_reads
 
     @property
     def said(self) -> str:
         """What came before the first marks: the program's own words, mostly."""
         return self.parts[0].noise.decode(errors="replace")
 
-    def pump(self, until_s: float) -> bool:
-        """Read until the call has ended (True) or the time has come (False). DeviceError if the device is silent."""
-        poll = select.poll()  # unlike select, it takes descriptors above 1,023
-        poll.register(self._pipe, select.POLLIN)
-        while not self.ended:
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            look_up()
-            if poll.poll(1e3 * min(left_s, 1.0)):
-                self._read()
-            elif self._process.poll() is not None:  # its server may have inherited the pipe, and keeps it open
-                self._read()
-                self._over = True
-            else:
-                self._link.check()
-        return True
+    def idle(self) -> None:
+        """See whether the client has ended, and else the device has. DeviceError if that is silent."""
+        if self._process.poll() is None:
+            self._link.check()
+        else:  # its server may have inherited the pipe, and keeps it open
+            self._readers[0]()
+            self._open_reads = 0
 
     def close(self) -> None:
         """End the client, let it leave by itself where all marks came."""
         end(self._process, self._link.guard, leave_s=_LEAVE_S if self.ended else 0.0)
-        self._pipe.close()
+        self.release()
 
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._pipe.fileno(), _CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._over = True
-            return
+    def _heard(self, chunk: bytes) -> None:
         if self._clean is not None:
             chunk = self._clean.add(chunk)
         for part in self.parts:
@@ -297,7 +272,7 @@ class Call:
 class BridgeCall(Call, ShellCall):
     """A command: its first marks are around its standard output, the second around the end of its standard error."""
 
-    def __init__(self, link: BridgeLink, command: ShellCommand, run: Running) -> None:
+    def __init__(self, link: BridgeLink, command: ShellCommand, run: Printed) -> None:
         self._number = command.number
         self._tokens = (secrets.token_hex(16), secrets.token_hex(16))
         self._errors = bytearray()
@@ -318,7 +293,7 @@ class BridgeCall(Call, ShellCall):
         """See `ShellCall.lost`."""
         return lost(self._link.settings, self.said)
 
-    def fill(self, run: Running) -> None:
+    def fill(self, run: Printed) -> None:
         """Add the standard error; another call fetches it where the session was killed with the command's group."""
         if self.parts[1].status is None:
             self._errors.clear()
@@ -446,7 +421,7 @@ class BridgeLink(ShellLink):
         said, self.lease = self.lease, ""
         return said or self.do(f"cat {quoted(f'{self.base}/lease')}")[1]
 
-    def command(self, command: ShellCommand, run: Running) -> BridgeCall:
+    def command(self, command: ShellCommand, run: Printed) -> BridgeCall:
         """See `ShellLink.command`."""
         return BridgeCall(self, command, run)
 

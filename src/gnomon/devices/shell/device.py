@@ -16,7 +16,7 @@ from gnomon.devices.lease import wait_for
 from gnomon.devices.pushed import Digests, Part
 from gnomon.devices.shell.bundle import bundled, packed, unpack_script
 from gnomon.devices.shell.facts import FINGERPRINT, MOST_BYTES, described
-from gnomon.devices.shell.link import LONG_S, Running, ShellCall, ShellCommand, ShellLink, ShellSettings, last
+from gnomon.devices.shell.link import LONG_S, ShellCall, ShellCommand, ShellLink, ShellSettings, last
 from gnomon.devices.shell.scripts import (
     ONLY_OWN,
     commit_script,
@@ -30,7 +30,7 @@ from gnomon.devices.shell.scripts import (
 )
 from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import in_place_of
-from gnomon.system.process import Completed, guarded_folder
+from gnomon.system.process import Completed, Printed, guarded_folder
 
 _FULL = ("No space left", "quota exceeded")
 _DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
@@ -129,6 +129,9 @@ _STUCK_S = 10.0
 _FACTS_S = 60.0
 _KEPT_DAYS = 30
 _KILLED = "137"
+_SIGNALS = range(129, 193)
+"""The statuses by which a shell tells signals."""
+
 _MOST_KIB = 4 << 20
 
 
@@ -191,7 +194,7 @@ class ShellDevice(ABC, Generic[Settings]):
         if not argv or any("\0" in word for word in (*argv, *environment, *environment.values())):
             self._no_start("an empty command, or a word with a zero byte")
         self._number += 1
-        run = Running(on_line)
+        run = Printed(on_line)
         started_s = time.monotonic()
         call = link.command(ShellCommand(argv=tuple(argv), env=environment, stdin=stdin, number=self._number), run)
         timed_out, killed = False, ""
@@ -227,9 +230,14 @@ class ShellDevice(ABC, Generic[Settings]):
             )
         if status == "start":
             self._no_start(f"there is no program {argv[0]!r}, or it cannot be executed")
-        if run.lines:
-            run.lines.finish()
-        return run.completed(status, timed_out=timed_out, duration_s=time.monotonic() - started_s)
+        number = int(status)
+        by_signal = number in _SIGNALS
+        return run.completed(
+            None if by_signal else number,
+            number - 128 if by_signal else None,
+            timed_out=timed_out,
+            duration_s=time.monotonic() - started_s,
+        )
 
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
@@ -305,7 +313,7 @@ class ShellDevice(ABC, Generic[Settings]):
             found = described(link.printed(FINGERPRINT, MOST_BYTES), folder, given)
         return DeviceInfo(name=self._config.name, fingerprint=found, python=self._python)
 
-    def _stop(self, link: ShellLink, call: ShellCall, run: Running) -> str:
+    def _stop(self, link: ShellLink, call: ShellCall, run: Printed) -> str:
         """End a command: SIGTERM to its group, SIGKILL after a while. The status if its session cannot tell it."""
         run.lines = None  # nobody listens any more, and a line must not keep the command alive
         note = f"{link.base}/run/{self._number}"

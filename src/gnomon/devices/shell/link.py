@@ -8,26 +8,23 @@ One session over a connection to a device without Python: a local SSH client, it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import selectors
 import signal
 import subprocess
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
 from gnomon.errors import DeviceError, system_errors
-from gnomon.system.process import STDERR_TAIL_BYTES, STDOUT_TAIL_BYTES, Completed, Guard, Lines, Tail
-from gnomon.system.stopping import look_up
+from gnomon.system.process import Guard, Printed, Pump
 
-_SIGNALS = range(129, 193)
 SHORT_S = 60.0
 _SHOWN = 300
 LONG_S = 24 * 3600.0
@@ -78,32 +75,6 @@ class ShellCommand:
     number: int
 
 
-class Running:
-    """What a command printed so far: the ends of both outputs, and whom its lines are told while somebody listens."""
-
-    def __init__(self, on_line: Callable[[str], None] | None) -> None:
-        self.stdout, self.stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
-        self.lines = Lines(on_line) if on_line else None
-
-    def add_stdout(self, chunk: bytes) -> None:
-        """Take what came next."""
-        self.stdout.add(chunk)
-        if self.lines:
-            self.lines.add(chunk)
-
-    def completed(self, status: str, *, timed_out: bool, duration_s: float) -> Completed:
-        """How it ended, by the status that a shell tells: above 128 it stands for a signal."""
-        number = int(status)
-        return Completed(
-            returncode=None if number in _SIGNALS else number,
-            signal=number - 128 if number in _SIGNALS else None,
-            stdout=self.stdout.text(),
-            stderr=self.stderr.text(),
-            timed_out=timed_out,
-            duration_s=duration_s,
-        )
-
-
 class ShellCall(ABC):
     """A command that runs there; `close` it in any case."""
 
@@ -129,7 +100,7 @@ class ShellCall(ABC):
     def lost(self) -> DeviceError:
         """The error of a call that was closed and ended without telling how."""
 
-    def fill(self, run: Running) -> None:
+    def fill(self, run: Printed) -> None:
         """Add what did not come while the command ran, if anything. It has ended and is closed."""
         return
 
@@ -153,7 +124,7 @@ class ShellLink(ABC):
         """The first bytes that a script prints to its standard output, exactly."""
 
     @abstractmethod
-    def command(self, command: ShellCommand, run: Running) -> ShellCall:
+    def command(self, command: ShellCommand, run: Printed) -> ShellCall:
         """Start a command whose group's number lies in the file `run/NUMBER` of the private folder while it runs."""
 
     @abstractmethod
@@ -173,7 +144,6 @@ class ShellLink(ABC):
         """Clean up there and leave, unless that takes too long."""
 
 
-_CHUNK_BYTES = 1 << 16
 _NOISE_BYTES = 1 << 16
 _STATUS_BYTES = 64
 _LEAVE_S = 0.25
@@ -251,7 +221,7 @@ def end(process: subprocess.Popen[bytes], guard: Guard, *, leave_s: float = 0.0)
         guard.drop(process.pid)
 
 
-class Session(ShellCall):
+class Session(Pump, ShellCall):
     """A running script on the device; `close` it in any case.
 
     `data` is its standard input behind the script. `returncode` is the client's, once it is closed; where it ended
@@ -271,24 +241,11 @@ class Session(ShellCall):
         loss: Callable[[int | None, str], DeviceError],
     ) -> None:
         with starting_client(argv):
-            self._process = guard.start(argv)
+            process = guard.start(argv)
         self._guard, self._loss = guard, loss
         self.returncode: int | None = None
-        self._data, self._to_send = data, memoryview(line(script))
         self.stdout, self.stderr = Marked(token, stdout), Marked(token, stderr)
-        assert self._process.stdin and self._process.stdout and self._process.stderr  # noqa: S101
-        self._pipes: tuple[IO[bytes], IO[bytes], IO[bytes]] = (
-            self._process.stdin,
-            self._process.stdout,
-            self._process.stderr,
-        )
-        self._selector = selectors.DefaultSelector()
-        for pipe in self._pipes:
-            os.set_blocking(pipe.fileno(), False)
-        self._selector.register(self._pipes[0], selectors.EVENT_WRITE)
-        self._selector.register(self._pipes[1], selectors.EVENT_READ, self.stdout)
-        self._selector.register(self._pipes[2], selectors.EVENT_READ, self.stderr)
-        self._open_reads = 2
+        super().__init__(process, (self.stdout.add, self.stderr.add), itertools.chain((line(script),), data))
 
     @property
     def status(self) -> str | None:
@@ -305,20 +262,6 @@ class Session(ShellCall):
         """What came on standard error before the script ran: the client's own words, mostly."""
         return self.stderr.noise.decode(errors="replace")
 
-    def pump(self, until_s: float) -> bool:
-        """See `ShellCall.pump`."""
-        while not self.ended:
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            look_up()
-            for key, _ in self._selector.select(min(left_s, 1.0)):
-                if key.fileobj is self._pipes[0]:
-                    self._write()
-                else:
-                    self._read(key)
-        return True
-
     def lost(self) -> DeviceError:
         """See `ShellCall.lost`."""
         return self._loss(self.returncode, self.said)
@@ -327,38 +270,7 @@ class Session(ShellCall):
         """End the client, let it leave by itself where the script has ended."""
         if self.ended:
             with contextlib.suppress(OSError):
-                self._pipes[0].close()
+                self._pipes[0].close()  # its standard input
         end(self._process, self._guard, leave_s=_LEAVE_S if self.ended else 0.0)
-        for pipe in self._pipes:
-            with contextlib.suppress(OSError):
-                pipe.close()
-        self._selector.close()
+        self.release()
         self.returncode = self._process.returncode
-
-    def _write(self) -> None:
-        pipe = self._pipes[0]
-        if not self._to_send:
-            chunk = next(self._data, None)
-            if chunk is None:
-                self._selector.unregister(pipe)
-                pipe.close()
-                return
-            self._to_send = memoryview(chunk)
-        try:
-            self._to_send = self._to_send[os.write(pipe.fileno(), self._to_send[:_CHUNK_BYTES]) :]
-        except BlockingIOError:
-            return
-        except OSError:  # it did not want to read all of it
-            self._selector.unregister(pipe)
-            pipe.close()
-
-    def _read(self, key: selectors.SelectorKey) -> None:
-        try:
-            chunk = os.read(key.fd, _CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if chunk:
-            key.data.add(chunk)
-        else:
-            self._selector.unregister(key.fileobj)
-            self._open_reads -= 1

@@ -22,7 +22,6 @@ from gnomon.devices.shell.device import ShellDevice, not_arrived, python_there, 
 from gnomon.devices.shell.link import (
     LONG_S,
     SHORT_S,
-    Running,
     Session,
     ShellCommand,
     ShellLink,
@@ -49,7 +48,7 @@ from gnomon.devices.shell.ssh_client import (
     not_connected,
 )
 from gnomon.errors import DeviceError
-from gnomon.system.process import Guard, guarded
+from gnomon.system.process import Guard, Printed, guarded
 from gnomon.system.stopping import look_up, pause
 
 _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 18 for a name of its own
@@ -135,7 +134,7 @@ class SshLink(ShellLink):
         )
         return bytes(printed)
 
-    def command(self, command: ShellCommand, run: Running) -> Session:
+    def command(self, command: ShellCommand, run: Printed) -> Session:
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
