@@ -288,33 +288,20 @@ def connected(host: str, port: int, until_s: float) -> Iterator[TrackerWire]:
 
 def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket:
     hint = "Start one (python -m tvm.exec.rpc_tracker), or name the one that runs: --device tvm://HOST:PORT/KEY"
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise LateError(address)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+        return socket.create_connection((host, port), timeout=left_s)
+    except (socket.gaierror, UnicodeError) as error:
         raise DeviceError(
             f"the tracker {address} has no address: {getattr(error, 'strerror', None) or error}", hint=hint
         ) from error
-    last: OSError | None = None
-    for family, kind, protocol, _, place in found:
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise LateError(address)
-        link = socket.socket(family, kind, protocol)
-        try:
-            link.settimeout(left_s)
-            link.connect(place)
-            return link
-        except TimeoutError:
-            link.close()
-            raise LateError(address) from None
-        except OSError as error:
-            link.close()
-            last = error
-        except BaseException:
-            link.close()
-            raise
-    told = "there is no address" if last is None else last.strerror or str(last)
-    raise DeviceError(f"no tracker can be reached at {address}: {told}", hint=hint, transient=True) from last
+    except TimeoutError:
+        raise LateError(address) from None
+    except OSError as error:
+        told = f"no tracker can be reached at {address}: {error.strerror or error}"
+        raise DeviceError(told, hint=hint, transient=True) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
