@@ -14,7 +14,7 @@ from ..driver import Loaded, Refused
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, OperatorSetIdProto
 
-    from gnomon.wire import KernelTimes, Place, Segment
+    from gnomon.wire import Segment
 
 _MOST_BYTES = 4 << 30
 """Address space of the process: what a model takes beyond it is refused."""
@@ -26,8 +26,8 @@ _CONVERTED = {"Softmax", "LogSoftmax"}
 """Those of them that onnx converts rightly."""
 
 
-class Evaluated:
-    """A model that the evaluator holds, bound to the caller's arrays."""
+class Evaluated(Loaded):
+    """A model that the evaluator holds, bound to the caller's arrays. It is Python, and not profiled."""
 
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
         from onnx.reference import ReferenceEvaluator
@@ -42,17 +42,6 @@ class Evaluated:
                 np.copyto(output_array(buffers, tensor, array.shape, array.dtype.name), array)
 
         self.call: Callable[[], object] = call
-
-    def where(self) -> list[Place]:
-        """Nothing: it is Python."""
-        return []
-
-    def operators(self, skip: int) -> list[KernelTimes]:
-        """Nothing: it is not profiled."""
-        return []
-
-    def close(self) -> None:
-        """Nothing is held beside Python's own memory."""
 
 
 def _as_evaluated(path: str) -> ModelProto:

@@ -205,9 +205,8 @@ class MnnDriver:
         """Version, and its one backend: the wheel has no other."""
         return {"version": str(_mnn().version()), "backends": [_BACKEND]}
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> MnnModel:
-        """Load a segment; the option is threads, or `usual`: a session that sets nothing."""
-        return MnnModel(segment, buffers, profiled=profiled)
+    load = MnnModel
+    """Load a segment; the option is threads, or `usual`: a session that sets nothing."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the whole model is converted, loaded and runs on zeros: ``{"whole": true}``, or Refused."""

@@ -236,11 +236,9 @@ class NcnnDriver:
         found["backends"] += [device["backend"] for device in found["devices"]]
         return found
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> NcnnModel:
-        """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
-        device), shapes (of the inputs' blobs), and usual: nothing is set.
-        """
-        return NcnnModel(segment, buffers, profiled=profiled)
+    load = NcnnModel
+    """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
+    device), shapes (of the inputs' blobs), and usual: nothing is set."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
         """Which layers lie where the options ask for: ``{"cpu": [indices], "vulkan": [indices]}``.

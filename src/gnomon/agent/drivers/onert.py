@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers, output_array
-from ..driver import Refused, closed
+from ..driver import Loaded, Refused, closed
 from ..said import lines_since, printed
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Options, ProbeAnswer, RuntimeModel, Segment
 
 #: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
 _TYPES = {
@@ -159,8 +159,8 @@ def _trace_events(path: str) -> list[dict[str, Any]]:
     return events
 
 
-class OnertModel:
-    """A prepared onert session, bound to the caller's arrays."""
+class OnertModel(Loaded):
+    """A prepared onert session, bound to the caller's arrays. It tells places in the trace of a profiled load alone."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         environment = _environment(segment.get("options", {}))
@@ -192,10 +192,6 @@ class OnertModel:
                 raise Refused("onert: nnfw_run failed")
 
         self.call = call
-
-    def where(self) -> list[Place]:
-        """Empty: onert only tells in the trace that a profiled load writes at its end."""
-        return []
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Operator times and places from the trace of subgraph 0 (whole microseconds)."""
@@ -273,9 +269,8 @@ class OnertDriver:
             version = importlib.metadata.version("onert")
         return {"version": version, "backends": names}
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnertModel:
-        """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""
-        return OnertModel(segment, buffers, profiled=profiled)
+    load = OnertModel
+    """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
         """Which operators one backend prepares, the others staying on the default backend.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers
-from ..driver import Refused, closed
+from ..driver import Loaded, Refused
 from .pt2 import array_over, load_program, operators_of, tensor_over
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _COMPILED = "## Call CompiledFxGraph "
 """How PyTorch's profiler names the call of what Inductor compiled; the graph's key in its cache follows."""
 
 
-class PyTorchModel:
+class PyTorchModel(Loaded):
     """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -116,10 +116,6 @@ class PyTorchModel:
         self.close()
         return rows
 
-    def close(self) -> None:
-        """Drop the program; its outputs were copied."""
-        self.call = closed
-
 
 def _seen(torch: Any, call: Callable[[], object]) -> Details:
     """What ran in a call, by PyTorch's profiler; Refused where nothing that Inductor compiled was among it."""
@@ -160,9 +156,8 @@ class PyTorchDriver:
 
         return {"version": torch.__version__, "backends": [EAGER, INDUCTOR]}
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> PyTorchModel:
-        """Load a segment; options are threads and mode ("eager" or "inductor")."""
-        return PyTorchModel(segment, buffers, profiled=profiled)
+    load = PyTorchModel
+    """Load a segment; options are threads and mode ("eager" or "inductor")."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
         """Whether the program loads: ``{"whole": true}``, or Refused with the reason."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...arrays import Buffers, name_of, output_array
-from ...driver import Refused, closed
+from ...driver import Loaded, Refused, closed
 from ..pt2 import array_over, tensor_over
 from .lower import PORTABLE, XNNPACK, lower_once
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, ProbeAnswer, RuntimeModel, Segment
 
 _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 
@@ -59,8 +59,11 @@ class _Program:
             raise Refused(f"ExecuTorch does not load {os.path.basename(path)}: {error}") from error
 
 
-class ExecuTorchModel:
-    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
+class ExecuTorchModel(Loaded):
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call.
+
+    Only the trace of a profiled load tells where operators ran.
+    """
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         import torch
@@ -83,10 +86,6 @@ class ExecuTorchModel:
         except Exception as error:  # inputs of another shape or order, a kernel that is not in this build
             raise Refused(f"ExecuTorch: {error}") from error
         self.call: Callable[[], object] = call
-
-    def where(self) -> list[Place]:
-        """Nothing: only the trace of a profiled load tells."""
-        return []
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Times of instructions, those of delegates by the kernels inside where these are told, and the rest of it."""
@@ -208,9 +207,8 @@ class ExecuTorchDriver:
             "backends": [PORTABLE, *_executorch()._get_registered_backend_names()],
         }
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> ExecuTorchModel:
-        """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""
-        return ExecuTorchModel(segment, buffers, profiled=profiled)
+    load = ExecuTorchModel
+    """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
         """Whether a program loads; of one that is lowered here, ``{"taken": [operators that XNNPACK was given]}``."""
