@@ -6,9 +6,11 @@ option --k of the command that `gnomon.cli.declared` makes of the function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from gnomon.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,12 @@ class Option:
 def option(*names: str, **settings: Any) -> Option:
     """An `Option` of these names, such as "--out" and "-o"."""
     return Option(names=names, **settings)
+
+
+def refuse_unknown(given: Mapping[str, object], known: type[Any]) -> None:
+    """UsageError for an option that the TypedDict of a function's keywords does not have."""
+    if unknown := sorted(given.keys() - known.__annotations__.keys()):
+        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(known.__annotations__)}.")
 
 
 @dataclass(frozen=True, slots=True)

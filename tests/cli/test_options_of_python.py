@@ -6,6 +6,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
+import click
 import pytest
 
 import gnomon
@@ -14,12 +15,22 @@ from gnomon.builtin import JOBS
 from gnomon.cli import declared
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
+from gnomon.options import CommandRow
 
 NOT_TYPED = {"on_progress", "on_message"}
 """Parameters that the command line gives by itself."""
-FUNCTIONS = {
-    row.place: row for job in JOBS.values() for command in job.commands.values() for row in declared.rows_of(command)
-}
+
+
+def _functions(row: CommandRow) -> list[str]:
+    """The function of a row's command, or those of a group."""
+    module, _, attribute = row.place.partition(":")
+    function = getattr(import_module(module), attribute)
+    if isinstance(function, declared.DeclaredGroup):
+        return [one.place for one in function.rows.values()]
+    return [] if isinstance(function, click.Command) else [row.place]
+
+
+FUNCTIONS = [place for job in JOBS.values() for command in job.commands.values() for place in _functions(command)]
 
 
 @pytest.mark.parametrize("place", FUNCTIONS)

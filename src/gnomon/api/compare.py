@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from gnomon.api.options import PathLike, Record
 from gnomon.errors import UsageError
-from gnomon.options import option
+from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
 from gnomon.values import file, percent
 
@@ -103,10 +103,7 @@ def compare(
 
 def compare_settings(options: CompareOptions) -> tuple[float | None, dict[str, Any]]:
     """The limit of the gate, and what else the options mean, with their defaults. UsageError for an unknown one."""
-    if unknown := sorted(options.keys() - CompareOptions.__annotations__.keys()):
-        raise UsageError(
-            f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(CompareOptions.__annotations__)}."
-        )
+    refuse_unknown(options, CompareOptions)
     how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "changed": (), **options}
     fail_slower = how.pop("fail_slower", None)
     return fail_slower, how | {"record": record_address(how.get("record")), "changed": tuple(how["changed"])}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from gnomon.errors import UsageError
-from gnomon.options import option
+from gnomon.options import option, refuse_unknown
 from gnomon.store.address import RecordLike, record_address
 from gnomon.values import (
     MOST_SEED,
@@ -307,9 +307,7 @@ def model_request(
 
 def _check(options: Mapping[str, object], known: type[Any]) -> None:
     """UsageError for an unknown option, and for a number of one that is not above 0 and finite."""
-    unknown = sorted(options.keys() - known.__annotations__.keys())
-    if unknown:
-        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(known.__annotations__)}.")
+    refuse_unknown(options, known)
     for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:

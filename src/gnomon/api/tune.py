@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, ca
 from gnomon.api.options import Model, PathLike, Shapes
 from gnomon.errors import UsageError
 from gnomon.measure.progress import TellOf, Watch, WatchOf
-from gnomon.options import option
+from gnomon.options import option, refuse_unknown
 from gnomon.values import MOST_SEED, seconds
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def tune(
     from gnomon.jobs.tune.document import TunedDocument
     from gnomon.jobs.tune.request import TuneRequest, check_device
 
-    _check(options, TuneOptions)
+    refuse_unknown(options, TuneOptions)
     wishes = _wishes(devices, options)
     asked = TuneRequest(
         model=Path(model),
@@ -234,7 +234,7 @@ def execute(
     """
     from gnomon.jobs.tune import execute as job
 
-    _check(options, TuneOptions)
+    refuse_unknown(options, TuneOptions)
     asked = job.ExecRequest(
         source=Path(source),
         device=_wishes((), options)[0],
@@ -290,7 +290,7 @@ def overlay_collect(
     from gnomon.jobs.overlay import collect as job
     from gnomon.jobs.overlay.document import CollectedDocument
 
-    _check(options, TuneOptions)
+    refuse_unknown(options, TuneOptions)
     if close and (best is not None or fresh):
         raise UsageError("--close says what is measured", hint="Leave out --best and --fresh.")
     paths, configurations = tuple(map(Path, logs)), None if isinstance(close, bool) else close
@@ -364,7 +364,7 @@ def overlay_analyze(
     from gnomon.devices.opening import is_place
     from gnomon.jobs.overlay import deploy, job
 
-    _check(options, CareOptions)
+    refuse_unknown(options, CareOptions)
     if prove and not write:
         raise UsageError("--prove compiles the network", hint="Leave out --no-write.")
     paths, names = tuple(map(Path, logs)), _names(log_devices)
@@ -394,11 +394,6 @@ def overlay_analyze(
 
         document = replace(document, pictures=tuple(draw_overlay(document, Path(plot), on_message)))
     return document
-
-
-def _check(options: CareOptions, known: type[Any]) -> None:
-    if unknown := sorted(options.keys() - known.__annotations__.keys()):
-        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(known.__annotations__)}.")
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:

@@ -100,6 +100,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     module, _, attribute = row.place.partition(":")
     function = getattr(import_module(module), attribute)
     if isinstance(function, click.Command):
+        function.short_help = row.short_help
         return function
     parameters = signature(function).parameters
     declared = list(declared_by(function))
@@ -157,15 +158,6 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
             )
             taken |= {declared.name, long_name(declared)}
             yield declared
-
-
-def rows_of(row: CommandRow) -> list[CommandRow]:
-    """The row of a function's command, or those of a group."""
-    module, _, attribute = row.place.partition(":")
-    function = getattr(import_module(module), attribute)
-    if isinstance(function, DeclaredGroup):
-        return list(function.rows.values())
-    return [] if isinstance(function, click.Command) else [row]
 
 
 def options_of(record: Any) -> Iterator[Declared]:

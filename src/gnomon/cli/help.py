@@ -305,8 +305,3 @@ def command(
 ) -> Callable[[Callable[..., Any]], Command]:
     """As `click.command`."""
     return click.command(name, cls=Command, short_help=short_help, **settings)
-
-
-def group(*, short_help: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Group]:
-    """As `click.group`."""
-    return click.group(cls=Group, short_help=short_help, **settings)

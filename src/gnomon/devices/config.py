@@ -20,7 +20,7 @@ from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import ProblemError, UsageError, system_errors
-from gnomon.system.files import write_whole
+from gnomon.system.files import user_folder, write_whole
 from gnomon.system.locks import changing
 
 if TYPE_CHECKING:
@@ -131,13 +131,6 @@ def written_table(config: DeviceConfig) -> dict[str, object]:
 
 _WHAT = "file of devices"
 _MOST_BYTES = 1 << 20
-
-
-def user_folder() -> Path:
-    """$GNOMON_HOME, else $XDG_DATA_HOME/gnomon, else ~/.local/share/gnomon: where the record of runs is too."""
-    if home := os.environ.get("GNOMON_HOME"):
-        return Path(home)
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gnomon"
 
 
 def devices_path() -> Path:

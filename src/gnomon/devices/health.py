@@ -15,9 +15,9 @@ from typing import Literal
 from gnomon.core import codec
 from gnomon.core.sample import Moment
 from gnomon.core.strict_json import Strict
-from gnomon.devices.config import usable, user_folder
+from gnomon.devices.config import usable
 from gnomon.errors import DeviceError, ProblemError, UsageError
-from gnomon.system.files import read_at_most, write_whole
+from gnomon.system.files import read_at_most, user_folder, write_whole
 from gnomon.system.locks import changing
 
 MOST_FAILURES = 3

@@ -15,7 +15,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.sample import UNSTABLE, Failure
 from gnomon.devices.address import LOCAL
-from gnomon.devices.config import DeviceConfig, user_folder
+from gnomon.devices.config import DeviceConfig
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
@@ -27,6 +27,7 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
+from gnomon.system.files import user_folder
 from gnomon.wire import ProbeAnswer, ProbeCommand
 
 NOT_INSTALLED = "not installed"

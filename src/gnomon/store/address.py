@@ -9,6 +9,7 @@ from typing import overload
 from urllib.parse import parse_qsl, urlsplit
 
 from gnomon.errors import RecordError
+from gnomon.system.files import user_folder
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -32,13 +33,8 @@ RecordLike = str | os.PathLike[str] | PostgresAddress
 
 
 def default_path() -> Path:
-    """$GNOMON_HOME/record.sqlite, else $XDG_DATA_HOME/gnomon/record.sqlite, else the same in
-    ~/.local/share.
-    """
-    if home := os.environ.get("GNOMON_HOME"):
-        return Path(home) / "record.sqlite"
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(data) / "gnomon" / "record.sqlite"
+    """The file record.sqlite in the user's folder."""
+    return user_folder() / "record.sqlite"
 
 
 def whole(record: RecordAddress) -> RecordAddress:

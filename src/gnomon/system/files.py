@@ -23,6 +23,13 @@ _CHUNK = 1 << 20
 _NAME = 48
 
 
+def user_folder() -> Path:
+    """$GNOMON_HOME, else $XDG_DATA_HOME/gnomon, else ~/.local/share/gnomon: where the record of runs is too."""
+    if home := os.environ.get("GNOMON_HOME"):
+        return Path(home)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gnomon"
+
+
 def read_at_most(file: BinaryIO, most: int) -> bytes:
     """What is left of an open file, and of one that is longer than `most` one byte more. OSError, MemoryError.
 

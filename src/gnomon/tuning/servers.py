@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from gnomon.devices.base import Device
-from gnomon.devices.config import DeviceConfig, user_folder
+from gnomon.devices.config import DeviceConfig
 from gnomon.devices.forward import forwarded
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.installing import extras
 from gnomon.system.children import CHILDREN
+from gnomon.system.files import user_folder
 from gnomon.system.process import Guard
 from gnomon.system.stopping import Stopped, stop_at
 from gnomon.tuning.tracker import FreeServer

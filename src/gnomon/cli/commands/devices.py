@@ -12,7 +12,6 @@ def _row(function: str, short_help: str) -> CommandRow:
 
 devices = DeclaredGroup(
     default="list",
-    short_help="List, check and name the machines to measure on.",
     help="List, check and name the machines that models can be measured on. Without a subcommand: list.\n\nA device is "
     "this machine (local), or one that ssh, adb, sdb or labgrid reaches. The file of devices gives it a name and "
     "settings; docs/devices/devices.md describes it.",

@@ -6,7 +6,6 @@ from gnomon.cli.declared import DeclaredGroup
 from gnomon.options import CommandRow
 
 estimator = DeclaredGroup(
-    short_help="Predict the latency of nets that were never measured.",
     help="Estimators: the latency of any net of a search space, from a table and whole nets. See "
     "docs/jobs/estimator.md.",
     rows={

@@ -22,7 +22,6 @@ _LOG_DEVICE = "--device KEY=FILE says of which device a file is, --device KEY th
 
 overlay = Group(
     "overlay",
-    short_help="Choose tuned configurations that are good on several devices.",
     help="One configuration a layer for several devices. docs/jobs/tune.md describes it.",
     commands=[
         ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)(command_of("collect", _COLLECT)),

@@ -26,7 +26,6 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 runs = DeclaredGroup(
     default="list",
-    short_help="List, show, export, join and resume what was measured.",
     help="List, show, export, join and resume what was measured. Without a subcommand: list.\n\nNothing in the record "
     "is ever changed or removed; docs/record.md describes the file.",
     rows={

@@ -59,6 +59,5 @@ class _Group(DeclaredGroup):
 space = _Group(
     "space",
     rows=_ROWS,
-    short_help="Choose the primitives worth searching on a device, from accuracy and latency.",
     help="Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes it.",
 )

@@ -18,7 +18,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 suite = DeclaredGroup(
-    short_help="Many models on many devices by several jobs: run, look, compare.",
     help="Measure many models on many devices by several jobs, from one file, and compare one run with another.",
     rows={
         "status": CommandRow("gnomon.api.suite:suite_status", "Show how far the run of a suite is."),

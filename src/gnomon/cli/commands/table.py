@@ -6,7 +6,6 @@ from gnomon.cli.declared import DeclaredGroup
 from gnomon.options import CommandRow
 
 table = DeclaredGroup(
-    short_help="Measure every unit of a search space once, as a table.",
     help="Latency tables: what each unit of a search space takes on a device. docs/jobs/table.md describes them.",
     rows={
         "build": CommandRow("gnomon.api.table:build_table", "Measure the units of a space on a device."),

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
-from gnomon.devices.config import DeviceConfig, add_device, load_devices, user_folder
+from gnomon.devices.config import DeviceConfig, add_device, load_devices
 from gnomon.devices.health import health_of, release
 from gnomon.devices.lease import Waiting
 from gnomon.devices.opening import load_factory, opened, resolve
@@ -26,6 +26,7 @@ from gnomon.session.bench.probe import probe_now
 from gnomon.session.request import link_to, machine_of
 from gnomon.session.targets import NOT_INSTALLED, Missing, probe_runtimes
 from gnomon.store.address import RecordAddress
+from gnomon.system.files import user_folder
 from gnomon.tuning.tracker import tracked_device
 
 DEADLINE_S = 60.0

@@ -15,7 +15,6 @@ from typing import Any
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict, indented
-from gnomon.devices.config import user_folder
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
@@ -24,7 +23,7 @@ from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
 from gnomon.jobs.tune.records import best_of, best_trial, pooled_trials
 from gnomon.models.model import Limits
-from gnomon.system.files import in_place_of, save_text
+from gnomon.system.files import in_place_of, save_text, user_folder
 
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
 _PARTS = (".layers.so", ".untuned.so")
