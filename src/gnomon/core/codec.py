@@ -17,10 +17,10 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 from gnomon.core.strict_json import Complaints, Strict, complaint, is_line, shown, shown_key
-from gnomon.errors import ProblemError, RecordError, did_you_mean
+from gnomon.errors import ProblemError, RecordError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails, SchemaValidator
@@ -176,7 +176,18 @@ def whole(least: int, most: int) -> Must:
 
 
 Whole = Annotated[int, Must(be="a whole number from 0", fits=lambda number: number >= 0)]
+Counted = Annotated[int, Must(be="a whole number from 1", fits=lambda number: number >= 1)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda number: number >= 0)]
+Above0 = Annotated[float, Must(be="a number above 0", fits=lambda number: number > 0)]
+
+
+def check_fields(record: object) -> None:
+    """UsageError for a field of a dataclass that is not what its `Must` says. One that is None is left out."""
+    for name, kind in get_type_hints(type(record), include_extras=True).items():
+        value = getattr(record, name)
+        for rule in (rule for part in (kind, *get_args(kind)) for rule in getattr(part, "__metadata__", ())):
+            if isinstance(rule, Must) and value is not None and not rule.fits(value):
+                raise UsageError(f"{name} is {value!r}", hint=f"Give {rule.be}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gnomon.agent.snapshot import snapshot
+from gnomon.core.codec import Above0, Counted, Whole
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, configuration_id, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
@@ -82,11 +83,11 @@ class Loop:
     `timeout_s` ends a call that does not return.
     """
 
-    repeat: int = 3
+    repeat: Counted = 3
     min_repeat_ms: int = 10
     tolerance: float = 1e-3
-    seed: int = 0
-    timeout_s: float = 60.0
+    seed: Whole = 0
+    timeout_s: Above0 = 60.0
 
 
 def _path(path: Path | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,26 +134,23 @@ def _measure(place: _Place, job: Job) -> Facts:
     device = place.session.cpu(0)
     stored = _stored(job["reference"])
     positive = bool(stored["positive"]) if stored is not None and "positive" in stored else False
-    try:
+
+    def called() -> tuple[list[Any], list[Any]]:
         given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
         function(*given)
-        outputs = [given[i].numpy() for i in job["outputs"]]
+        return given, [given[i].numpy() for i in job["outputs"]]
+
+    try:
+        given, outputs = called()
         if stored is None and not positive and not all(np.isfinite(o.astype("float64")).all() for o in outputs):
             positive = True  # roots and logarithms: numbers above 0 have results that can be compared
-            given = [tvm.runtime.tensor(a, device) for a in _arrays(job, positive)]
-            function(*given)
-            outputs = [given[i].numpy() for i in job["outputs"]]
-        error = None if stored is None else _difference(_wanted(stored), outputs)
-        if job["keep"]:
-            keep_outputs(job["keep"], outputs, positive=np.array(positive))
-        if error is not None and not error <= job["tolerance"]:
-            return {"times_s": [], "error": error}
-        timed = place.library(job["library"]).time_evaluator(job["function"], device, **_loop(job))(*given)
-        return {"times_s": [float(t) for t in timed.results], "error": error}
+            given, outputs = called()
+        evaluator = place.library(job["library"]).time_evaluator(job["function"], device, **_loop(job))
+        return _timed(job, stored, outputs, lambda: evaluator(*given), positive=np.array(positive))
     except Refused:
         raise
-    except Exception as error_:
-        raise place.failed("the call failed on the device", error_) from error_
+    except Exception as error:
+        raise place.failed("the call failed on the device", error) from error
 
 
 def _run(place: _Place, job: Job) -> Facts:
@@ -169,16 +167,20 @@ def _run(place: _Place, job: Job) -> Facts:
         machine = relax.VirtualMachine(library, device)
         machine.set_input("main", *[tvm.runtime.tensor(a, device) for a in arrays])
         machine.invoke_stateful("main")
-        outputs = _flat(machine.get_outputs("main"))
-        error = None if stored is None else _difference(_wanted(stored), outputs)
-        if job["keep"]:
-            keep_outputs(job["keep"], outputs)
-        if error is not None and not error <= job["tolerance"]:
-            return {"times_s": [], "error": error}
-        timed = machine.time_evaluator("invoke_stateful", device, **_loop(job))("main")
-        return {"times_s": [float(t) for t in timed.results], "error": error}
-    except Exception as error_:
-        raise place.failed("the call failed on the device", error_) from error_
+        evaluator = machine.time_evaluator("invoke_stateful", device, **_loop(job))
+        return _timed(job, stored, _flat(machine.get_outputs("main")), lambda: evaluator("main"))
+    except Exception as error:
+        raise place.failed("the call failed on the device", error) from error
+
+
+def _timed(job: Job, stored: Arrays | None, outputs: list[Any], evaluate: Callable[[], Any], **more: Any) -> Facts:
+    """Compare a call's outputs, keep them where that is asked for, and time it where they are right."""
+    error = None if stored is None else _difference(_wanted(stored), outputs)
+    if job["keep"]:
+        keep_outputs(job["keep"], outputs, **more)
+    if error is not None and not error <= job["tolerance"]:
+        return {"times_s": [], "error": error}
+    return {"times_s": [float(t) for t in evaluate().results], "error": error}
 
 
 def _function(library: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.codec import check_fields
 from gnomon.core.overlay.records import (
     UNTUNED,
     TunedDevice,
@@ -116,7 +117,7 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     """All that can be refused without TVM; the records of the layers that are meant by their files, their model, and
     the device as records describe it. Raises GnomonError.
     """
-    request.care.check()
+    check_fields(request.care)
     logs = every = read_logs(request.logs)
     replayable(request.logs, logs)
     model, folder = one_model(logs), tune_folder(request.out)

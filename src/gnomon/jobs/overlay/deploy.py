@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gnomon.core.codec import check_fields
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
 from gnomon.core.overlay.trials import by_layer, traces_of
 from gnomon.core.sample import Failure
@@ -61,7 +62,7 @@ def deploy(
     tell: Tell = lambda sentence: None,
 ) -> AnalyzeDocument:
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
-    request.care.check()
+    check_fields(request.care)
     folder, document = tune_folder(request.out), analysis.document
     problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
     if problems:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
 
-from gnomon.core.codec import Must, decode
+from gnomon.core.codec import Must, check_fields, decode
 from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
@@ -68,7 +68,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
 
     Raises GnomonError; what fails on the device is in the document.
     """
-    request.care.check()
+    check_fields(request.care)
     if request.source.suffix != ".so":
         return _replayed(request, watch, tell)
     if not request.source.is_file():

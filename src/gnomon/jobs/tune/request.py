@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from gnomon.core.codec import Above0, Counted, Must, Whole, check_fields
 from gnomon.core.overlay.records import TunedDevice
 from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.config import DeviceConfig
@@ -23,6 +24,8 @@ from gnomon.tuning.tracker import tracked_device
 from gnomon.tuning.tvm import Workshop
 
 TOLERANCES = {"float32": 1e-3, "float16": 2e-2}
+_Type = Annotated[str, Must(be=f"the data type {' or '.join(TOLERANCES)}", fits=TOLERANCES.__contains__)]
+_Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRATEGIES.__contains__)]
 
 Tell = Callable[[str], None]
 
@@ -54,8 +57,8 @@ class Care(Loop):
     seconds for a build.
     """
 
-    processes: int = 3
-    build_timeout_s: float = 30.0
+    processes: Counted = 3
+    build_timeout_s: Above0 = 30.0
 
     def loop(self, dtype: str) -> Loop:
         """How calls of layers and networks of a data type are timed."""
@@ -64,15 +67,6 @@ class Care(Loop):
     def details(self) -> dict[str, int]:
         """What of it makes one question to a network another."""
         return {"repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "processes": self.processes}
-
-    def check(self) -> None:
-        """UsageError for what is invalid."""
-        for name, value in (("repeat", self.repeat), ("processes", self.processes), ("seed", self.seed + 1)):
-            if value < 1:
-                raise UsageError(f"{name} is too small", hint="Give at least 1 sample and process, and a seed from 0.")
-        for name, seconds in (("timeout_s", self.timeout_s), ("build_timeout_s", self.build_timeout_s)):
-            if not seconds > 0:
-                raise UsageError(f"{name} is {seconds:g}", hint="Give seconds above 0.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,16 +82,16 @@ class TuneRequest:
 
     model: Path
     device: DeviceWish = field(default_factory=DeviceWish)
-    dtype: str = "float32"
+    dtype: _Type = "float32"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     layers: tuple[str, ...] = ()
-    trials: int = 512
-    per_round: int = 8
-    first_round: int | None = None
-    strategy: str = "evolutionary"
+    trials: Counted = 512
+    per_round: Counted = 8
+    first_round: Counted | None = None
+    strategy: _Strategy = "evolutionary"
     start: bool = True
-    plateau: int = 4
-    budget_s: float | None = None
+    plateau: Whole = 4
+    budget_s: Above0 | None = None
     care: Care = field(default_factory=Care)
     out: Path | None = None
     fresh: bool = False
@@ -106,22 +100,8 @@ class TuneRequest:
 
     def check(self) -> None:
         """UsageError for what is invalid."""
-        if self.dtype not in TOLERANCES:
-            raise UsageError(f"{self.dtype!r} is not tuned", hint=f"Give the data type {' or '.join(TOLERANCES)}.")
-        if self.strategy not in STRATEGIES:
-            raise UsageError(f"no strategy is called {self.strategy!r}", hint=f"Give one of {', '.join(STRATEGIES)}.")
-        least = (
-            ("trials", self.trials, 1),
-            ("per_round", self.per_round, 1),
-            ("first_round", self.first_round, 1),
-            ("plateau", self.plateau, 0),
-        )
-        for name, value, bound in least:
-            if value is not None and value < bound:
-                raise UsageError(f"{name} is {value}", hint=f"Give a whole number from {bound}.")
-        if self.budget_s is not None and not self.budget_s > 0:
-            raise UsageError(f"the budget is {self.budget_s:g} s", hint="Give seconds above 0, or none.")
-        self.care.check()
+        check_fields(self)
+        check_fields(self.care)
 
 
 def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
