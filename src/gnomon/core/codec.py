@@ -187,7 +187,7 @@ def check_fields(record: object) -> None:
         value = getattr(record, name)
         for rule in (rule for part in (kind, *get_args(kind)) for rule in getattr(part, "__metadata__", ())):
             if isinstance(rule, Must) and value is not None and not rule.fits(value):
-                raise UsageError(f"{name} is {value!r}", hint=f"Give {rule.be}.")
+                raise UsageError(f"{name} is {shown(value)}", hint=f"Give {rule.be}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from gnomon.core.codec import Must
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
@@ -28,6 +29,9 @@ from gnomon.system.process import Guard, Printed, Pump
 SHORT_S = 60.0
 _SHOWN = 300
 LONG_S = 24 * 3600.0
+
+
+_Path = Annotated[str, Must(be="a path as it is on the device", fits=lambda text: not {"\n", "\0"} & set(text))]
 
 
 def last(text: str) -> str:
@@ -42,9 +46,9 @@ class ShellSettings:
 
     name: str
     """What the device is called."""
-    python: str | None = None
+    python: _Path | None = None
     """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
-    folder: str | None = None
+    folder: _Path | None = None
     """Where pushed files are kept there; None for gnomon in a folder that suits such devices."""
     keep: bool = True
     """Whether pushed files stay for the next time."""

@@ -5,11 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from gnomon.core.codec import Must, check_fields, whole
 from gnomon.devices.shell.link import ShellSettings, last
-from gnomon.errors import DeviceError, UsageError
+from gnomon.errors import DeviceError
 
 OLDEST_PYTHON = "3.10"
+
+
+def _is_name(text: str) -> bool:
+    return bool(text) and text[0] != "-" and text.isprintable() and " " not in text
+
+
+def _are_options(options: tuple[str, ...]) -> bool:
+    return all(option.partition("=")[2] and option.isprintable() for option in options)
+
+
+_Name = Annotated[str, Must(be="it as SSH can reach it: ssh://[user@]host[:port]", fits=_is_name)]
+_Options = Annotated[tuple[str, ...], Must(be="Key=Value each, as in ssh_config: IdentityFile=...", fits=_are_options)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,32 +34,17 @@ class SshSettings(ShellSettings):
     UsageError for a host, user, port or option that SSH could not take for what it is.
     """
 
-    host: str
-    user: str | None = None
-    port: int | None = None
-    ssh_options: tuple[str, ...] = ()
+    host: _Name
+    user: _Name | None = None
+    port: Annotated[int, whole(1, 65535)] | None = None
+    ssh_options: _Options = ()
     """`Key=Value` as in ssh_config, stronger than that file."""
     program: str = "ssh"
     lease: bool = True
     """Whether to hold the device's lease. Without it commands run and files are fetched, but nothing is pushed."""
 
     def __post_init__(self) -> None:
-        for what, value in (("host", self.host), ("user", self.user)):
-            if value is not None and (not value or value[0] == "-" or not value.isprintable() or " " in value):
-                raise UsageError(
-                    f"{value[:80]!r} is not a {what} that SSH can reach", hint="Give it as ssh://[user@]host[:port]."
-                )
-        if self.port is not None and not 1 <= self.port <= 65535:
-            raise UsageError(f"{self.port} is not a port", hint="Give one from 1 to 65535; SSH's own is 22.")
-        for option in self.ssh_options:
-            if not option.partition("=")[2] or not option.isprintable():
-                raise UsageError(
-                    f"{option[:80]!r} is not an option of SSH",
-                    hint="Give Key=Value as in ssh_config, such as IdentityFile=...",
-                )
-        for line in (self.python or "", self.folder or ""):
-            if "\n" in line or "\0" in line:
-                raise UsageError(f"{line[:80]!r} is not a path", hint="Give the path as it is on the device.")
+        check_fields(self)
 
     @property
     def destination(self) -> str:
