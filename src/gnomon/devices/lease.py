@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from gnomon.errors import DeviceError, system_errors
+from gnomon.system.locks import is_locked
 from gnomon.system.stopping import pause
 
 WAIT_S = 3600.0
 _RETRY_S = 0.2
 _GATE_S = 2.0
 """Whoever makes or looks at tickets holds the folder's lock for a moment, unless it was stopped just then."""
-_GATE_RETRY_S = 0.01
 _SHOWN = 60
 
 
@@ -49,7 +49,7 @@ class Lease:
         """
         gate = os.open(self._folder, _OPENED)
         try:
-            if not _locked(gate):
+            if not is_locked(gate, fcntl.LOCK_EX, within_s=_GATE_S):
                 return f"unknown, which keeps {self._folder} locked"
             others = _tickets(self._folder, self._name, tidy=True)
             if self._ticket is None:
@@ -129,44 +129,28 @@ def _remove(ticket: Path) -> None:
         ticket.rmdir()
 
 
-def _locked(gate: int) -> bool:
-    """Whether the folder of leases is locked now, for which others are waited for a moment."""
-    deadline = time.monotonic() + _GATE_S
-    while True:
-        try:
-            fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            pause(_GATE_RETRY_S)
-        else:
-            return True
-
-
 def owner_of(handle: int) -> str | None:
     """Who has an open ticket locked: its process, another account, its command and since when, as it wrote.
 
     None if nobody has, "unknown" if it has not written that.
     """
+    if is_locked(handle, fcntl.LOCK_SH):
+        return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        try:
-            who = os.open("who", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
-        except OSError:
-            return "unknown"
-        try:
-            told, seen = os.read(who, 256), os.fstat(who)
-        finally:
-            os.close(who)
-        pid, _, more = told.decode("utf-8", "replace").strip("\0\n ").partition("\n")
-        if not pid.isdecimal():
-            return "unknown"
-        account = f" of {_account(seen.st_uid)}" if seen.st_uid != os.getuid() else ""
-        since = time.strftime("%H:%M", time.localtime(seen.st_mtime))
-        command = "".join(c for c in more.partition("\n")[0] if c.isprintable())
-        return ", ".join([f"{pid[:20]}{account}", *([command] if command else []), f"since {since}"])
-    return None
+        who = os.open("who", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+    except OSError:
+        return "unknown"
+    try:
+        told, seen = os.read(who, 256), os.fstat(who)
+    finally:
+        os.close(who)
+    pid, _, more = told.decode("utf-8", "replace").strip("\0\n ").partition("\n")
+    if not pid.isdecimal():
+        return "unknown"
+    account = f" of {_account(seen.st_uid)}" if seen.st_uid != os.getuid() else ""
+    since = time.strftime("%H:%M", time.localtime(seen.st_mtime))
+    command = "".join(c for c in more.partition("\n")[0] if c.isprintable())
+    return ", ".join([f"{pid[:20]}{account}", *([command] if command else []), f"since {since}"])
 
 
 def _account(uid: int) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnomon.errors import RecordError
+from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
 """Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
@@ -49,6 +50,22 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
             os.close(handle)
             raise
         os.close(handle)
+
+
+def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
+    """Whether an open file is locked now, by LOCK_EX or LOCK_SH; another's lock is waited for so long.
+
+    OSError on a file system without locks.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+        pause(_ASKED_AGAIN_S)
 
 
 @contextmanager
@@ -127,7 +144,7 @@ class HeldCampaigns:
             return False  # nobody holds what has no file
         deadline = time.monotonic() + _PATIENCE_S
         try:
-            while not _is_free(handle):
+            while not is_locked(handle, fcntl.LOCK_SH):
                 if is_alive(os.pread(handle, 20, 0)) or time.monotonic() > deadline:
                     return True
                 time.sleep(_ASKED_AGAIN_S)
@@ -181,22 +198,10 @@ def _remove_if_left(path: Path) -> None:
     """Remove a lock file that nobody holds; one that was made in its place meanwhile stays."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_at(handle, path):
+        if is_locked(handle, fcntl.LOCK_EX) and _is_at(handle, path):
             path.unlink()
-    except BlockingIOError:
-        pass  # it is held
     finally:
         os.close(handle)
-
-
-def _is_free(handle: int) -> bool:
-    """Whether nobody holds the lock of the file."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def is_alive(number: bytes) -> bool:
