@@ -28,8 +28,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import is_text
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
-from gnomon.installing import install_line
+from gnomon.errors import DeviceError, UsageError
+from gnomon.installing import needed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -395,11 +395,6 @@ def _told(error: Exception) -> str:
 
 
 def _aiohttp() -> Any:
-    try:
+    with needed("sending models to a server needs aiohttp, which cannot be loaded", "http", python=sys.executable):
         import aiohttp
-    except ImportError as error:
-        raise RuntimeMissingError(
-            "aiohttp is not installed, and sending models to a server needs it",
-            hint=install_line("http", python=sys.executable),
-        ) from error
     return aiohttp

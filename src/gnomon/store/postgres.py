@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from gnomon.errors import RecordError, RuntimeMissingError
-from gnomon.installing import install_line
+from gnomon.errors import RecordError
+from gnomon.installing import needed
 from gnomon.store.address import PostgresAddress
 from gnomon.store.postgres_schema import STEPS
 from gnomon.store.sql import SqlStore
@@ -182,13 +182,8 @@ def _was_killed_here(name: str) -> bool:
 
 def _connected(address: PostgresAddress) -> Any:
     """A connection in which each statement is a transaction."""
-    try:
+    with needed("a record in PostgreSQL needs psycopg, which cannot be loaded", "postgres", python=sys.executable):
         import psycopg
-    except ImportError as error:
-        raise RuntimeMissingError(
-            "a record in PostgreSQL needs psycopg, which is not installed",
-            hint=install_line("postgres", python=sys.executable),
-        ) from error
     with _translated(address):
         db = psycopg.connect(
             address.url,
