@@ -44,10 +44,13 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
     return found
 
 
-def read_file(path: Path, *, hint: str) -> bytes:
-    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read."""
-    with system_errors(UsageError, f"{path} cannot be read", hint=hint):
-        return path.read_bytes()
+def read_file(path: Path, *, hint: str, most: int = 1 << 40) -> bytes:
+    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read, or is longer."""
+    with system_errors(UsageError, f"{path} cannot be read", hint=hint), path.open("rb") as file:
+        content = read_at_most(file, most)
+    if len(content) > most:
+        raise UsageError(f"{path} has more than {most >> 20} MiB", hint=hint)
+    return content
 
 
 def file_digest(path: Path) -> str:

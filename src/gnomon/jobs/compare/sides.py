@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gnomon.core.sample import Campaign
 from gnomon.core.strict_json import Strict
-from gnomon.errors import RecordError, UsageError, system_errors
+from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
 from gnomon.report.plain import json_row
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
+from gnomon.system.files import read_file
 
 if TYPE_CHECKING:
     from gnomon.jobs.place.document import ColumnPart, ContenderPart, PlaceDocument, ProfileDocument
@@ -95,12 +96,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
 
 
 def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Any:
-    with system_errors(UsageError, f"{path} cannot be read"), path.open("rb") as file:
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise UsageError(
-            f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Give a report, a document or a package."
-        )
+    content = read_file(path, hint="Give a report, a document or a package.", most=_MOST_BYTES)
     if content.startswith(b"SQLite format 3\0"):
         return _of_record("last", path, formats)
     text = content.decode("utf-8", "replace")

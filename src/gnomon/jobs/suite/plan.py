@@ -16,6 +16,7 @@ from gnomon.core.codec import Must, within
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import RecordError, UsageError
+from gnomon.system.files import read_file
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
 REPEATED = ("place", "profile")
@@ -90,14 +91,9 @@ class Cell:
 
 def read_suite(path: Path) -> Suite:
     """The suite of a file; UsageError with all that is wrong with it at once."""
+    content = read_file(path, hint="Name a suite's file; patterns and tags make it short.", most=_MOST_BYTES)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise UsageError(f"{path} has more than {_MOST_BYTES >> 20} MiB", hint="Use patterns and tags.")
         document = tomllib.loads(content.decode("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Name a suite's file.") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {str(error)[:200]}", hint=_HINT) from error
     complaints = Complaints(what=str(path), hint=_HINT)
