@@ -157,6 +157,15 @@ def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
     return config
 
 
+def check_new(name: str, known: Mapping[str, DeviceConfig]) -> None:
+    """UsageError where a device is called so already."""
+    if name in known:
+        raise UsageError(
+            f"there is a device {name!r} already, at {known[name].address}",
+            hint=f"Choose another name, or first: gnomon devices remove {name}",
+        )
+
+
 def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
     """Add a device to a file (None: the user's own), which is made if there is none; returns its path.
 
@@ -177,11 +186,7 @@ def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
         document["devices"].append(config.name, made)
 
     def wanted(before: dict[str, DeviceConfig]) -> dict[str, DeviceConfig]:
-        if config.name in before:
-            raise UsageError(
-                f"there is a device {config.name!r} already, at {before[config.name].address}",
-                hint=f"Choose another name, or first: gnomon devices remove {config.name}",
-            )
+        check_new(config.name, before)
         return {**before, config.name: config}
 
     return _edit(devices_path() if path is None else path, change, wanted)

@@ -343,7 +343,25 @@ _ENTRIES = 1 << 18  # numbers held at once while the envelope is computed
 _FEWEST_KNOTS, _MOST_KNOTS = 8, 512
 
 
-class PlaneScreen:
+class _Screen:
+    """What drops labels by their completion: `offsets` are what that costs for each state of the bucket at hand."""
+
+    def __init__(self, plan: Plan, minima: Minima) -> None:
+        self.plan, self.minima = plan, minima
+        self.beyond = beyond(plan, minima)
+        self.offsets: Floats = np.zeros((0, 0))
+
+    def enter(self, number: int, left: Sequence[int]) -> None:
+        """What completes a label of a bucket at the least, for each state and weighting: labels of it follow.
+
+        `left` are the places of its children that are not added yet. With `left` or before the last child the states
+        are rows of the bucket's terms, afterwards its states.
+        """
+        above = self.beyond[number]
+        self.offsets = later(self.plan.buckets[number], self.minima, above, left) if left else above
+
+
+class PlaneScreen(_Screen):
     """For two objectives: drops labels at or above all thresholds (W,) of the minima's weightings.
 
     Weightings must have been scaled so that each row is (a, 1 - a) times a scale of each objective, `scale` (2,).
@@ -352,25 +370,16 @@ class PlaneScreen:
 
     def __init__(self, plan: Plan, minima: Minima, thresholds: Floats, scale: Floats, slack: float) -> None:
         used = np.flatnonzero(thresholds > -np.inf)
-        self.plan, self.scale, self.slack = plan, scale, slack
-        self.minima = Minima(
-            weights=minima.weights[used], value=minima.value[used], up=tuple(part[:, used] for part in minima.up)
-        )
+        up = tuple(part[:, used] for part in minima.up)
+        super().__init__(plan, Minima(weights=minima.weights[used], value=minima.value[used], up=up))
+        self.scale, self.slack = scale, slack
         self.slopes: Floats = self.minima.weights[:, 0] / scale[0]
         self.thresholds = thresholds[used]
-        self.beyond = beyond(plan, self.minima)
-        self.offsets: Floats = np.zeros((0, 0))
 
     def enter(self, number: int, left: Sequence[int]) -> None:
-        """What a label's completion costs, less the threshold, for each state and weighting: labels of a bucket follow.
-
-        `left` are the places of its children that are not added yet. With `left` or before the last child the states
-        are rows of the bucket's terms, afterwards its states.
-        """
-        above = self.beyond[number]
-        if left:
-            above = later(self.plan.buckets[number], self.minima, above, left)
-        self.offsets = above - self.thresholds
+        """What a label's completion costs, less the threshold; see `_Screen.enter`."""
+        super().enter(number, left)
+        self.offsets = self.offsets - self.thresholds
 
     def hopeful(self, costs: Floats, rows: Ints) -> NDArray[np.bool_]:
         """Whether y + min over weightings of (slope * (x - y) + offset) is below the slack, x and y being scaled.
@@ -424,21 +433,15 @@ class PlaneScreen:
         return found
 
 
-class IdealScreen:
+class IdealScreen(_Screen):
     """For any number of objectives: drops labels whose ideal completion is covered by `known` (N, objectives).
 
     The minima must be those of the objectives one by one. `known` vectors must already include what rounding asks for.
     """
 
     def __init__(self, plan: Plan, minima: Minima, known: Floats) -> None:
-        self.plan, self.minima, self.known = plan, minima, known
-        self.beyond = beyond(plan, minima)
-        self.offsets: Floats = np.zeros((0, 0))
-
-    def enter(self, number: int, left: Sequence[int]) -> None:
-        """The ideal completion of each state; `left` as in `PlaneScreen.enter`."""
-        above = self.beyond[number]
-        self.offsets = later(self.plan.buckets[number], self.minima, above, left) if left else above
+        super().__init__(plan, minima)
+        self.known = known
 
     def hopeful(self, costs: Floats, rows: Ints) -> NDArray[np.bool_]:
         """Whether no known vector is nowhere larger than the label with its ideal completion."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gnomon.devices.address import LOCAL, TVM
 from gnomon.devices.base import Device
-from gnomon.devices.config import DeviceConfig, add_device, load_devices
+from gnomon.devices.config import DeviceConfig, add_device, check_new, load_devices
 from gnomon.devices.health import health_of, release
 from gnomon.devices.lease import Waiting
 from gnomon.devices.opening import load_factory, opened, resolve
@@ -59,11 +59,7 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
 
     UsageError if it is there already or is invalid; DeviceError, and the file as it was, if it cannot be used.
     """
-    if config.name in load_devices():
-        raise UsageError(
-            f"there is a device {config.name!r} already",
-            hint=f"Choose another name, or first: gnomon devices remove {config.name}",
-        )
+    check_new(config.name, load_devices())
     if config.address.kind != TVM:
         load_factory(config.address.kind)
     known = {runtime.name for runtime in all_runtimes()[0]}
