@@ -475,13 +475,17 @@ def run_process(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    stdin: bytes,
+    stdin: bytes = b"",
     timeout_s: float,
-    on_line: Callable[[str], None] | None,
+    on_line: Callable[[str], None] | None = None,
     cwd: Path,
-    guard: Guard,
+    guard: Guard | None = None,
 ) -> Completed:
-    """Run a command on this machine with exactly that environment; otherwise as `Device.run` says."""
+    """Run a command on this machine with exactly that environment, under a guard (None: that of this process).
+
+    All else is as `Device.run` says.
+    """
+    guard = guard or own_guard()
     process = _started(argv, env, cwd, guard)
     run = _Running(process, stdin, on_line)
     try:

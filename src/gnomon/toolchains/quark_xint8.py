@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from gnomon.errors import DeviceError
 from gnomon.installing import Missing, pip_line
 from gnomon.system.children import Program, child_environment
-from gnomon.system.process import guarded_folder, own_guard, run_process
+from gnomon.system.process import guarded_folder, run_process
 from gnomon.toolchains.base import ChildSettings, Text, Toolchain, UserPath, read_settings
 from gnomon.toolchains.children import ChildToolchain
 
@@ -98,15 +98,7 @@ def _packages_missing(program: Program) -> list[str]:
     with guarded_folder("gnomon-quark-") as home:
         environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:
-            done = run_process(
-                program.argv,
-                env=environment,
-                stdin=b"",
-                timeout_s=_PROBE_S,
-                on_line=None,
-                cwd=home,
-                guard=own_guard(),
-            )
+            done = run_process(program.argv, env=environment, timeout_s=_PROBE_S, cwd=home)
             if done.timed_out:
                 raise subprocess.TimeoutExpired(program.argv, _PROBE_S)
             names = json.loads(done.stdout)

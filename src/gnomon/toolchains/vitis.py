@@ -24,7 +24,7 @@ from gnomon.errors import DeviceError, UsageError
 from gnomon.installing import Missing
 from gnomon.system.children import tail
 from gnomon.system.files import file_digest
-from gnomon.system.process import Completed, own_guard, run_process
+from gnomon.system.process import Completed, run_process
 from gnomon.toolchains.base import (
     Artifact,
     StepRecord,
@@ -99,15 +99,7 @@ def run_step(
     try:
         result.unlink(missing_ok=True)  # of an earlier run: what is found later must be of this one
         digest = file_digest(model)
-        done = run_process(
-            argv,
-            env=dict(os.environ),
-            stdin=b"",
-            timeout_s=timeout_s,
-            on_line=None,
-            cwd=folder,
-            guard=own_guard(),
-        )
+        done = run_process(argv, env=dict(os.environ), timeout_s=timeout_s, cwd=folder)
         log.write_text(
             f"command: {shlex.join(argv)}\nmodel: {model}\nSHA-256: {digest}\n\n{done.stdout}{done.stderr}",
             encoding="utf-8",

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from gnomon.devices.packages.files import Candidate, Unusable, find_installed, find_wheel
 from gnomon.devices.packages.target import Target, target_of
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError, system_errors
-from gnomon.system.process import own_guard, run_process
+from gnomon.system.process import run_process
 
 _TIMEOUT_S = 1800.0
 _UNREACHABLE = ("Retrying (", "Could not fetch URL", "Connection", "Network is unreachable", "HTTP error", "ProxyError")
@@ -49,11 +49,9 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
         done = run_process(
             _command(requirements, target, Path(part)),
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=b"",
             timeout_s=_TIMEOUT_S,
             on_line=on_line,
             cwd=folder,
-            guard=own_guard(),
         )
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
