@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ def pip_line(requirements: Sequence[str], python: str = "python", *, options: Se
     return f"{shlex.quote(python)} -m pip install {shlex.join([*options, *requirements])}"
 
 
-def install_line(*names: str, python: str) -> str:
-    """The shell command that installs extras and packages for an interpreter.
+def install_line(*names: str, python: str = "") -> str:
+    """The shell command that installs extras and packages for an interpreter ("": this one).
 
     A name is that of an extra or of a package; a package that an extra asks for is in the versions that it asks for.
     """
@@ -58,11 +59,11 @@ def install_line(*names: str, python: str) -> str:
     wanted = [
         text for name in names for text in extras().get(name, {name: known.get(canonicalize_name(name), name)}).values()
     ]
-    return pip_line(list(dict.fromkeys(wanted)), python)
+    return pip_line(list(dict.fromkeys(wanted)), python or sys.executable)
 
 
 @contextmanager
-def needed(sentence: str, name: str, *, python: str, instead: str = "") -> Iterator[None]:
+def needed(sentence: str, name: str, *, python: str = "", instead: str = "") -> Iterator[None]:
     """Around the import of a package: RuntimeMissingError where it fails, of the sentence and the reason.
 
     The hint is the line that installs the extra or package `name`, then `instead`.

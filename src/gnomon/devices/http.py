@@ -17,7 +17,6 @@ import math
 import os
 import secrets
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -395,6 +394,6 @@ def _told(error: Exception) -> str:
 
 
 def _aiohttp() -> Any:
-    with needed("sending models to a server needs aiohttp, which cannot be loaded", "http", python=sys.executable):
+    with needed("sending models to a server needs aiohttp, which cannot be loaded", "http"):
         import aiohttp
     return aiohttp

@@ -108,7 +108,7 @@ class _Visit:
         try:
             said = self._said(b"")
             if said.get("state") == "missing":
-                hint = install_line("labgrid", python=sys.executable)
+                hint = install_line("labgrid")
                 raise RuntimeMissingError(f"labgrid cannot be loaded: {said['message']}", hint=hint)
             if said.get("state") != "ready":
                 raise DeviceError(

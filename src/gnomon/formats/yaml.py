@@ -6,7 +6,6 @@ A null stands for a key that is not there.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -44,7 +43,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
     scalar, is nested deeper than 32, or has more than `most_nodes` nodes.
     RuntimeMissingError without ruamel.yaml.
     """
-    with needed("YAML is read with ruamel.yaml, which cannot be loaded", "ruamel.yaml", python=sys.executable):
+    with needed("YAML is read with ruamel.yaml, which cannot be loaded", "ruamel.yaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
     try:
         return compose(text, most_nodes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Set
 from itertools import chain
 from typing import Any
@@ -19,7 +18,7 @@ from gnomon.search.surrogate import Guide
 # pymoo comes without types.
 
 
-with needed("NSGA-II needs pymoo, which cannot be imported", "search", python=sys.executable):
+with needed("NSGA-II needs pymoo, which cannot be imported", "search"):
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.core.duplicate import DuplicateElimination
     from pymoo.core.evaluator import Evaluator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -182,7 +181,7 @@ def _was_killed_here(name: str) -> bool:
 
 def _connected(address: PostgresAddress) -> Any:
     """A connection in which each statement is a transaction."""
-    with needed("a record in PostgreSQL needs psycopg, which cannot be loaded", "postgres", python=sys.executable):
+    with needed("a record in PostgreSQL needs psycopg, which cannot be loaded", "postgres"):
         import psycopg
     with _translated(address):
         db = psycopg.connect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +26,7 @@ def connected(address: str) -> Iterator[Any]:
     """
     if not address.startswith(_SCHEMES):
         raise UsageError(f"{address!r} is not a scheduler's address", hint="Addresses are such as tcp://10.0.0.5:8786.")
-    with needed("Dask cannot be loaded", "cluster", python=sys.executable):
+    with needed("Dask cannot be loaded", "cluster"):
         import distributed
     try:
         client = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -32,7 +31,5 @@ def openvino_int8(settings: Mapping[str, object]) -> Toolchain:
         name=NAME,
         runtime="openvino",
         program=values.program("nncf_child", "images", "preset", "fast_bias_correction"),
-        needs=lambda: missing_packages(
-            ("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise", python=sys.executable)
-        ),
+        needs=lambda: missing_packages(("nncf", "openvino", "onnx", "onnxruntime"), install_line("quantise")),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -32,5 +31,5 @@ def onnxruntime_int8(settings: Mapping[str, object]) -> Toolchain:
         name=NAME,
         runtime="onnxruntime",
         program=values.program("ort_int8_child", "images", "per_channel", "method", "reduce_range"),
-        needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime", python=sys.executable)),
+        needs=lambda: missing_packages(("onnxruntime", "onnx"), install_line("onnxruntime")),
     )

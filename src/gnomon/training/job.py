@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +90,7 @@ def digest_of(tagged: TaggedNet, decisive: Sequence[object], state: State) -> st
 
 
 def _safetensors() -> Any:
-    with needed("weights are files of safetensors, which cannot be loaded", "safetensors", python=sys.executable):
+    with needed("weights are files of safetensors, which cannot be loaded", "safetensors"):
         import safetensors.numpy
     return safetensors.numpy
 

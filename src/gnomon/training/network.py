@@ -12,7 +12,6 @@ import contextlib
 import functools
 import hashlib
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,7 +35,7 @@ Factories = Mapping[str, Factory]
 
 def torch_package(task: str = "training a network") -> Any:
     """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
-    with needed(f"{task} needs the package torch, which cannot be loaded", "torch", python=sys.executable):
+    with needed(f"{task} needs the package torch, which cannot be loaded", "torch"):
         import torch
     return torch
 

@@ -6,7 +6,6 @@ end are answers of a child, and cost the job that it was at.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -17,7 +16,7 @@ from gnomon.system.children import ChildProcess, Program
 from gnomon.system.process import guarded
 
 CHILD = "tvm.child"
-_VERSIONS = install_line("apache-tvm", "apache-tvm-ffi", python=sys.executable)
+_VERSIONS = install_line("apache-tvm", "apache-tvm-ffi")
 _LINE_BYTES = 256 << 20
 _START_S = 120.0
 
@@ -123,7 +122,7 @@ class Door:
 def _unusable(failure: Failure) -> RuntimeMissingError:
     """Why TVM cannot be used, with the next step."""
     if failure.message.endswith(("No module named 'tvm'", "No module named 'tvm_ffi'")):
-        return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm", python=sys.executable))
+        return RuntimeMissingError("Apache TVM is not installed here", hint=install_line("tvm"))
     if failure.kind == "crash":
         return RuntimeMissingError(
             f"the installed Apache TVM crashes when a tuning context is built ({failure.message}): its two packages do "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -297,7 +296,7 @@ def _notes(tools: Tools, layers: tuple[TuningLayer, ...]) -> list[str]:
     if not tools.searches.learns:
         made.append(
             "The search had no cost model that learns, because XGBoost is not installed. The same number of trials "
-            f"finds faster kernels with it: {install_line('xgboost-cpu', python=sys.executable)}"
+            f"finds faster kernels with it: {install_line('xgboost-cpu')}"
         )
     servers = {t.server for layer in layers for t in tools.campaign.trials(layer.layer) if t.server}
     hosts = {server.rpartition(":")[0] for server in servers}

