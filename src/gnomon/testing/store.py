@@ -11,7 +11,7 @@ the same record each time it is called, and closes none::
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -77,6 +77,18 @@ def failed_run(candidate: str = "gpu") -> Run:
 class StoreContract:
     """What every store must do."""
 
+    @pytest.fixture
+    def store(self, reopen: Reopen) -> Iterator[Store]:
+        """An empty store, open until the test ends."""
+        with closing(reopen()) as store:
+            yield store
+
+    @pytest.fixture
+    def begun(self, store: Store) -> Store:
+        """A store that has the campaign "c1"."""
+        store.open_campaign(sample_campaign())
+        return store
+
     def test_all_comes_back_equal_and_in_order(self, reopen: Reopen) -> None:
         runs = [sample_run(block=i) for i in range(300)] + [failed_run()]
         events = [Event(name="probe", at_s=1.5, data={"backends": ["cpu"]}), Event(name="decision", at_s=2.0)]
@@ -91,97 +103,85 @@ class StoreContract:
             assert list(store.query(RunQuery(campaign="c1"))) == runs
             assert list(store.query(EventQuery(campaign="c1"))) == events
 
-    def test_queries_narrow(self, reopen: Reopen) -> None:
+    def test_queries_narrow(self, store: Store) -> None:
         plain = Run(candidate="b", process=0, block=0, started_at_s=1.0, samples=Samples(wall_ns=(1,), cpu_ns=(1,)))
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign("old"))
-            store.open_campaign(sample_campaign("new", key="other", kind="proof"))
-            for item in (sample_run("a"), plain, Event(name=FINISHED, at_s=1.0), Event(name="x", at_s=2.0)):
-                store.append("old", item)
-            assert [c.id for c in store.query(CampaignQuery())] == ["new", "old"]
-            assert [c.id for c in store.query(CampaignQuery(id="old"))] == ["old"]
-            assert [c.id for c in store.query(CampaignQuery(key="other"))] == ["new"]
-            assert [c.id for c in store.query(CampaignQuery(kind="profile"))] == ["old"]
-            assert [c.id for c in store.query(CampaignQuery(finished=True))] == ["old"]
-            assert [c.id for c in store.query(CampaignQuery(finished=False))] == ["new"]
-            assert list(store.query(CampaignQuery(model_digest="nothing"))) == []
-            assert list(store.query(RunQuery(campaign="old", profiled=False))) == [plain]
-            assert list(store.query(RunQuery(campaign="old", candidate="a"))) == [sample_run("a")]
-            assert [e.at_s for e in store.query(EventQuery(campaign="old", name="x"))] == [2.0]
-            assert list(store.query(RunQuery(campaign="new"))) == []
+        store.open_campaign(sample_campaign("old"))
+        store.open_campaign(sample_campaign("new", key="other", kind="proof"))
+        for item in (sample_run("a"), plain, Event(name=FINISHED, at_s=1.0), Event(name="x", at_s=2.0)):
+            store.append("old", item)
+        assert [c.id for c in store.query(CampaignQuery())] == ["new", "old"]
+        assert [c.id for c in store.query(CampaignQuery(id="old"))] == ["old"]
+        assert [c.id for c in store.query(CampaignQuery(key="other"))] == ["new"]
+        assert [c.id for c in store.query(CampaignQuery(kind="profile"))] == ["old"]
+        assert [c.id for c in store.query(CampaignQuery(finished=True))] == ["old"]
+        assert [c.id for c in store.query(CampaignQuery(finished=False))] == ["new"]
+        assert list(store.query(CampaignQuery(model_digest="nothing"))) == []
+        assert list(store.query(RunQuery(campaign="old", profiled=False))) == [plain]
+        assert list(store.query(RunQuery(campaign="old", candidate="a"))) == [sample_run("a")]
+        assert [e.at_s for e in store.query(EventQuery(campaign="old", name="x"))] == [2.0]
+        assert list(store.query(RunQuery(campaign="new"))) == []
 
-    def test_a_finished_campaign_can_be_reopened(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign())
-            for name, finished in ((FINISHED, True), (REOPENED, False), ("other", False), (FINISHED, True)):
-                store.append("c1", Event(name=name, at_s=1.0))
-                assert [c.id for c in store.query(CampaignQuery(finished=finished))] == ["c1"]
-                assert list(store.query(CampaignQuery(finished=not finished))) == []
-            assert latest_unfinished(store, "k") is None
-            assert latest_of(store, "k") == sample_campaign()
+    def test_a_finished_campaign_can_be_reopened(self, begun: Store) -> None:
+        for name, finished in ((FINISHED, True), (REOPENED, False), ("other", False), (FINISHED, True)):
+            begun.append("c1", Event(name=name, at_s=1.0))
+            assert [c.id for c in begun.query(CampaignQuery(finished=finished))] == ["c1"]
+            assert list(begun.query(CampaignQuery(finished=not finished))) == []
+        assert latest_unfinished(begun, "k") is None
+        assert latest_of(begun, "k") == sample_campaign()
 
-    def test_a_campaign_is_found_by_the_cell_that_it_was_last_measured_for(self, reopen: Reopen) -> None:
+    def test_a_campaign_is_found_by_the_cell_that_it_was_last_measured_for(self, store: Store) -> None:
         one, other = {"suite": "s", "cell": "caf\u00e9"}, {"suite": "s", "cell": "b"}
-        with closing(reopen()) as store:
-            for id, cells in (("c1", (one,)), ("c2", (one, other)), ("c3", (other, one)), ("c4", ()), ("c5", (one,))):
-                store.open_campaign(sample_campaign(id))
-                for cell in cells:
-                    store.append(id, Event(name=CELL, at_s=1.0, data=cell))
-                store.append(id, Event(name="other", at_s=1.0, data=other))
-            store.append("c3", Event(name=FINISHED, at_s=1.0))
-            assert [c.id for c in store.query(CampaignQuery(cell=one))] == ["c5", "c3", "c1"]
-            assert [c.id for c in store.query(CampaignQuery(cell=other))] == ["c2"]
-            assert [c.id for c in store.query(CampaignQuery(cell=one, finished=True))] == ["c3"]
-            assert list(store.query(CampaignQuery(cell={"suite": "s"}))) == []
+        for id, cells in (("c1", (one,)), ("c2", (one, other)), ("c3", (other, one)), ("c4", ()), ("c5", (one,))):
+            store.open_campaign(sample_campaign(id))
+            for cell in cells:
+                store.append(id, Event(name=CELL, at_s=1.0, data=cell))
+            store.append(id, Event(name="other", at_s=1.0, data=other))
+        store.append("c3", Event(name=FINISHED, at_s=1.0))
+        assert [c.id for c in store.query(CampaignQuery(cell=one))] == ["c5", "c3", "c1"]
+        assert [c.id for c in store.query(CampaignQuery(cell=other))] == ["c2"]
+        assert [c.id for c in store.query(CampaignQuery(cell=one, finished=True))] == ["c3"]
+        assert list(store.query(CampaignQuery(cell={"suite": "s"}))) == []
 
-    def test_runs_are_counted(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign())
-            for item in (sample_run("b"), sample_run("a"), failed_run("b")):
-                store.append("c1", item)
-            assert list(store.query(TallyQuery(campaign="c1"))) == [
-                Tally(candidate="b", runs=2, failures=1),
-                Tally(candidate="a", runs=1, failures=0),
-            ]
+    def test_runs_are_counted(self, begun: Store) -> None:
+        for item in (sample_run("b"), sample_run("a"), failed_run("b")):
+            begun.append("c1", item)
+        assert list(begun.query(TallyQuery(campaign="c1"))) == [
+            Tally(candidate="b", runs=2, failures=1),
+            Tally(candidate="a", runs=1, failures=0),
+        ]
 
-    def test_the_newest_interrupted_campaign_is_resumed(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            assert latest_unfinished(store, "k") is None
-            for id in ("a", "b", "c"):
-                store.open_campaign(sample_campaign(id))
-            store.append("c", Event(name=FINISHED, at_s=1.0))
-            assert latest_unfinished(store, "k") == sample_campaign("b")
+    def test_the_newest_interrupted_campaign_is_resumed(self, store: Store) -> None:
+        assert latest_unfinished(store, "k") is None
+        for id in ("a", "b", "c"):
+            store.open_campaign(sample_campaign(id))
+        store.append("c", Event(name=FINISHED, at_s=1.0))
+        assert latest_unfinished(store, "k") == sample_campaign("b")
 
-    def test_a_campaign_is_opened_once(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign())
-            store.open_campaign(sample_campaign())
+    def test_a_campaign_is_opened_once(self, begun: Store) -> None:
+        begun.open_campaign(sample_campaign())
+        with pytest.raises(RecordError):
+            begun.open_campaign(sample_campaign(kind="another"))
+        assert list(begun.query(CampaignQuery())) == [sample_campaign()]
+
+    def test_an_unknown_campaign_is_an_error(self, store: Store) -> None:
+        store.open_campaign(sample_campaign("known"))
+        with pytest.raises(RecordError) as refused:
+            store.append("absent", sample_run())
+        assert "known" in refused.value.hint
+        for query in (
+            RunQuery(campaign="absent"),
+            EventQuery(campaign="absent"),
+            TallyQuery(campaign="absent"),
+        ):
             with pytest.raises(RecordError):
-                store.open_campaign(sample_campaign(kind="another"))
-            assert list(store.query(CampaignQuery())) == [sample_campaign()]
+                list(store.query(query))
 
-    def test_an_unknown_campaign_is_an_error(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign("known"))
-            with pytest.raises(RecordError) as refused:
-                store.append("absent", sample_run())
-            assert "known" in refused.value.hint
-            for query in (
-                RunQuery(campaign="absent"),
-                EventQuery(campaign="absent"),
-                TallyQuery(campaign="absent"),
-            ):
-                with pytest.raises(RecordError):
-                    list(store.query(query))
-
-    def test_a_refused_value_leaves_nothing(self, reopen: Reopen) -> None:
-        with closing(reopen()) as store:
-            store.open_campaign(sample_campaign())
-            for value in (float("nan"), float("inf"), object(), {1: 2}, {1, 2}, b"bytes"):
-                with pytest.raises(RecordError, match="facts"):
-                    facts = {"deep": [value]}
-                    store.append("c1", replace(sample_run(), facts=facts))
-            assert list(store.query(RunQuery(campaign="c1"))) == []
+    def test_a_refused_value_leaves_nothing(self, begun: Store) -> None:
+        for value in (float("nan"), float("inf"), object(), {1: 2}, {1, 2}, b"bytes"):
+            with pytest.raises(RecordError, match="facts"):
+                facts = {"deep": [value]}
+                begun.append("c1", replace(sample_run(), facts=facts))
+        assert list(begun.query(RunQuery(campaign="c1"))) == []
 
     def test_one_may_append_while_reading(self, reopen: Reopen) -> None:
         with closing(reopen()) as store, closing(reopen()) as other:
