@@ -47,6 +47,7 @@ from gnomon.devices.shell.link import (
     ShellLink,
     ShellSettings,
     Take,
+    broken,
     end,
     last,
 )
@@ -185,28 +186,15 @@ def _connected(settings: BridgeSettings, found: Mapping[str, str]) -> dict[str, 
     return after
 
 
-def lost(settings: BridgeSettings, said: str) -> DeviceError:
-    """The error of a call that ended without its marks: the device, or the way there, is gone."""
-    told = last(said)
-    if settings.bridge.refuses and "closed" in told:
+def lost(settings: BridgeSettings, said: str | None) -> DeviceError:
+    """The error of a call that ended without its marks, or (None) of a device that has not answered for too long."""
+    told = None if said is None else last(said)
+    if settings.bridge.refuses and told and "closed" in told:
         return DeviceError(
             f"{settings.destination} does not let {settings.bridge.name} run commands: {told}",
             hint=settings.bridge.refuses,
         )
-    return DeviceError(
-        f"the connection to {settings.destination} was lost{f': {told}' if told else ''}",
-        hint=f"See whether the device is up ({settings.listing}), then start again: what was measured is kept.",
-        transient=True,
-    )
-
-
-def silent(settings: BridgeSettings) -> DeviceError:
-    """The error of a device that has not answered for too long."""
-    return DeviceError(
-        f"{settings.destination} has been silent for {settings.silence_s:g} s",
-        hint="See whether the device hangs or its cable is out, then start again: what was measured is kept.",
-        transient=True,
-    )
+    return broken(settings, told, way="cable is out", look=f"whether the device is up ({settings.listing})")
 
 
 def _word(word: str | bytes) -> str:
@@ -373,7 +361,7 @@ class BridgeLink(ShellLink):
     def check(self) -> None:
         """DeviceError if the device has not answered for too long."""
         if self._pings is not None and time.monotonic() - self._heard_s > self.settings.silence_s:
-            raise silent(self.settings)
+            raise lost(self.settings, None)
 
     def call(self, script: str, *listeners: tuple[str, Take]) -> Call:
         """Start a script that prints the marks of these tokens."""

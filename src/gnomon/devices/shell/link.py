@@ -64,6 +64,19 @@ class ShellSettings:
         raise NotImplementedError
 
 
+def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) -> DeviceError:
+    """The error, transient, of a connection that ended with these words, or (None) fell silent.
+
+    `way` is what may be wrong with the way there, `look` what is to be looked at.
+    """
+    if said is None:
+        what = f"{settings.destination} has been silent for {settings.silence_s:g} s"
+        look = f"whether the device hangs or its {way}"
+    else:
+        what = f"the connection to {settings.destination} was lost{f': {said}' if said else ''}"
+    return DeviceError(what, hint=f"See {look}, then start again: what was measured is kept.", transient=True)
+
+
 def shared_settings(config: DeviceConfig) -> dict[str, Any]:
     """The settings of a configuration that every device with a shell has, by their names."""
     return {f.name: getattr(config, f.name) for f in fields(ShellSettings) if hasattr(config, f.name)}

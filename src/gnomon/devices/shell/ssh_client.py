@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gnomon.core.codec import Must, check_fields, whole
-from gnomon.devices.shell.link import ShellSettings, last
+from gnomon.devices.shell.link import ShellSettings, broken, last
 from gnomon.errors import DeviceError
 
 OLDEST_PYTHON = "3.10"
@@ -197,23 +197,13 @@ def no_python(settings: SshSettings, seen: list[str]) -> DeviceError:
 
 def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceError:
     """The connection ended, or (None) fell silent, after it had been good."""
-    if returncode is None:
-        return DeviceError(
-            f"{settings.destination} has been silent for {settings.silence_s:g} s",
-            hint="See whether the device hangs or its network is cut, then start again: what was measured is kept.",
-            transient=True,
-        )
-    if "Session open refused" in stderr:
+    if "Session open refused" in stderr and returncode is not None:
         return DeviceError(
             f"the SSH server of {settings.destination} allows too few sessions over one connection",
             hint="Set MaxSessions in its sshd_config to 10, its default, and start it again.",
         )
-    said = last(stderr)
-    return DeviceError(
-        f"the connection to {settings.destination} was lost{f': {said}' if said else ''}",
-        hint="See whether the device and its network are up, then start again: what was measured is kept.",
-        transient=True,
-    )
+    said = None if returncode is None else last(stderr)
+    return broken(settings, said, way="network is cut", look="whether the device and its network are up")
 
 
 def _places(settings: SshSettings, said: str) -> dict[str, str]:
