@@ -66,9 +66,9 @@ def test_a_result_gives_the_published_rows() -> None:
     assert [name.split()[0] for name in result.layers["GPU"]] == ["layer_001", "layer_002"]
     golden = (GOLDEN / "snpe-table.csv").read_text()
     unit = golden.partition('",')[0].removeprefix('"')
-    assert write_snpe_csv({unit: result.times}, line_end="\n") == golden
-    meta = write_snpe_meta(result.meta, line_end="\n")
-    assert meta == (GOLDEN / "snpe-table.meta").read_text()
+    assert write_snpe_csv({unit: result.times}) == golden.replace("\n", "\r\n")
+    meta = write_snpe_meta(result.meta)
+    assert meta == (GOLDEN / "snpe-table.meta").read_text().replace("\n", "\r\n")
 
 
 def test_a_runtime_without_times_is_a_failure_and_no_zero() -> None:

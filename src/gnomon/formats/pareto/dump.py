@@ -176,14 +176,14 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     return replace(dump, backends=known, doubts=doubts)
 
 
-def write_dump(dump: Dump, spelling: Spelling | None = None) -> str:
-    """The JSON text of a dump in one of the two spellings (None: the dump's own), laid out as published.
+def write_dump(dump: Dump) -> str:
+    """The JSON text of a dump in its spelling, laid out as published.
 
     Configs that the dump has are written as they are, others made from their codes. Names of backends other than
     pareto_profiler's own go into a key `backends` that its readers do not look at. Raises ProblemError where the
     spelling cannot hold the dump.
     """
-    kind = dump.spelling if spelling is None else spelling
+    kind = dump.spelling
     time_key, memory_key = _KEYS[kind]
     parts: list[tuple[str, str]] = []
     if kind == "sampler":

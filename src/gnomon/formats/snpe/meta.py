@@ -12,14 +12,12 @@ of sony/nnabla-nas reads it so). SDK 2.x prints a table of its own for inputs,
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping
 
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ModelError
-from gnomon.formats.snpe.table import csv_rows, line_of
+from gnomon.formats.snpe.table import csv_rows, line_of, written
 
 META_KEYS = (
     "ro.product.model",
@@ -59,11 +57,9 @@ def read_snpe_meta(text: str | bytes) -> dict[str, str]:
     return values
 
 
-def write_snpe_meta(meta: Mapping[str, str], *, line_end: str = "\r\n") -> str:
+def write_snpe_meta(meta: Mapping[str, str]) -> str:
     """The meta file, letter for letter as the replaced tool writes it."""
-    out = io.StringIO(newline="")
-    csv.writer(out, delimiter=":", lineterminator=line_end).writerows(meta.items())
-    return out.getvalue()
+    return written(meta.items(), ":")
 
 
 def _pair(row: list[str]) -> tuple[str, str | None]:

@@ -124,17 +124,14 @@ def scan_snpe_csv(text: str | bytes) -> tuple[Entries, Complaints]:
     return _scan_csv(text, _TABLE, 5, lambda width: ": this is NNabla's table" if width == 3 else "")
 
 
-def write_snpe_csv(entries: Entries, *, line_end: str = "\r\n") -> str:
+def write_snpe_csv(entries: Entries) -> str:
     """The csv, letter for letter as the replaced tool writes it."""
-    return _written(
-        (
-            (unit, runtime, key, statistic, value)
-            for unit, runtimes in entries.items()
-            for runtime, keys in runtimes.items()
-            for key, statistics in keys.items()
-            for statistic, value in statistics.items()
-        ),
-        line_end,
+    return written(
+        (unit, runtime, key, statistic, value)
+        for unit, runtimes in entries.items()
+        for runtime, keys in runtimes.items()
+        for key, statistics in keys.items()
+        for statistic, value in statistics.items()
     )
 
 
@@ -222,7 +219,8 @@ def _number(text: str) -> Number | str:
     return float(text) if _DECIMAL.fullmatch(text) else text
 
 
-def _written(rows: Iterable[tuple[str | Number, ...]], line_end: str) -> str:
+def written(rows: Iterable[tuple[str | Number, ...]], between: str = ",") -> str:
+    """Rows as Python's csv writer has them, with CR LF behind each."""
     out = io.StringIO(newline="")
-    csv.writer(out, lineterminator=line_end).writerows(rows)
+    csv.writer(out, delimiter=between).writerows(rows)
     return out.getvalue()
