@@ -182,16 +182,6 @@ def test_a_list_that_is_filled_already_is_a_warning() -> None:
     assert load(document.output(CHOSEN))["search_space_cfg"]["cell_shared_primitives"] == CHOSEN
 
 
-@pytest.mark.parametrize(
-    "chosen", [[["VGGblock_1"]], [["VGGblock_1"], []], [["VGGblock_1"] * 2, ["VGGblock_1"]], [["x"], ["VGGblock_1"]]]
-)
-def test_a_result_that_cannot_be_is_refused(chosen: list[list[str]]) -> None:
-    _, document = read_aw_nas_config(SMALL)
-    with pytest.raises(ProblemError) as refused:
-        document.output(chosen)
-    assert refused.value.hint
-
-
 HEAD = "search_space_cfg:\n  num_cell_groups: 2\n  cell_layout: [0, 1]\n  reduce_cell_groups: [1]\n"
 TAIL = "weights_manager_cfg: {num_classes: 10, cell_group_kwargs: [{C_in: 3, C_out: 8}, {C_in: 8, C_out: 16}]}\n"
 LISTS = [

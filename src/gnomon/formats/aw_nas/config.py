@@ -239,23 +239,13 @@ class ConfigDocument:
     _text: str
     _mark: str
     _dash_column: int | None
-    _primitives: frozenset[str]
-    _groups: int
     names_latency_file: bool
 
     def output(self, cell_shared_primitives: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
         """The text with each cell group's primitives filled in and ``shared_primitives: null``; all else as it was.
 
         Where it has an ``objective_cfg.latency_file`` (`names_latency_file`) that becomes `latency_file`, unless None.
-
-        ProblemError where they are not at least one of the config's primitives for each of its cell groups, each once.
         """
-        good = all(names and len({*names} & self._primitives) == len(names) for names in cell_shared_primitives)
-        if not good or len(cell_shared_primitives) != self._groups:
-            raise ProblemError(
-                f"the config has {self._groups} cell groups, and to fill in are {cell_shared_primitives}",
-                hint="Give each cell group at least one of the config's primitives, each once.",
-            )
         text = with_value(self._text, _SPACE, _FILLED, cell_shared_primitives, self._dash_column)
         text = with_value(text, _SPACE, _CHOICES, None)
         if latency_file is not None and self.names_latency_file:
@@ -280,8 +270,6 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
         _text=whole,
         _mark=mark,
         _dash_column=None if choices[1].flow_style else choices[1].start_mark.column,
-        _primitives=frozenset(config.space.shared_primitives),
-        _groups=config.space.num_cell_groups,
         names_latency_file=latency_file is not None and latency_file[1].id == "scalar",
     )
     return config, document
