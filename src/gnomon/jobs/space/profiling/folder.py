@@ -22,7 +22,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -289,12 +289,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """What is written into a profile in this block; RecordError, with the reason, where it cannot be."""
     hint = "Make room, or give --profile-dir."
-    with system_errors(RecordError, f"the profile {path} cannot be written", hint=hint):
-        yield
+    return system_errors(RecordError, f"the profile {path} cannot be written", hint=hint)
 
 
 def file_stem(network: str) -> str:
