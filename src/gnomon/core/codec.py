@@ -54,7 +54,8 @@ _EXPECTED = {
 def to_json(value: Any, path: str = "$") -> Any:
     """JSON values of a record: dataclasses and mappings become objects, tuples and lists become lists.
 
-    numpy's integers and floats become numbers. RecordError for NaN, infinities and all that JSON lacks.
+    numpy's integers and floats become numbers, its arrays become lists. RecordError for NaN, infinities and all that
+    JSON lacks.
     """
     return _json(value, path, null=False)
 
@@ -75,6 +76,8 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
         if null:
             return None
         raise RecordError(f"{path} is {value}, which JSON does not have", hint=_BAD_VALUE_HINT)
+    if hasattr(value, "tolist"):
+        return _json(value.tolist(), path, null=null)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _json(getattr(value, f.name), f"{path}.{f.name}", null=null) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -88,6 +91,11 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
             return list(value)
         return [_json(item, f"{path}[{i}]", null=null) for i, item in enumerate(value)]
     raise RecordError(f"{path} is a {type(value).__name__}, which JSON does not have", hint=_BAD_VALUE_HINT)
+
+
+def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
+    """Of the fields of a dataclass those that another record has by the same names, to make the one of the other."""
+    return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 
 def from_json(kind: type[T], value: Any, path: str = "$") -> T:

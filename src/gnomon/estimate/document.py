@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from gnomon.core.codec import Must, decode, within
+from gnomon.core.codec import Must, decode, document, within
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Positive
@@ -82,41 +82,18 @@ class EstimatorDocument:
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
     """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
-    c, columns = estimator.coefficients, estimator.columns
-    return {
+    # A price that the table lacks is null, and so is the endless length of a column that never varied.
+    c, told = estimator.coefficients, document(estimator)
+    own = {
         "format": FORMAT,
         "version": VERSION,
         "unit": "s",
-        "columns": {
-            "names": list(columns.names),
-            "kinds": list(columns.kinds),
-            "prior_s": None
-            if columns.prior_s is None
-            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
-            "scale": None if columns.scale is None else columns.scale.tolist(),
-        },
-        "level_s": estimator.level_s,
+        "columns": {name: told["columns"][name] for name in ("names", "kinds", "prior_s", "scale")},
         "bias_s": float(c.mean[0]),
         "coefficients_s": c.mean[1:].tolist(),
         "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
-        "noise": asdict(estimator.noise),
-        "known": [bool(k) for k in estimator.known],
-        "sizes": dict(estimator.sizes),
-        "weights": estimator.weights.tolist(),
-        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
     }
-
-
-def _residual_document(residual: Residual) -> dict[str, object]:
-    return {
-        "centre": residual.centre.tolist(),
-        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
-        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
-        "points": residual.points.tolist(),
-        "alpha": residual.alpha.tolist(),
-        "half": residual.half.tolist(),
-        "size_s": residual.size_s,
-    }
+    return own | {name: told[name] for name in ("level_s", "noise", "known", "sizes", "weights", "residual")}
 
 
 def read_estimator(document: Mapping[str, object]) -> Estimator:
