@@ -175,6 +175,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
+@contextmanager
+def problems_of(name: str) -> Iterator[None]:
+    """A ProblemError of the block with the name of what it is about in front."""
+    try:
+        yield
+    except ProblemError as error:
+        raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
+
+
 def legible(text: str, *, lines: bool = False) -> str:
     """The text with control and formatting letters escaped, such as ``\\x1b``; `lines` keeps line ends."""
     if text.isprintable():

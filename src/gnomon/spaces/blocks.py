@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError
+from gnomon.errors import ProblemError, problems_of
 from gnomon.spaces.features import Assignment, CountTables, Step, dense
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, fuse
 from gnomon.spaces.layers import Shape
@@ -43,10 +43,8 @@ class Place:
     def write(self, choice: int, x: Symbol) -> Symbol:
         """What a block makes of its input. ProblemError, which names it, where it makes none or cannot."""
         where = f"{self.names[choice]} behind {x.shape}"
-        try:
+        with problems_of(where):
             made = self.blocks[choice](x)
-        except ProblemError as error:
-            raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
         if not isinstance(made, Symbol) or made.trace is not x.trace:
             raise ProblemError(
                 f"{where} returns a {type(made).__name__} that is not a value of its net",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.space import Slot, Space
-from gnomon.errors import MeasurementError, ProblemError, UsageError, system_errors
+from gnomon.errors import MeasurementError, ProblemError, UsageError, problems_of, system_errors
 from gnomon.formats.pareto.dump import Dump, DumpSolution, read_dump, write_dump
 from gnomon.formats.pareto.oplist import is_type
 from gnomon.jobs.pareto.document import (
@@ -46,10 +46,8 @@ def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
         path.open("rb") as file,
     ):
         text = file.read(_MOST_BYTES + 1)
-    try:
+    with problems_of(str(path)):
         return read_dump(text, backends or None)
-    except ProblemError as error:
-        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
 
 
 class Recorded:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.codec import fields_of
 from gnomon.core.strict_json import Complaints
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, problems_of
 from gnomon.formats.aw_nas.config import config_of_tables, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
@@ -141,11 +141,8 @@ def export_networks(
         replace(
             net(row.network, row.primitives),
             latency_s=row.call_s,
-            low_s=row.low_s,
-            high_s=row.high_s,
-            processes=row.processes,
-            toolchain=toolchain,
             device=row.context.get("device", ""),
+            **fields_of(NetRow, row),
         )
         for toolchain in toolchains_of(latency)
         for row in latest(latency, toolchain).values()
@@ -172,18 +169,9 @@ def _opened(path: Path) -> _File:
         return _File(name=name, digest=digest, csv=data)
     for kind, read in (("accuracy", read_accuracies), ("latency", read_latencies)):
         if kind in name and path.suffix in (".yaml", ".yml"):
-            with _told_of(name):
+            with problems_of(name):
                 return _File(name=name, digest=digest, table=read(data), accuracies=kind == "accuracy")
     raise UsageError(f"{path} does not say what it is by its name", hint=_HINT)
-
-
-@contextmanager
-def _told_of(name: str) -> Iterator[None]:
-    """Errors of a file with its name in front."""
-    try:
-        yield
-    except ProblemError as error:
-        raise ProblemError(f"{name}: {error.message}", hint=error.hint) from error
 
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
@@ -241,7 +229,7 @@ def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
 
 def _nets(study: Study, file: _File) -> list[NetRow]:
     """What a file tells, networks as indices in the space of all primitives. ProblemError with all that is wrong."""
-    with _told_of(file.name):
+    with problems_of(file.name):
         if file.csv:
             return list(read_nets(file.csv, mixed_space(study), profiled=True))
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.pricing.stab import OP_LIST, PERMUTE
 from gnomon.core.sample import Origin, Run, Spread, Trace, TraceOperator
-from gnomon.errors import ModelError, PackageError, ProblemError, system_errors
+from gnomon.errors import ModelError, PackageError, ProblemError, problems_of, system_errors
 from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
 from gnomon.jobs.place.document import PlaceDocument
@@ -150,9 +150,8 @@ def _found(folder: Path, package: str, threads: int) -> dict[str, Path]:
 
 def _read(path: Path) -> Trace:
     try:
-        return read_trace(read_regular(path, MOST_LETTERS, "give the trace.json of fewer operators"))
-    except ProblemError as error:
-        raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
+        with problems_of(str(path)):
+            return read_trace(read_regular(path, MOST_LETTERS, "give the trace.json of fewer operators"))
     except ModelError as error:
         raise ProblemError(error.message, hint=_MEASURE) from error
 

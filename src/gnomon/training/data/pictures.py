@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.strict_json import Complaints
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, problems_of
 from gnomon.installing import needed
 from gnomon.training.data import readers
 from gnomon.training.data.dataset import Images
@@ -55,11 +55,8 @@ class Pictures:
 
     def __getitem__(self, k: int) -> tuple[Any, int]:
         """A picture of mode L or RGB, and its class. ProblemError for what is none; UsageError for a file that left."""
-        try:
-            with self.file(k) as file, _picture(file) as picture:
-                return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
-        except ProblemError as error:
-            raise ProblemError(f"{self.names[k]}: {error.message}", hint=error.hint) from error
+        with problems_of(self.names[k]), self.file(k) as file, _picture(file) as picture:
+            return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
 
     def sizes(self, complaints: Complaints) -> dict[str, tuple[bool, int, int]]:
         """By name whether a picture is grey, its height and its width, as its head says; no pixel is read.

@@ -7,6 +7,7 @@ the profile as a proof, so that the same command finds the same networks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import UsageError, problems_of
 from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
 from gnomon.jobs.space.choosing.select import EFFECTS, lookup_of
 from gnomon.jobs.space.document import (
@@ -91,12 +92,8 @@ def find_front(
     evidence = evidence_of(study, rows, method, toolchain, proofs=proofs)
     beliefs = beliefs_of(study, evidence)
     options = FrontOptions(networks=networks, most_latency=latency_s, seed=asked.request.seed)
-    try:
+    with nullcontext() if latency_s is None else problems_of(f"--latency {units.time(latency_s)}"):
         front = exact_front(beliefs, options)
-    except ProblemError as error:
-        if latency_s is None:
-            raise
-        raise ProblemError(f"--latency {units.time(latency_s)}: {error.message}", hint=error.hint) from error
     proved: Known = {}, {}
     if measure:
         with proving(path, asked, study, watch=watch, tell=tell) as profile:
