@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
 from gnomon.core.space import Slot, Space, decimal
 from gnomon.errors import MeasurementError, exit_code_of
@@ -221,11 +222,7 @@ def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
         evaluations=0 if predicted else len(searched.told),
         predicted=predicted,
         failed=sum(t.cost is None for t in searched.told),
-        replayed=searched.replayed,
-        exhausted=searched.exhausted,
-        seconds=searched.seconds,
-        volume=searched.volume,
-        reference=searched.reference,
+        **fields_of(SearchPart, searched),
     )
 
 

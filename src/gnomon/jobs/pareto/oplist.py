@@ -5,11 +5,13 @@ Its document stands here: that of `pareto` loads all that measures, and this job
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.core.graph import By, Graph, Grouping, grouped
 from gnomon.core.space import decimal
 from gnomon.errors import ModelError, ProblemError, UsageError
@@ -125,17 +127,14 @@ def oplist(
         slots=tuple(
             OplistSlot(
                 digit=digit,
-                name=group.name,
-                types=group.types,
                 opcodes=tuple(dict.fromkeys(opcodes[name] for name in group.types)),
-                operators=group.operators,
-                data_bytes=group.data_bytes,
+                **fields_of(OplistSlot, group),
             )
             for digit, group in enumerate(grouping.groups)
         ),
         codes=decimal(grouping.space(backends).size),
         example=_example(grouping, backends, form),
-        oplist=None if form is None else _form(form),
+        oplist=None if form is None else json.loads(write_oplist(form)),
         file=None if out is None else str(out),
     )
 
@@ -186,10 +185,3 @@ def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
         f"onert does not load operators of type {unknown}, so there is no oplist to write",
         hint="Give a model without them, or leave --out out to see the slots alone.",
     )
-
-
-def _form(found: OpList) -> dict[str, object]:
-    form: dict[str, object] = {"oplist": list(found.oplist)}
-    if found.opmap is not None and found.opname_by_indx is not None:
-        form |= {"opmap": list(found.opmap), "opname_by_indx": list(found.opname_by_indx)}
-    return form

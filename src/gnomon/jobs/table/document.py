@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.core.stats import Block
 from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
@@ -109,19 +110,14 @@ def _unit(row: Row, time_s: float | None) -> UnitPart:
         for name, values_s in named
         if len(name) == 2 and name[0].isdecimal() and name[1].isdecimal()
     ]
-    return UnitPart(
-        id=row.unit.id,
-        label=row.unit.label,
-        status=row.status,
-        time_s=time_s,
-        call_s=row.call_s,
-        low_s=row.low_s,
-        high_s=row.high_s,
-        relative_half_width=width if math.isfinite(width) else None,
-        processes=row.processes,
-        reason=row.reason,
-        samples=block_columns(blocks),
-    )
+    own = {
+        "id": row.unit.id,
+        "label": row.unit.label,
+        "time_s": time_s,
+        "relative_half_width": width if math.isfinite(width) else None,
+        "samples": block_columns(blocks),
+    }
+    return UnitPart(**fields_of(UnitPart, row) | own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

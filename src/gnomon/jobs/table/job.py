@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gnomon
+from gnomon.core.codec import fields_of
 from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
@@ -183,14 +184,8 @@ def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -
     return Row(
         unit=unit,
         status="ok" if one.half_width <= STABLE else "unstable",
-        at_s=one.at_s,
-        call_s=one.call_s,
-        low_s=one.low_s,
-        high_s=one.high_s,
-        drift=one.drift,
-        processes=one.processes,
-        samples={block: tuple(seconds) for block, seconds in one.samples.items()},
         reported=_reported(bench.runner.known(placed.key)),
+        **fields_of(Row, one),
     )
 
 

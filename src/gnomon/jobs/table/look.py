@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gnomon.core.codec import fields_of
 from gnomon.errors import GnomonError, UsageError, did_you_mean
 from gnomon.formats.block_table import Block, scan_block_table
 from gnomon.jobs.table.document import (
@@ -103,10 +104,8 @@ def _part(block: Block) -> BlockPart:
     numbers = block.numbers
     std_ms = math.sqrt(numbers["var"]) if "var" in numbers and "std" not in numbers else numbers.get("std")
     return BlockPart(
-        name=block.name,
-        kind=block.kind,
-        attributes=block.attributes,
         mean_s=block.mean_ms * _MS,
         std_s=None if std_ms is None else std_ms * _MS,
         count=numbers.get("count"),
+        **fields_of(BlockPart, block),
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gnomon.core.codec import fields_of
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
@@ -115,10 +116,7 @@ def _measure(
         measured = tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets))
         return measured, NetsDocument(
             clock=gauge.clock,
-            nets=tuple(
-                NetPart(latency_s=r.latency_s, low_s=r.low_s, high_s=r.high_s, reference_s=r.reference_s)
-                for r in measured
-            ),
+            nets=tuple(NetPart(**fields_of(NetPart, row)) for row in measured),
             failures=tuple(failures),
             unlike=tuple(_unlike(bench, table, gauge)),
             doubts=tuple(worst(bench.runner.environments)),

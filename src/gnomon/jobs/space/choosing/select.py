@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -46,12 +46,11 @@ from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED, layer_costs
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
 from gnomon.spaces.cells.primitives import published_primitives
-from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
+from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 from gnomon.system.files import save_text
 
 if TYPE_CHECKING:
     from gnomon.spaces.selection.published import Network as OfFamily
-    from gnomon.spaces.selection.published import PublishedSelection
 
 Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -161,22 +160,19 @@ def published_prices(
 def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> Choice:
     from gnomon.spaces.selection.published import PublishedRule, select_published
 
-    constants = PublishedRule(**{one.name: getattr(study.config.profiler, one.name) for one in fields(PublishedRule)})
+    constants = PublishedRule(**codec.fields_of(PublishedRule, study.config.profiler))
     prices, accuracies = published_prices(study, seen, rows)
     primitives = {name: [one.name for one in family.primitives] for name, family in study.families.items()}
-    return {**_fields(select_published(primitives, prices, constants)), "accuracies": accuracies}
+    selection = select_published(primitives, prices, constants)
+    return {**codec.fields_of(SelectionDocument, selection), "accuracies": accuracies}
 
 
 def _by_pareto(
     study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions | None
 ) -> Choice:
     accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study, rows)
-    return _fields(select_pareto(mixed_space(study), accuracies, latencies, options))
-
-
-def _fields(selection: ParetoSelection | PublishedSelection) -> Choice:
-    """What was selected by the names of its fields, which the document has too."""
-    return {one.name: getattr(selection, one.name) for one in fields(selection)}
+    selection = select_pareto(mixed_space(study), accuracies, latencies, options)
+    return codec.fields_of(SelectionDocument, selection)
 
 
 def lookup_of(

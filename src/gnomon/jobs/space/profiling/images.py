@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import fields_of
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.profiling.folder import writing
@@ -98,14 +99,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
         place = f"{Path(function).absolute()}:{attribute}"
     elif kind == "folder" or (kind == "huggingface" and Path(place).exists()):
         place = str(Path(place).absolute())
-    origin = Origin(
-        kind=kind,
-        place=place,
-        resize=own.resize,
-        image_column=own.image_column,
-        label_column=own.label_column,
-        loaders=own.loaders,
-    )
+    origin = Origin(kind=kind, place=place, **fields_of(Origin, own))
     shares = (own.validation_share, own.test_share)
     return open_streamed(name, origin, classes=classes, shares=shares, seed=own.seed, augment=own.augment)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gnomon.core.codec import OTHERS_TOO, Must, decode, within
+from gnomon.core.codec import OTHERS_TOO, Must, decode, fields_of, read_json, within
 from gnomon.core.strict_json import Complaints, Strict
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
@@ -211,16 +211,7 @@ def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> Toolchain
         clock=next((row.clock for row in mine.values() if row.clock), ""),
         context=next((row.context for row in mine.values() if row.call_s is not None), {}),
         networks=tuple(
-            MeasuredNetwork(
-                id=row.network,
-                primitives=row.primitives,
-                latency_s=row.call_s,
-                low_s=row.low_s,
-                high_s=row.high_s,
-                correct=row.correct,
-                quantised=row.quantised,
-                reason=row.reason,
-            )
+            MeasuredNetwork(id=row.network, latency_s=row.call_s, **fields_of(MeasuredNetwork, row))
             for row in mine.values()
         ),
         failed=_failed(mine.values()),
@@ -247,12 +238,9 @@ def read_selection(profile: Path) -> SelectionDocument | None:
     """
     path = profile / SELECTION
     try:
-        document = _STRICT.parse(path.read_bytes())
+        document = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_STRICT.hint) from error
-    complaints = Complaints(what=SELECTION, hint=_STRICT.hint)
-    selection: SelectionDocument = decode(SelectionDocument, document, complaints)
-    complaints.raise_any()
-    return selection
+    return read_json(SelectionDocument, document, _STRICT)

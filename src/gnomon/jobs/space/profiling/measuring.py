@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Strict
 from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
@@ -392,12 +393,4 @@ def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
 def _with_time(row: LatencyRow, one: Timed) -> LatencyRow:
     if one.reason:
         return replace(row, reason=one.reason, at_s=one.at_s)
-    return replace(
-        row,
-        call_s=one.call_s,
-        low_s=one.low_s,
-        high_s=one.high_s,
-        processes=one.processes,
-        drift=one.drift,
-        at_s=one.at_s,
-    )
+    return replace(row, **fields_of(LatencyRow, one))

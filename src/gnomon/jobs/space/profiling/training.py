@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, RecordError, UsageError, system_errors
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder, file_stem
@@ -324,16 +325,11 @@ class Trainer:
             return row
         return replace(
             row,
-            epochs=done.epochs,
             validation=done.accuracies[-1] if done.accuracies else None,
             images=0 if done.correct is None else len(done.correct),
             test=done.test_accuracy,
             curve=done.accuracies,
-            samples=done.samples,
-            macs=done.macs,
-            seconds=done.seconds,
-            cpu_seconds=done.cpu_seconds,
-            notes=done.notes,
+            **fields_of(AccuracyRow, done),
         )
 
     def _partial(self, key: str) -> str | None:
