@@ -7,13 +7,11 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 from gnomon.core.strict_json import Complaints, is_json, shown
+from gnomon.formats.aw_nas.config import Augment
 from gnomon.training.network import torch_package
-
-Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
-AUGMENTS: tuple[Augment, ...] = get_args(Augment)
 
 _MOST_EPOCHS = 100_000
 
@@ -60,12 +58,6 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
     if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
         complaints.tell("epochs", f"{recipe.epochs!r} is not a number from 1 to {_MOST_EPOCHS}")
-    if type(recipe.batch_size) is not int or recipe.batch_size < 2:
-        complaints.tell(
-            "batch_size", f"{recipe.batch_size!r} is not a whole number from 2 (batch normalisation needs two)"
-        )
-    if recipe.augment not in AUGMENTS:
-        complaints.tell("augment", f"{recipe.augment!r} is not one of {', '.join(AUGMENTS)}")
     before = len(complaints.told)
     _check_part(optimizer, recipe.optimizer, _optimizers(), complaints)
     if recipe.scheduler is not None:

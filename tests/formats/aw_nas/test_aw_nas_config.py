@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from gnomon.errors import ProblemError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig, ProfilerConfig, read_aw_nas_config
 from gnomon.spaces.cells.primitives import NUMBERINGS as SPACE_NUMBERINGS
-from gnomon.training.recipe import AUGMENTS as TRAINING_AUGMENTS
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "aw_nas"
 SMALL = """\
@@ -118,7 +117,6 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
     from gnomon.formats.aw_nas import config as sections
 
     assert get_args(sections.Numbering) == SPACE_NUMBERINGS
-    assert get_args(sections.Augment) == TRAINING_AUGMENTS
 
 
 @pytest.mark.parametrize(
