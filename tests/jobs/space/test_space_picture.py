@@ -14,8 +14,7 @@ from gnomon.errors import ProblemError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.space import picture
 from gnomon.jobs.space.document import SelectionDocument, SpaceDocument
-from gnomon.jobs.space.picture import choice_charts, space_front_charts
-from gnomon.jobs.space.points import Point, pairs_of, points_of
+from gnomon.jobs.space.picture import Point, choice_charts, pairs_of, points_of, space_front_charts
 from gnomon.jobs.space.profiling.look import read_selection
 from gnomon.report.plain import SEVERAL
 from gnomon.report.render import write_picture
