@@ -478,9 +478,9 @@ def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathL
     safetensors that its `load_state_dict` takes. It takes images as the networks do: (x - mean) / std by channel, of
     the training part. `blocks` are as `select_primitives` takes them. Raises GnomonError.
     """
-    from gnomon.jobs.space.network import network_module
+    from gnomon.jobs.space.choosing import believed
 
-    return network_module(Path(profile_dir), network, tuple(map(str, blocks)))
+    return believed.network_module(Path(profile_dir), network, tuple(map(str, blocks)))
 
 
 def _toolchains(
