@@ -21,7 +21,7 @@ from gnomon.session.document import (
     OperatorPart,
     RunsPart,
 )
-from gnomon.session.objectives import Estimate, goal_of
+from gnomon.session.objectives import LATENCY, Estimate, goal_of
 from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
 
@@ -108,6 +108,15 @@ class PointPart:
     beats: tuple[int, ...] = ()
     single: bool = False
     runs: RunsPart | None = None
+
+
+def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate, ...]:
+    """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
+    estimates = point.estimates or ()
+    return tuple(
+        point.wall if name == LATENCY and point.wall is not None else found
+        for name, found in zip(objectives, estimates, strict=False)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 
-from gnomon.jobs.pareto.document import ParetoDocument, PointPart
+from gnomon.jobs.pareto.document import ParetoDocument, PointPart, by_one_clock
 from gnomon.jobs.pareto.report import headline, note, value
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Value, finite, line
@@ -46,17 +46,12 @@ def _is_known(point: PointPart) -> bool:
 
 def _by_one_clock(document: ParetoDocument) -> ParetoDocument:
     """The document with all latencies by wall time, where the clocks of its points differ."""
-    which = next((k for k, objective in enumerate(document.objectives) if objective.name == "latency"), None)
-    if document.clock != "mixed" or which is None:
+    if document.clock != "mixed":
         return document
-
-    def by_wall(point: PointPart) -> PointPart:
-        if point.estimates is None or point.wall is None:
-            return point
-        return replace(point, estimates=(*point.estimates[:which], point.wall, *point.estimates[which + 1 :]))
-
-    named = [replace(o, name="latency by wall time") if k == which else o for k, o in enumerate(document.objectives)]
-    return replace(document, objectives=tuple(named), points=tuple(map(by_wall, document.points)))
+    names = [objective.name for objective in document.objectives]
+    named = [replace(o, name="latency by wall time") if o.name == "latency" else o for o in document.objectives]
+    points = [replace(p, estimates=p.estimates and by_one_clock(names, p)) for p in document.points]
+    return replace(document, objectives=tuple(named), points=tuple(points))
 
 
 def _unit(document: ParetoDocument, number: int) -> tuple[float, str]:

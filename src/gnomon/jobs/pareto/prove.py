@@ -16,7 +16,7 @@ import numpy as np
 from gnomon.core.cost import Floats
 from gnomon.core.sample import Run
 from gnomon.errors import InfeasibleError, UsageError
-from gnomon.jobs.pareto.document import Coded, PointPart, point_part
+from gnomon.jobs.pareto.document import Coded, PointPart, by_one_clock, point_part
 from gnomon.jobs.pareto.search import spread
 from gnomon.jobs.pareto.space import Sample
 from gnomon.measure.campaign import Measured
@@ -304,15 +304,6 @@ def _same(compared: Against) -> bool:
 
 def _complete(goals: Sequence[Goal], measured: Measured, clock: Clock) -> bool:
     return all(goal.value(measured, clock) is not None for goal in goals)
-
-
-def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate, ...]:
-    """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
-    estimates = point.estimates or ()
-    return tuple(
-        point.wall if name == LATENCY and point.wall is not None else found
-        for name, found in zip(objectives, estimates, strict=False)
-    )
 
 
 def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequence[int]) -> list[PointPart]:
