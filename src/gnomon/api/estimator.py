@@ -80,7 +80,7 @@ def suggest_nets(
     Raises GnomonError. `work` is described in docs/jobs/estimator.md.
     """
     path = _unused(out, overwrite=overwrite)
-    described = job.described(_path(table), space, work=work)
+    described = job.described(table, space, work=work)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
@@ -121,7 +121,7 @@ def measure_nets(
 
     path = _unused(out, overwrite=overwrite)
     check_file(path)
-    described = job.described(Path(table), space)
+    described = job.described(table, space)
     assert described.table is not None  # noqa: S101  # a table was given
     chosen = [row.assignment for row in _nets(nets, described)]
     request = measure_request(options)
@@ -161,7 +161,7 @@ def fit_estimator(
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
 
     path = _unused(out, overwrite=overwrite)
-    described = job.described(_path(table), space, work=work)
+    described = job.described(table, space, work=work)
     options = FitOptions(coverage=coverage)
     rows = _nets(samples, described, measured=True)
     # Read once, and no fold of the evaluation.
@@ -380,7 +380,7 @@ def count_units(
     elif table is None:
         raise UsageError("nothing says what units are", hint="Give --space SPACE, --table DIR or --estimator JSON.")
     else:
-        described = job.described(Path(table), space)
+        described = job.described(table, space)
     counts = job.count_units(described, _nets(nets, described))
     save_text(write_counts(counts), file)
     return CountDocument(file=str(out), counts=counts)
@@ -391,10 +391,6 @@ def _unused(out: PathLike, *, overwrite: bool) -> Path:
     if not overwrite and Path(out).exists():
         raise UsageError(f"{out} is there already", hint="Give --out another path, or --overwrite it.")
     return Path(out)
-
-
-def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)
 
 
 def _nets(path: PathLike | None, described: Described, *, measured: bool = False) -> tuple[NetRow, ...]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from gnomon.core.codec import Must, decode, document, within
+from gnomon.core.codec import Must, decode, document, fields_of, within
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Positive
@@ -154,12 +154,8 @@ def _matrix(rows: Sequence[Sequence[float]], width: int) -> Floats:
 
 
 def _columns(read: ColumnsDocument) -> Columns:
-    prior = (
-        None if read.prior_s is None else np.array([math.nan if p is None else p for p in read.prior_s], dtype=float)
-    )
-    scale = None if read.scale is None else np.array(read.scale, dtype=float)
     try:
-        return Columns(names=read.names, kinds=read.kinds, prior_s=prior, scale=scale)
+        return Columns(**fields_of(Columns, read))  # numpy makes a NaN of a price that is null
     except GnomonError as error:
         raise ProblemError(f"the estimator is malformed: $.columns: {error.message}", hint=HINT) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -204,7 +205,7 @@ class SpaceEstimator:
         }
 
 
-def described(table: Path | None, space: str | None, *, work: str | None = None) -> Described:
+def described(table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None) -> Described:
     """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit.
 
     `work` is a function of a unit, as FILE.py:FUNCTION, that tells what else it works: {name: number}.
@@ -217,8 +218,8 @@ def described(table: Path | None, space: str | None, *, work: str | None = None)
         raise UsageError(
             "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
         )
-    found = read_table(table)
-    return _priced(space_of(table, found.manifest.space, space), found)
+    found = read_table(folder := Path(table))
+    return _priced(space_of(folder, found.manifest.space, space), found)
 
 
 def described_space(

@@ -129,15 +129,12 @@ def comparison(document: CompareDocument) -> Section:
 
 def _lists(document: Document, page: Page) -> None:
     """The report of a document of any format: its warnings, and its lists as tables."""
-    for title, key in (("Warnings", "doubts"), ("Skipped", "missing")):
-        page.heading(title)
-        for row in document.get(key) or ():
-            what = (
-                row["message"]
-                if key == "doubts"
-                else f"Skipped: {row['name']}: {' '.join(row['reason'].split())[:300]}"
-            )
-            page.item(what, row["hint"])
+    page.heading("Warnings")
+    for row in document.get("doubts") or ():
+        page.item(row["message"], row["hint"])
+    page.heading("Skipped")
+    for row in document.get("missing") or ():
+        page.item(f"Skipped: {row['name']}: {' '.join(row['reason'].split())[:300]}", row["hint"])
     for name, rows in tables_of(document).items():
         if name not in ("doubts", "missing"):
             page.heading(name.replace("_", " ").capitalize())

@@ -226,13 +226,15 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         table.number("accuracy", lambda network: share_words(network.measured.accuracy if network.measured else None))
     table.number(
         "predicted" if held else "accuracy",
-        lambda network: (share_words if is_whole else _middle_share)(network.predicted.accuracy),
+        lambda network: network.predicted.accuracy,
+        share_words if is_whole else lambda share: percent(share[0]),
     )
     if held is not None:
         table.number("latency", lambda network: _time_words(network.measured.latency_s if network.measured else None))
     table.number(
         "predicted" if held else "latency",
-        lambda network: (_time_words if is_whole else _middle_time)(network.predicted.latency_s),
+        lambda network: network.predicted.latency_s,
+        _time_words if is_whole else lambda time: units.time(time[0]),
     )
     table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
     table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
@@ -261,14 +263,6 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     if volume.predicted > 0:
         reached += f", {units.share(volume.measured / volume.predicted)} of what was predicted of them"
     return f"{held.networks} networks were measured, {held.best} of them are best{within}. {reached}."
-
-
-def _middle_share(share: Three) -> str:
-    return percent(share[0])
-
-
-def _middle_time(time: Three) -> str:
-    return units.time(time[0])
 
 
 def _time_words(time: Three | None) -> str:

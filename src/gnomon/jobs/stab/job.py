@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gnomon.core.codec import fields_of
 from gnomon.core.pricing.stab import ExactDecision, Priced, StabDecision, exact_decision, published_decision
 from gnomon.errors import ModelError, ProblemError
 from gnomon.formats.onert.config import placement_settings, published_settings
@@ -137,11 +138,8 @@ def _scheduled(
         exact=ExactPart(
             predicted_us=exact.chosen.predicted_us,
             counts=_counts(exact.chosen, exact),
-            optimal=exact.solution.optimal,
-            method=exact.solution.method,
-            mixes=exact.mixes,
-            best_single=exact.best_single,
-            lacks=exact.lacks,
+            **fields_of(ExactPart, exact.solution),
+            **fields_of(ExactPart, exact),
         ),
         singles={backend: single.predicted_us for backend, single in exact.singles.items()},
         published=_published(published, why, exact, threads),
@@ -211,9 +209,7 @@ def _published(published: StabDecision | None, why: str, exact: ExactDecision, t
         why_not=published.ended_by or None,
         predicted_us=price.predicted_us,
         counts=_counts(price, exact),
-        default=published.default,
-        told_us=published.told_us,
-        scheduled_us=published.scheduled_us,
+        **fields_of(PublishedPart, published),
         settings=published_settings(published, threads),
         unlike_exact=tuple(i for i, b in price.placement.items() if exact.chosen.placement[i] != b),
     )

@@ -107,7 +107,9 @@ def _measure(
                 if found[one.key].reason:
                     failures.append(NetFailure(net=index, reason=found[one.key].reason))
                 else:
-                    rows[index] = _row(nets[index], found[one.key])
+                    took = found[one.key]
+                    known = {**fields_of(NetRow, took), "latency_s": took.call_s, "reference_s": took.large_s}
+                    rows[index] = NetRow(assignment=tuple(nets[index]), **known)
             steps.step(len(part))
         if not rows:
             reasons = "; ".join(dict.fromkeys(failure.reason for failure in failures))
@@ -151,12 +153,6 @@ def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
     if not path.exists():
         write_net(made, path, seed=bench.request.seed)
     return bench.place(key, path)
-
-
-def _row(net: tuple[int, ...], one: Timed) -> NetRow:
-    return NetRow(
-        assignment=tuple(net), latency_s=one.call_s, low_s=one.low_s, high_s=one.high_s, reference_s=one.large_s
-    )
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
