@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import ascii_letters
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,16 +110,12 @@ def _joint(parts: Sequence[Floats]) -> Floats:
 
 def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
     """The derivatives by each slot's probabilities, of what joint choices add."""
-    # The first slot is the last axis.
     table = along.reshape([len(p) for p in reversed(parts)])
+    axes = ascii_letters[: len(parts)]
     found = []
-    for slot in range(len(parts)):
-        reduced = table
-        for other in reversed(range(len(parts))):
-            axis = len(parts) - 1 - other
-            shape = [1] * table.ndim
-            if other != slot:
-                shape[axis] = len(parts[other])
-                reduced = (reduced * parts[other].reshape(shape)).sum(axis=axis, keepdims=True)
-        found.append(reduced.ravel())
+    for slot, axis in enumerate(axes):
+        others = [p for other, p in enumerate(parts) if other != slot]
+        # The first slot is the last axis.
+        terms = ",".join((axes[::-1], *axes.replace(axis, "")))
+        found.append(np.einsum(f"{terms}->{axis}", table, *others))
     return found
