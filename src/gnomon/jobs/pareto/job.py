@@ -33,7 +33,7 @@ from gnomon.jobs.pareto.prove import (
     worth_proving,
 )
 from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Searched, check_installed, check_plans, in_one_box, joined, search
+from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, in_one_box, joined, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt
@@ -68,7 +68,6 @@ def pareto(
     goals = goals_of(asked.objectives)
     asked = replace(asked, objectives=tuple(goal.name for goal in goals))
     check_plans(asked.plans)
-    check_installed(asked.plans)
     check_bounds(asked.objectives, asked.pick, asked.under)
     check_counters(asked.objectives, asked.counters)
     if asked.dumpfile is not None:

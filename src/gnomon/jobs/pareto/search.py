@@ -57,7 +57,10 @@ class Plan:
 
 
 def check_plans(plans: Sequence[Plan]) -> None:
-    """UsageError for searches that there are not, or that cannot stand side by side."""
+    """UsageError for searches that there are not, or that cannot stand side by side.
+
+    RuntimeMissingError for one that lacks a package here: better known before another one has run for hours.
+    """
     for plan in plans:
         plan.check()
     names = [plan.strategy for plan in plans]
@@ -68,13 +71,9 @@ def check_plans(plans: Sequence[Plan]) -> None:
             "the search exact has prices of its own, which no other search can be compared by",
             hint="Give --search exact alone.",
         )
-
-
-def check_installed(plans: Sequence[Plan]) -> None:
-    """RuntimeMissingError for a search that lacks a package here: better known before another one has run for hours."""
-    for plan in plans:
-        if plan.strategy != EXACT:
-            load_strategy(plan.strategy)
+    for name in names:
+        if name != EXACT:
+            load_strategy(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.onert.operators import ir_opcode
 from gnomon.jobs.place.inside import InsidePlacer
-from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.measure.energy import ENERGY, untold
 from gnomon.runtimes.tunings import THREADS, Tuning, tuned, tunings
@@ -307,7 +307,8 @@ class Evaluator:
 
     def __call__(self, assignment: Assignment) -> Cost | None:
         """What an assignment costs in each objective; None if it failed or does not tell."""
-        candidate = self.candidate(self.space.contender(self.lab, assignment))
+        contender = self.space.contender(self.lab, assignment)
+        candidate = replace(contender.candidate, key=f"search/{contender.key}")
         before = len(self.lab.runner.known(candidate.key).runs)
         found = self.lab.runner.measure("search", [candidate], self.effort())[candidate.key]
         self.replayed += before > 0 and len(found.runs) == before
@@ -353,10 +354,6 @@ class Evaluator:
                 cpu = cost_of(self.goals, found, "cpu")
             cost = cost if wall is None else wall
         return Sample(assignment=told.assignment, wall=cost, cpu=cpu, single=self.space.single(told.assignment))
-
-    def candidate(self, contender: Contender) -> Candidate:
-        """What is measured of a contender while searching."""
-        return replace(contender.candidate, key=f"search/{contender.key}")
 
     def effort(self) -> Effort:
         """One fresh process, few visits: what is worth more is measured again in the proof."""
