@@ -29,7 +29,6 @@ from gnomon.jobs.space.profiling.folder import (
     MANIFEST,
     PROOF,
     LatencyRow,
-    ProfileFolder,
     check_context,
     file_stem,
     measuring_context,
@@ -125,10 +124,6 @@ class Measurer:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
-    def _folder(self) -> ProfileFolder:
-        return self.profile.folder
-
-    @property
     def _path(self) -> Path:
         return self.profile.folder.path
 
@@ -148,7 +143,7 @@ class Measurer:
             # A board is known by its name: the port is that of a program which may be started again.
             host = check_server(asked.server).hostname
         context = measuring_context(asked.request, settings, host)
-        check_context(self._folder.latency.values(), toolchain.name, context)
+        check_context(self.profile.folder.latency.values(), toolchain.name, context)
         return context
 
     def run(
@@ -175,12 +170,12 @@ class Measurer:
             )
             if n.id in unwritten:  # who calls again may have mended its blocks
                 known[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
-                self._folder.add(known[n.id])
-            elif (row := self._folder.latency.get(key)) is None:
+                self.profile.folder.add(known[n.id])
+            elif (row := self.profile.folder.latency.get(key)) is None:
                 rows[n.id] = bare
             elif row.proof and not self.proof:
                 known[n.id] = replace(row, proof=False)
-                self._folder.add(known[n.id])
+                self.profile.folder.add(known[n.id])
             else:
                 known[n.id] = row
         if not rows:
@@ -193,7 +188,7 @@ class Measurer:
         with self._took("measure"):
             for row in self._timed(toolchain, rows, made):
                 self._log(row, "measure", {**_outcome(row), "context": row.context})
-                self._folder.add(row)
+                self.profile.folder.add(row)
                 known[row.network] = row
         return {n.id: known[n.id] for n in networks}
 
@@ -220,7 +215,7 @@ class Measurer:
         models, trained = dict[str, Path](), set[str]()
         todo: dict[str, tuple[ExportJob, Path]] = {}
         study, seed = self.profile.study, self.profile.asked.request.seed
-        trainings = [row for row in self._folder.accuracy.values() if (row.method == PROOF) == self.proof]
+        trainings = [row for row in self.profile.folder.accuracy.values() if (row.method == PROOF) == self.proof]
         for network in networks:
             tagged, state = study.tagged(network), best_weights(trainings, self._path, network)
             if state is not None:
@@ -348,7 +343,7 @@ class Measurer:
             paths,
             subject=self._path.name,
             # The record holds what is measured, so that who goes on finds it there, and more are added to it.
-            question={"profile": self._folder.id, "toolchain": toolchain.name},
+            question={"profile": self.profile.folder.id, "toolchain": toolchain.name},
             written=(self._path / MANIFEST, self._path / LATENCY),
             closely=defaults & paths.keys(),
             watch=profile.watch,

@@ -141,7 +141,10 @@ def _worker_lost(error: BaseException) -> bool:
 def _width(executor: Executor) -> int:
     """About how many jobs run at once."""
     found = getattr(executor, "_max_workers", None)
-    return found if isinstance(found, int) else _dask_width(executor)
+    if isinstance(found, int):
+        return found
+    client = getattr(executor, "_client", None)  # Dask's
+    return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
 
 
 class _Pool(ProcessPoolExecutor):
@@ -171,15 +174,10 @@ def _pool(workers: int) -> Iterator[_Pool]:
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """What a worker does first: it is there, and it ends when who started it is gone."""
+    """What a worker does first: it is there, and it ends when who started it is gone, however that ended."""
     begun.set()
-    _end_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is not for it to tell of
     gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
-
-
-def _end_with(parent: int) -> None:
-    """Let a worker end when who started it is gone, however that ended; an interrupt is not for it to tell of."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -197,11 +195,6 @@ def _dask(address: str) -> Iterator[Executor]:
             yield executor
         finally:
             executor.shutdown(wait=False)
-
-
-def _dask_width(executor: Executor) -> int:
-    client = getattr(executor, "_client", None)
-    return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
