@@ -65,9 +65,12 @@ class Classifier:
         return x.global_average_pool().linear(self.classes)
 
 
-def squeeze_and_excite(x: Symbol) -> Symbol:
-    """Channels scaled by a gate of their means. Hu et al., CVPR 2018; a quarter of the channels, as in MobileNetV3."""
-    gate = x.global_average_pool().conv(divisible(x.channels // 4), 1, bias=True).relu()
+def squeeze_and_excite(x: Symbol, width: int | None = None) -> Symbol:
+    """Channels scaled by a gate of their means (Hu et al., CVPR 2018).
+
+    The gate has so many channels between, None: a quarter of them, as in MobileNetV3.
+    """
+    gate = x.global_average_pool().conv(width or divisible(x.channels // 4), 1, bias=True).relu()
     return x * gate.conv(x.channels, 1, bias=True).hard_sigmoid()
 
 

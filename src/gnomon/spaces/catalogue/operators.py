@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gnomon.spaces.catalogue.inverted_residual import squeeze_and_excite
 from gnomon.spaces.models import ModelSpace
 from gnomon.spaces.unit import Net, Symbol, Trace
 
@@ -43,12 +44,6 @@ def _apart(x: Symbol) -> Symbol:
     scalar = _text([None, {"dtype": "float32", "shape": []}])
     gate = x.layer("onnx.Add", shape=x.shape, operands=scalar).relu6()
     return (x * gate).layer("onnx.Div", shape=x.shape, operands=scalar)
-
-
-def _squeezed(x: Symbol, width: int) -> Symbol:
-    """Squeeze-and-excitation (Hu et al., 2018)."""
-    gate = x.global_average_pool().conv(width, 1, bias=True).relu().conv(x.channels, 1, bias=True)
-    return x * gate.hard_sigmoid()
 
 
 def _classified(x: Symbol, classes: int) -> Symbol:
@@ -96,7 +91,7 @@ def _excited(x: Symbol) -> Symbol:
     for width, kernel, stride in ((24, 3, 2), (40, 5, 2), (80, 3, 2), (112, 5, 1), (160, 5, 2)):
         made = x.conv(4 * x.channels, 1, bias=True).hard_swish()
         made = made.conv(made.channels, kernel, stride=stride, group=made.channels, bias=True).hard_swish()
-        x = _squeezed(made, made.channels // 4).conv(width, 1, bias=True)
+        x = squeeze_and_excite(made).conv(width, 1, bias=True)
         made = x.conv(3 * width, 1, bias=True).relu()
         made = made.conv(made.channels, kernel, group=made.channels, bias=True).relu()
         x = made.conv(width, 1, bias=True) + x
@@ -155,7 +150,7 @@ def _line(x: Symbol) -> Symbol:
         x = x.layer(
             "Conv", out_channels=own, group=own, kernel=kernel, stride=stride, pad=kernel // 2, bias=True
         ).hard_swish()
-        x = _apart(_squeezed(_scaled(x.conv(width, 1, bias=True)), width // 4))
+        x = _apart(squeeze_and_excite(_scaled(x.conv(width, 1, bias=True)), width // 4))
     x = x.average_pool((x.shape[2], 2), stride=(x.shape[2], 2))
     rows = x.reshape(1, x.channels, x.shape[3]).transpose(0, 2, 1)
     return _encoded(_encoded(rows, 8), 8).layer_norm().linear(6625).softmax()

@@ -209,21 +209,19 @@ def stem(x: Symbol, *, operation: str, channels: int, stride: int = 1) -> Symbol
     return y.relu().conv(channels, 3, stride=2).batch_norm().relu() if operation == _STEM1 else y
 
 
-def _inner(x: Symbol, expansion: Fraction) -> int:
-    return max(1, int(x.channels * expansion))
+def _expanded(x: Symbol, channels: int, stride: int, kernel: int, expansion: Fraction) -> Symbol:
+    y = x.conv(max(1, int(x.channels * expansion)), 1).batch_norm().relu()
+    y = y.conv(y.channels, kernel, stride=stride).batch_norm().relu()
+    return y.conv(channels, 1).batch_norm()
 
 
 def _mobile(x: Symbol, channels: int, stride: int, *, kernel: int, expansion: Fraction) -> Symbol:
-    y = x.conv(_inner(x, expansion), 1).batch_norm().relu()
-    y = y.conv(y.channels, kernel, stride=stride).batch_norm().relu()
-    y = y.conv(channels, 1).batch_norm()
+    y = _expanded(x, channels, stride, kernel, expansion)
     return ((x + y) if stride == 1 and x.channels == channels else y).relu()
 
 
 def _res(x: Symbol, channels: int, stride: int, *, kernel: int, expansion: Fraction) -> Symbol:
-    a = x.conv(_inner(x, expansion), 1).batch_norm().relu()
-    a = a.conv(a.channels, kernel, stride=stride).batch_norm().relu()
-    a = a.conv(channels, 1).batch_norm()
+    a = _expanded(x, channels, stride, kernel, expansion)
     b = x.conv(x.channels, kernel, stride=stride).batch_norm().relu()
     b = b.conv(channels, 1).batch_norm()
     return (a + b).relu()
