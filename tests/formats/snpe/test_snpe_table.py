@@ -30,7 +30,6 @@ CONV = (
 def test_the_published_rows_are_written_letter_for_letter() -> None:
     text = (GOLDEN / "snpe-table.csv").read_text()
     table = read_snpe_csv(text)
-    assert write_snpe_csv(table, line_end="\n") == text
     assert write_snpe_csv(table) == text.replace("\n", "\r\n")
     assert read_snpe_csv(write_snpe_csv(table).encode()) == table
     times = table[CONV]["GPU"]
@@ -55,7 +54,7 @@ def test_the_meta_file_is_written_letter_for_letter() -> None:
     meta = read_snpe_meta(text)
     assert tuple(meta) == META_KEYS
     assert meta["SNPE SDK version:"] == "1.33.1.608"
-    assert write_snpe_meta(meta, line_end="\n") == text
+    assert write_snpe_meta(meta) == text.replace("\n", "\r\n")
     # The same as the replaced tool's writer.
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=":").writerows(meta.items())
