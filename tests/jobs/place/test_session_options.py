@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,19 @@ from tests.bad_days.livekit import matmul_onnx
 from tests.models.modelkit import model, node, save, value
 
 import gnomon
+from gnomon.agent.driver import Refused, libraries
+from gnomon.api.options import Options, model_request
 from gnomon.cli.main import run
+from gnomon.devices.local import LocalDevice
 from gnomon.errors import MeasurementError, UsageError
+from gnomon.jobs.place.across import AcrossPlacer
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
+from gnomon.models.onnx.marked import session_told
 from gnomon.runtimes.base import portable
+from gnomon.session.model_session import open_lab
+from gnomon.session.package import write_package
+from gnomon.session.prove import verify
+from gnomon.session.reference import reference
 
 ZEROS = "session.set_denormal_as_zero"
 LIBRARY = """
@@ -101,11 +111,6 @@ def test_what_openvino_does_not_know_is_that_configurations_failure(network: Pat
 
 def test_a_package_carries_the_options_and_runs_with_the_users_consent(network: Path) -> None:
     from gnomon.api.options import model_request
-    from gnomon.jobs.place.across import AcrossPlacer
-    from gnomon.session.model_session import open_lab
-    from gnomon.session.package import write_package
-    from gnomon.session.prove import verify
-    from gnomon.session.reference import reference
 
     request = model_request(
         network, {"threads": 1, "runtimes": ["onnxruntime"], "options": [{f"onnxruntime:{ZEROS}": "1"}]}
@@ -158,6 +163,30 @@ def test_a_library_is_loaded_in_all_configurations_and_named_by_its_digest(
     assert not mark.exists()
 
 
+class Keeping(LocalDevice):
+    """This machine, with copies of the files that are brought to it."""
+
+    def push(self, local: Path, name: str) -> str:
+        if not name.endswith(".so"):
+            return super().push(local, name)
+        return str(shutil.copy(local, self.folder / name))
+
+
+def test_a_device_loads_the_file_that_was_brought_to_it(network: Path, library: Path, mark: Path) -> None:
+    options: Options = {"threads": 1, "runtimes": ["onnxruntime"], "options": [{"onnxruntime:library": str(library)}]}
+    request = replace(model_request(network, options), record=network.parent / "r.sqlite")
+    with Keeping() as device, open_lab(request, kind="test", question={}, device=device) as lab:
+        there = {str(device.folder / library.name): hashlib.sha256(library.read_bytes()).hexdigest()}
+        assert [t.configuration.options["libraries"] for t in lab.targets] == [there]
+        assert reference(lab).runtime == "onnxruntime"
+        assert mark.exists()
+
+
+def test_a_session_of_other_programs_has_the_options_too() -> None:
+    options = {"accelerators": {}, "places": {}, "session": {ZEROS: "1"}}
+    assert session_told("m.onnx", options, {}, {})["options"][ZEROS] == "1"
+
+
 def test_no_plan_has_a_library_loaded(network: Path, library: Path, mark: Path) -> None:
     out = network.parent / "out"
     placed(network)
@@ -180,8 +209,6 @@ def test_no_plan_has_a_library_loaded(network: Path, library: Path, mark: Path) 
 
 
 def test_a_library_that_is_another_than_was_named_is_not_loaded(library: Path, mark: Path) -> None:
-    from gnomon.agent.driver import Refused, libraries
-
     assert list(libraries({"libraries": {str(library): hashlib.sha256(library.read_bytes()).hexdigest()}}))
     with pytest.raises(Refused, match="is not the library of operators that was named"):
         list(libraries({"libraries": {str(library): "0" * 64}}))
