@@ -29,6 +29,7 @@ from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
 from gnomon.session.kernels import kernels  # noqa: E402
 from gnomon.session.model_session import Lab, conditions_part, open_lab  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
+from gnomon.session.prove import verify  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
 from gnomon.session.request import ModelRequest  # noqa: E402
 
@@ -155,6 +156,8 @@ def test_onnx_runtimes_own_file_is_run_by_it_alone(laid: str, small: Effort, tmp
         assert {index for row in rows for index in row.named} == {op.index for op in lab.graph.operators}
         package = write_package(lab, whole, tmp_path / "out", overwrite=False)
         assert (package / "m.ort").read_bytes() == path.read_bytes()
+        verified, places = verify(lab, package, whole)
+        assert verified.ok and set(places) == {op.index for op in lab.graph.operators}, verified
     with pytest.raises(UsageError, match="does not load ort models"), opened(path, small, "openvino"):
         pass
 

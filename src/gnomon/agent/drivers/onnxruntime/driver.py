@@ -84,11 +84,14 @@ class OnnxRuntimeSession:
         self.call: Callable[[], object] = make(self._session, segment, buffers)
 
     def where(self) -> list[Place]:
-        """The execution provider of each node, as the session's own assignment report tells it."""
+        """The execution provider of each node, as the session's own assignment report tells it.
+
+        Of a file of its own format ONNX Runtime has no report: then the providers that the session has.
+        """
         return [
             {"operators": [node.name for node in part.get_nodes()], "backend": part.ep_name}
             for part in self._session.get_provider_graph_assignment_info()
-        ]
+        ] or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (whole microseconds)."""
