@@ -34,7 +34,7 @@ from gnomon.devices.opening import OnWait, ssh_device
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.installing import install_line
 from gnomon.system.children import CHILDREN
-from gnomon.system.process import Conversation, own_guard
+from gnomon.system.process import Conversation, outliving, own_guard
 from gnomon.system.stopping import pause
 
 BOOT_S = 120.0
@@ -242,15 +242,7 @@ class _Visit:
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """What this visit's name has is given back at the end of the block, and where gnomon dies."""
-        keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _KEEPER, *self._argv(give_back=True)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=self._env,
-            cwd="/",
-            start_new_session=True,
-        )
+        keeper = outliving(_KEEPER, *self._argv(give_back=True), env=self._env)
         try:
             yield
         finally:

@@ -102,20 +102,26 @@ if not clean:
 """
 
 
+def outliving(script: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a small program that goes on when its standard input ends, as it does when gnomon dies in whatever way."""
+    # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
 class Guard:
     """Watches over private folders and the process groups started from them, until `close`."""
 
     def __init__(self) -> None:
         self._folders: set[Path] = set()
-        # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _SCRIPT, str(os.getpgrp())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
+        self._process = outliving(_SCRIPT, str(os.getpgrp()))
         assert self._process.stdin is not None  # noqa: S101
         self._pipe: IO[bytes] = self._process.stdin
 
