@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.serving.hostilekit import KINDS, hostile
 from tests.serving.servekit import Server, exchange, reply_of, request, served
+
+from gnomon.serving.server import _Gate
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -57,3 +63,67 @@ def test_connections_beyond_the_number_are_closed_and_then_there_is_room_again(t
                 pass
             link.close()
         assert made.ask(request(method="GET", path="/health")).status == 200
+
+
+def test_slow_connections_shut_nobody_out(tmp_path: Path) -> None:
+    with served(tmp_path / "slow", "--queue", "200") as made:
+        for source in ("127.0.0.1", "127.0.0.2"):
+            links = [
+                socket.create_connection(("127.0.0.1", made.port), timeout=60, source_address=(source, 0))
+                for _ in range(300)
+            ]
+            for link in links:
+                with contextlib.suppress(ConnectionError):
+                    link.sendall(b"GET /health HT")
+            begin = time.monotonic()
+            assert [made.ask(request(method="GET", path="/health")).status for _ in range(5)] == [200] * 5
+            assert time.monotonic() - begin < 5
+            for link in links:
+                link.close()
+
+
+def test_pages_of_browsers_are_not_answered(server: Server) -> None:
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": f"evil.example:{server.port}"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        assert server.ask(request(headers=headers, method="GET", path="/health")).status == 403, headers
+    for host in ("localhost", f"127.0.0.1:{server.port}", "[::1]:80", socket.gethostname()):
+        assert server.ask(request(headers={"Host": host}, method="GET", path="/health")).status == 200, host
+
+
+def test_an_address_without_room_gets_a_status() -> None:
+    class Taken(asyncio.Protocol):
+        transport: asyncio.BaseTransport | None = None
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+    class Full:
+        """A server whose requests are all under way."""
+
+        def __init__(self) -> None:
+            self.connections: list[Taken] = []
+
+        def __call__(self) -> Taken:
+            self.connections.append(Taken())
+            return self.connections[-1]
+
+        def __contains__(self, link: object) -> bool:
+            return True
+
+    async def third() -> bytes:
+        full: Any = Full()
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: _Gate(full, 2, full), "127.0.0.1", 0)
+        async with listener:
+            ends = [await asyncio.open_connection(*listener.sockets[0].getsockname()) for _ in range(3)]
+            ends[2][1].write(b"POST / HTTP/1.1\r\n\r\n")
+            found = await ends[2][0].read()
+            for _, writer in ends:
+                writer.close()
+            return found
+
+    assert asyncio.run(third()).startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n")

@@ -11,12 +11,14 @@ import hmac
 import logging
 import re
 import shutil
+import socket
 import tempfile
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
@@ -62,6 +64,7 @@ _PARTS_HINT = "Send exactly two parts: curl -F kernel_name=NAME -F file=@MODEL"
 _FORM_HINT = "Send multipart/form-data, as `curl -F file=@MODEL -F kernel_name=NAME` does."
 _SIZE_HINT = "Start the server with --most-mb N."
 _ACCEPTED = re.compile(r"(application/json|text/plain)\s*(?:;\s*q=([01](?:\.\d*)?))?", re.ASCII)
+_NUMERIC = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%]*")
 _NAME, _SUMMARY = web.RequestKey("name", str), web.RequestKey("summary", str)
 """The name that a client gave its model, and what else the log says of the request."""
 
@@ -69,7 +72,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestHandler:
-    """Answers requests. `folder` takes the models in, and `facts` say what measures, and on which device."""
+    """Answers requests. `folder` takes the models in, and `facts` say what measures, and on which device.
+
+    `heard` are the connections whose head has come.
+    """
 
     def __init__(
         self, settings: ServeSettings, queue: Queue, folder: Path, facts: Mapping[str, str], log: Callable[[str], None]
@@ -77,6 +83,7 @@ class RequestHandler:
         self._settings, self._queue, self._folder, self._log, self._facts = settings, queue, folder, log, facts
         self._start_s = time.monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.heard: WeakSet[object] = WeakSet()
         self._ending = False
 
     def runner(self) -> web.AppRunner:
@@ -115,6 +122,7 @@ class RequestHandler:
     @web.middleware
     async def _logged(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         start, ending = time.monotonic(), "gone"
+        self.heard.add(request.transport)
         try:
             response = await handler(request)
             ending = f"{response.status} {request.get(_SUMMARY, '')}"
@@ -174,6 +182,7 @@ class RequestHandler:
         return RequestError(500, f"a defect of gnomon: {type(error).__name__}", "Please report it.")
 
     async def _health(self, request: web.Request) -> web.Response:
+        self._check_page(request)
         queue = self._queue
         document = {
             "gnomon": gnomon.__version__,
@@ -207,6 +216,19 @@ class RequestHandler:
         total = DpuLine(name="All", latency_ms=milliseconds, workload_mop=result.workload_mop)
         return _response(write_dpu_profile(total), "text/plain")
 
+    def _check_page(self, request: web.Request) -> None:
+        """RequestError for a request of a page in somebody's browser, which reaches whatever the browser reaches.
+
+        A page sends no Origin to what it takes for its own server: that is one whose name leads here by now.
+        """
+        headers = request.headers
+        host = re.sub(r":\d*\Z", "", headers.get("Host", "")).strip("[]")
+        if "Origin" in headers or headers.get("Sec-Fetch-Site") == "cross-site":
+            raise RequestError(403, "a web page may not ask here")
+        known = {"", "localhost", self._settings.host, socket.gethostname()}
+        if request.method == "GET" and not _NUMERIC.fullmatch(host) and host not in known:
+            raise RequestError(403, "the header Host names another server", "Ask by the address of this machine.")
+
     def _check_head(self, request: web.Request) -> None:
         """RequestError for a request whose body is not read."""
         headers, length, most = request.headers, request.content_length, self._settings.limits.most_bytes
@@ -218,9 +240,7 @@ class RequestHandler:
             if kind.lower() != "bearer" or not hmac.compare_digest(given, hashlib.sha256(wanted.encode()).digest()):
                 hint = "Send the header Authorization: Bearer TOKEN."
                 raise RequestError(401, "the token is missing or wrong", hint, {"WWW-Authenticate": "Bearer"})
-        if "Origin" in headers:
-            # A page in somebody's browser can send forms to any server that the browser reaches, loopback included.
-            raise RequestError(403, "a web page may not send models")
+        self._check_page(request)
         if headers.get("Content-Encoding", "identity").lower() != "identity":
             raise RequestError(415, "a compressed request is not read", "Send it as it is.")
         if length is not None and length > most + _MOST_FORM_BYTES:

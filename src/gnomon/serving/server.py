@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -26,7 +26,7 @@ from gnomon.system.limits import allow_files
 from gnomon.system.process import Guard, guarded
 
 if TYPE_CHECKING:
-    from aiohttp.web import AppRunner
+    from aiohttp.web import AppRunner, Server
 
 _MORE_CONNECTIONS = 64
 """Connections beyond those of requests that are admitted: for heads that are coming, refusals and /health."""
@@ -34,6 +34,14 @@ _MORE_CONNECTIONS = 64
 _START_S = 120.0
 """The least time limit of a first measurement, which waits for the device where another measures on it."""
 
+_SHARE = 0.75
+"""The share of all connections that one address may have: others find room for the rest."""
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n"
+    b"error: there is no room for more connections\n"
+)
+_LINGER_S = 1.0
 _BACKLOG = 512
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SPARE_FILES = 256
@@ -86,7 +94,7 @@ async def _serve(
         names = ", ".join(device.name for device in devices)
         facts = {name: getattr(first, name) for name in ("runtime", "version", "configuration")} | {"device": names}
         handler = RequestHandler(settings, Queue(settings.limits, devices, log), folder, facts, log)
-        async with _listening(handler.runner(), settings, addresses) as port:
+        async with _listening(handler.runner(), settings, addresses, handler.heard) as port:
             started(replace(settings, port=port), facts)
             await loop.create_future()
     except asyncio.CancelledError:
@@ -123,23 +131,23 @@ async def _first_measurements(
 
 
 @asynccontextmanager
-async def _listening(runner: AppRunner, settings: ServeSettings, addresses: Sequence[str]) -> AsyncIterator[int]:
+async def _listening(
+    runner: AppRunner, settings: ServeSettings, addresses: Sequence[str], heard: Container[object]
+) -> AsyncIterator[int]:
     """The application of the runner answers on these addresses while the block lasts; the port that is bound.
 
-    Connections beyond a number are closed at once. UsageError for a port that is in use.
+    `heard` are the connections whose head has come. UsageError for a port that is in use.
     """
     await runner.setup()
     server, most = runner.server, settings.limits.queue + _MORE_CONNECTIONS
     assert server is not None  # noqa: S101
-
-    def protocol() -> asyncio.BaseProtocol:
-        return server() if len(server.connections) < most else _Closing()
-
     port, loop = settings.port, asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(runner.cleanup)
         try:
-            listener = await loop.create_server(protocol, list(addresses), port, backlog=_BACKLOG)
+            listener = await loop.create_server(
+                lambda: _Gate(server, most, heard), list(addresses), port, backlog=_BACKLOG
+            )
         except (OSError, OverflowError) as error:
             raise UsageError(
                 f"port {port} of {', '.join(addresses)} cannot be listened on: {getattr(error, 'strerror', error)}",
@@ -149,8 +157,35 @@ async def _listening(runner: AppRunner, settings: ServeSettings, addresses: Sequ
         yield int(listener.sockets[0].getsockname()[1])
 
 
-class _Closing(asyncio.Protocol):
-    """Closes a connection for which there is no room."""
+class _Gate(asyncio.Protocol):
+    """Gives a connection to the server.
+
+    Where there is no room, for its address or for all, it takes the place of the one whose head has been waited for
+    longest: whoever opens connections and says nothing shuts nobody out. Without such a one it is refused.
+    """
+
+    def __init__(self, server: Server, most: int, heard: Container[object]) -> None:
+        self._server, self._most, self._heard = server, most, heard
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101
+        links = [link for one in self._server.connections if (link := one.transport) and not link.is_closing()]
+        own = [link for link in links if _address(link) == _address(transport)]
+        crowd = own if len(own) >= _SHARE * self._most else links if len(links) >= self._most else []
+        silent = next((link for link in crowd if link not in self._heard), None)
+        if crowd and silent is None:
+            transport.write(_FULL)
+            transport.write_eof()
+            # What it still sends is read meanwhile: a connection that is closed before loses what was written.
+            asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
+            return
+        if silent is not None:
+            silent.close()
+        protocol = self._server()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+def _address(transport: asyncio.BaseTransport) -> str | None:
+    name = transport.get_extra_info("peername")
+    return name[0] if name else None

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
-from gnomon.errors import UsageError, system_errors
+from gnomon.errors import UsageError
 from gnomon.serving.command import Command
+from gnomon.system.files import read_file
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
 PUBLISHED_PATH = "/test_latency/test_latency/"
@@ -20,6 +21,9 @@ LEAST_TOKEN = 16
 _MOST_TOKEN_BYTES = 4096
 _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+/?", re.ASCII)
+
+HEAD_S = 5.0
+"""The longest time limit of a request's head."""
 
 JOB_S, COMMAND_S = 120.0, 600.0
 """The time limit of a runtime's job, and of a command's: the programs of DPUs run a minute each time."""
@@ -58,7 +62,7 @@ class Limits:
     most_bytes: int = 256 << 20
     most_held_bytes: int = 2 << 30
     queue: int = 1000
-    head_s: float = 20.0
+    head_s: float = HEAD_S
     idle_s: float = 20.0
     upload_s: float = 300.0
     job_s: float = JOB_S
@@ -121,13 +125,9 @@ def read_token(file: Path | None) -> str | None:
     """The token of a file, else of the environment, else None. UsageError for a file that cannot be read."""
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
-    with (
-        system_errors(UsageError, f"the token's file {file} cannot be read", hint="Check its path."),
-        file.open("rb") as opened,
-    ):
-        raw = opened.read(_MOST_TOKEN_BYTES + 1)
+    raw = read_file(file, hint=f"Write it into a file, or into {TOKEN_VARIABLE}.", most_bytes=_MOST_TOKEN_BYTES)
     token = raw.decode("ascii", "replace").strip()
-    if len(raw) > _MOST_TOKEN_BYTES or not _is_token(token):
+    if not _is_token(token):
         raise UsageError(
             f"{file} holds no token",
             hint=f"Write one line of at least {LEAST_TOKEN} letters, such as `openssl rand -hex 24` prints.",

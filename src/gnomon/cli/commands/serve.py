@@ -111,7 +111,7 @@ def serve(as_json: bool, quiet: bool, **values: Any) -> int:
 
 
 def _settings(values: dict[str, Any]) -> ServeSettings:
-    from gnomon.serving.settings import COMMAND_S, JOB_S, Limits, Measuring, ServeSettings, read_token
+    from gnomon.serving.settings import COMMAND_S, HEAD_S, JOB_S, Limits, Measuring, ServeSettings, read_token
     from gnomon.store.address import whole
 
     command, record = _command(values), values["record"]
@@ -131,7 +131,7 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
             most_held_bytes=values["most_waiting_mb"] << 20,
             queue=values["queue"],
             idle_s=values["idle_timeout"],
-            head_s=values["idle_timeout"],
+            head_s=min(HEAD_S, values["idle_timeout"]),
             upload_s=values["upload_timeout"],
             job_s=values["job_timeout"] or (JOB_S if command is None else COMMAND_S),
             memory_bytes=values["memory_mb"] << 20,
