@@ -536,7 +536,7 @@ def test_columns_that_do_not_fit_are_told(tmp_path: Path, told: str) -> None:
     profile = {"process": [0, 1], "call_us": [9.0, None], "name": ["k"], "backend": ["cpu"], "operators": [[0]]}
     runs = made["columns"][0]["runs"]
     runs["profile"] = {**profile, "wall_us": [[9.0, None]]}
-    pair(tmp_path, made, made)
+    pair(tmp_path, made, made | {"campaign": "b" * 32})
     DAMAGES[told](runs["samples"], runs["profile"])
     with pytest.raises(RecordError, match=told):
         pair(tmp_path, document(np.random.default_rng(1)), made)
@@ -558,7 +558,7 @@ def test_markdown_shows_foreign_names_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_kernels_name_stays_in_its_line(tmp_path: Path) -> None:
-    found = pair(tmp_path, *(document(np.random.default_rng(1)) for _ in range(2)))
+    found = pair(tmp_path, *(document(np.random.default_rng(seed)) for seed in range(2)))
     row = replace(found.pairs[0].configurations[0], label="`\n# hi\ud800")
     part = OperatorsPart(label="# c", compared=1, changed=(row,))
     text = markdown(replace(found, pairs=(replace(found.pairs[0], operators=(part,)),)))
@@ -602,6 +602,21 @@ def test_what_is_no_run_is_told(tmp_path: Path, content: str) -> None:
     with pytest.raises(GnomonError) as told:
         read_side(str(path), None)
     assert isinstance(told.value, (UsageError, ProblemError, RecordError))
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    made = document(np.random.default_rng(6), campaign="198f6d3a" * 4)
+    with pytest.raises(UsageError, match="both sides are the run 198f6d3a") as told:
+        pair(tmp_path, made, made)
+    assert told.value.hint
+
+
+def test_two_configurations_of_one_label_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    before, after = document(rng), document(rng)
+    after["columns"] = [*after["columns"], after["columns"][0]]
+    with pytest.raises(UsageError, match=r"b\.json has several configurations called"):
+        pair(tmp_path, before, after)
 
 
 def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def measured(folder: Path, text: str, *, failed: str = "") -> None:
         levels_us = {"a": 2000.0, "b": 5000.0, "c": 9000.0}
         level_us = cell.options.get("level", levels_us[Path(cell.model).parent.name])
         path = folder / f"{suite}-{cell.id}.json"
-        path.write_text(json.dumps(document(rng, level_us=level_us, processes=3)))
+        path.write_text(json.dumps(document(rng, level_us=level_us, processes=3, campaign=suite)))
         part = cell_part(cell, "done", device=device, answer="fine", seconds=0.1, host="here", campaign=str(path))
         return part, None, False
 

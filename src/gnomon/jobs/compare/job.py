@@ -8,6 +8,7 @@ says that this is the change, and a neighbour that only one side had widens the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,7 @@ def compare(
         raise UsageError(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
         )
+    _check_sides(sides)
     known = History(sides, record, sessions)
     pairs = tuple(
         _pair(number, sides[0], side, known, alpha=alpha, relevant=relevant, changed=frozenset(changed))
@@ -109,6 +111,22 @@ def compare(
         sides=tuple(map(_side, sides)),
         pairs=pairs,
     )
+
+
+def _check_sides(sides: Sequence[Named]) -> None:
+    """UsageError where a side is compared with itself, or has two measured configurations of one label."""
+    for number, side in enumerate(sides):
+        if number and side.document == sides[0].document:
+            raise UsageError(
+                f"both sides are the run {side.document.campaign[:8]}",
+                hint="gnomon runs lists the runs that there are.",
+            )
+        labels = Counter(row.label for row in rows_of(side.document) if row.runs.samples.process)
+        if twice := [label for label, count in labels.items() if count > 1]:
+            raise UsageError(
+                f"{side.name} has several configurations called {twice[0]!r}",
+                hint="Give a document as gnomon wrote it.",
+            )
 
 
 def _side(side: Named) -> SidePart:
