@@ -275,6 +275,7 @@ def open_lab(
         lab.doubts += read.doubts
         lab.doubts += _file_doubts(lab.findings, read.shapes)
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
+        lab.doubts += _empty(lab)
         lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
         try:
             with device_met(lab.runner):
@@ -350,6 +351,17 @@ def _drawn_text(name: str) -> Doubt:
         message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
         hint=f"Save an array of strings with numpy.save and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
     )
+
+
+def _empty(lab: Lab) -> list[Doubt]:
+    """A doubt where no input has elements, or no output; a single input may well have none, as a decoder's past."""
+    empty = [fed for fed in lab.inputs if 0 in fed.shape]
+    if not empty or (len(empty) < len(lab.inputs) and not all(0 in (t.shape or ()) for t in lab.outputs)):
+        return []
+    names = " and ".join(f"{fed.name!r} ({','.join(map(str, fed.shape))})" for fed in empty)
+    words = [word for fed in empty for word in ("--shape", f"{fed.name}=N,..")]
+    message = f"inputs without elements, {names}: nothing is computed, and the times are those of a call alone"
+    return [Doubt(kind="empty-input", message=message, hint=f"Give sizes from 1: {shlex.join(words)}")]
 
 
 def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Doubt]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,10 +22,12 @@ from gnomon.errors import ModelError, UsageError  # noqa: E402
 from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
 from gnomon.jobs.place.document import PlaceDocument  # noqa: E402
 from gnomon.jobs.place.job import place  # noqa: E402
+from gnomon.jobs.place.shared_report import first_warnings  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.measure.environment import Doubt  # noqa: E402
 from gnomon.models.load import load  # noqa: E402
 from gnomon.models.onnx.static import fixed_copy  # noqa: E402
+from gnomon.report.page import Page  # noqa: E402
 from gnomon.runtimes.base import Wish  # noqa: E402
 from gnomon.session.contender import profile_singles  # noqa: E402
 from gnomon.session.model_session import open_lab  # noqa: E402
@@ -283,6 +286,16 @@ def test_text_is_fed_from_a_file(packed: Callable[..., Packed]) -> None:
     assert found.verified.ok
     ((made, expected),) = outputs(found, proto, {"words": words})
     np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.slow
+def test_an_input_without_elements_is_doubted(packed: Callable[..., Packed]) -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [value("x", [0, 4])], [value("y", [0, 4])])
+    (told,) = [d for d in packed(proto).doubts if d.kind == "empty-input"]
+    assert "inputs without elements, 'x' (0,4): nothing is computed" in told.message
+    out = io.StringIO()
+    first_warnings((told,), Page(file=out, brief=True))
+    assert "nothing is computed" in out.getvalue()
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ _FIRST = frozenset(
     {
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "signature", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
-        *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering"),
+        *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering", "empty-input"),
         *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch"),
     }
 )
