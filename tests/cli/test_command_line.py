@@ -264,6 +264,32 @@ def test_interruption_is_told(
     assert err.strip() == "interrupted: what was measured is kept; the same command goes on from there"
 
 
+def test_an_interruption_before_anything_was_measured_promises_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gnomon.jobs.solve.job.solve_problem", broken(KeyboardInterrupt()))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    monkeypatch.delitem(sys.modules, "gnomon.measure.campaign", raising=False)
+    assert run(["solve", "-"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
+
+
+def test_too_little_memory_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gnomon.jobs.place.job.place", broken(MemoryError()))
+    assert run(["place", "m", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "too little memory" in error["message"] and "ulimit -v" in error["hint"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full: no full disk to write to")
+def test_an_output_that_takes_nothing_is_met_before_any_work(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", "from gnomon.cli.main import main; main()", "solve", str(tmp_path / "p"), "--json"]
+    (tmp_path / "p").write_text("no problem")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 8, done.stderr
+
+
 def test_the_old_signal_handler_is_back_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM)
     run(["--version"])
@@ -277,6 +303,11 @@ def test_solve_reads_files_and_the_standard_input(tmp_path: Path) -> None:
     assert (found["assignment"], found["cost"]) == (["gpu", "cpu"], [1.5])
     assert gnomon.solve(PROBLEM).assignment == ("gpu", "cpu")
     assert gnomon.solve(tmp_path / "p.json").assignment == ("gpu", "cpu")
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", tmp_path / "pipe"):
+        with pytest.raises(ProblemError, match="is not a regular file") as refused:
+            gnomon.solve(Path(path))
+        assert "gnomon solve -" in refused.value.hint
 
 
 def test_an_empty_record(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,6 +141,9 @@ _REPLACED = {
 }
 """Commands of tools that gnomon replaces."""
 
+_MEASURING = "gnomon.measure.campaign"
+"""The module that commands import once they are about to measure."""
+
 _TABLE = "docs/jobs/tune.md has what is given in place of each command and option of Ferule."
 
 _EPILOG = """\b
@@ -204,7 +207,9 @@ def run(args: Sequence[str]) -> int:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
-        kept = "interrupted: what was measured is kept; the same command goes on from there"
+        kept = "interrupted"
+        if _MEASURING in sys.modules:
+            kept += ": what was measured is kept; the same command goes on from there"
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
         _tell(kept)
@@ -212,6 +217,9 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         _silence()
         return CLOSED_PIPE
+    except MemoryError:
+        hint = "Give smaller files, or allow more memory in the shell that starts gnomon: ulimit -v unlimited"
+        return _fail(as_json, "usage", "there is too little memory for this", hint, 2)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _silence()
