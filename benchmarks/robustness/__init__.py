@@ -1,0 +1,1 @@
+"""Benchmarks of what gnomon does with bad inputs."""
