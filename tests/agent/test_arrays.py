@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ def test_inputs_from_files(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.arange(6.0))
     with pytest.raises(ValueError, match=r"\(6,\).*\(2, 3\)"):
         fill(buffers, {"f": {"file": str(tmp_path / "f.npy")}}, 0)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe is not a regular file"):
+        fill(buffers, {"f": {"file": str(tmp_path / "pipe")}}, 0)
 
 
 def converted(folder: Path, value: Any, dtype: str) -> Any:

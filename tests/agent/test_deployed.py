@@ -212,6 +212,8 @@ def test_what_is_no_plan_is_one_sentence(refusal: Callable[[str], str], package:
         assert "plan.json is " in refusal(text)
     (package / "plan.json").unlink()
     assert "plan.json cannot be read: No such file" in one_line(run(package), 9)
+    os.mkfifo(package / "plan.json")
+    assert "plan.json is not a regular file" in one_line(run(package), 9)
 
 
 def test_variables_that_could_load_code_are_allowed_by_name(package: Path) -> None:

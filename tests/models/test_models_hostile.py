@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,19 @@ def test_sizes_are_refused_before_anything_is_read(tmp_path: Path) -> None:
         file.write(b"\x08\x08ONNX??")
     refused(sparse, "more than the limit")
     refused(sparse, "more than the limit of 1000", Limits(max_bytes=1000))
+
+
+@pytest.mark.parametrize("head", [b"\x1c\0\0\0TFL3", b"\x08\0\0\0CIR0", b"\x08\0\0\0ET12", b"PK\x03\x04"])
+def test_a_large_file_is_not_held_in_memory(head: bytes, tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(head)
+        file.truncate(3 << 30)
+    tracemalloc.start()
+    try:
+        refused(tmp_path / "sparse", "broken")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

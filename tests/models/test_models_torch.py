@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_a_program_and_what_it_was_lowered_to_compute_as_much() -> None:
         assert found.tensors[x].dtype == "float32"
         # Each operator but the last is read by one behind it: no value that flows is taken for a weight.
         assert {edge.producer for edge in found.edges()} >= {0, 1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("name", ["small.pt2", "small-portable.pte"])
+def test_a_large_program_is_read_as_a_small_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = graph(name)
+    monkeypatch.setattr(sys.modules["gnomon.models.load"], "_MOST_READ_BYTES", 0)
+    assert graph(name) == small
 
 
 def test_delegates_are_operators_that_tell_no_more_than_their_names() -> None:

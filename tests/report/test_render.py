@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def test_a_folder_is_made_and_what_has_no_chart_is_left_out(tmp_path: Path) -> N
     assert sorted(made) == sorted(map(str, folder.iterdir()))
     with pytest.raises(UsageError, match=r"none/p\.svg cannot be written"):
         write_picture([CHART], tmp_path / "none" / "p.svg")
+
+
+def test_little_address_space_is_enough(tmp_path: Path) -> None:
+    """The renderer's own V8 would want more, and end the process: it is not started."""
+    needs_drawing()
+    code = "\n".join(
+        (
+            "import resource, sys",
+            "from pathlib import Path",
+            "from gnomon.report.chart import Axis, Chart",
+            "from gnomon.report.render import write_pictures",
+            "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))",
+            "chart = Chart(title='t', x=Axis(title='x'), y=Axis(title='y'), groups=())",
+            "print(*write_pictures({'p': [chart]}, Path(sys.argv[1])))",
+        )
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, [str(tmp_path / "p.svg"), str(tmp_path / "p.png")])
 
 
 @pytest.mark.parametrize("name", ["p.gif", "p", "p.SVG"])

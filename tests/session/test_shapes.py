@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -182,5 +183,8 @@ def test_the_shape_of_an_array_is_that_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "y.npy").write_bytes(b"\x93NUMPY and no more")
     with pytest.raises(UsageError, match=r"input 'y': y\.npy is not a usable \.npy file"):
         array_shape("y", tmp_path / "y.npy")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="it is not a regular file"):
+        array_shape("pipe", tmp_path / "pipe")
     with pytest.raises(UsageError, match="--input z: there is no file"):
         array_shape("z", tmp_path / "z.npy")

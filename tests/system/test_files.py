@@ -16,7 +16,7 @@ import pytest
 
 from gnomon.errors import UsageError
 from gnomon.system import locks
-from gnomon.system.files import in_place_of, replace_folder, save_text, staged, write_whole
+from gnomon.system.files import in_place_of, read_file, replace_folder, save_text, staged, write_whole
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.locks import changing, lock_file
 
@@ -58,6 +58,32 @@ def test_what_is_no_regular_file_is_written_to() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=300)
     assert done.stdout == b"x"
     assert Path("/dev/stdout").is_symlink()
+
+
+def test_only_regular_files_within_a_limit_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(8 << 30)
+    (tmp_path / "good").write_bytes(b"x" * 100)
+    for name, reason in (
+        ("/dev/zero", "it is not a regular file"),
+        ("pipe", "it is not a regular file"),
+        (".", "it is not a regular file"),
+        ("sparse", "it holds 8589934592 bytes, more than the limit of 268435456"),
+        ("none", "No such file"),
+        ("a\0b", "null byte"),
+    ):
+        with pytest.raises(UsageError, match=reason) as refused:
+            read_file(tmp_path / name, hint="Give another.")
+        assert refused.value.hint == "Give another."
+    assert read_file(tmp_path / "good", hint="", most_bytes=100) == b"x" * 100
+
+    def none_left(file: object, most: int) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr("gnomon.system.files.read_at_most", none_left)
+    with pytest.raises(UsageError, match="its 100 bytes are more than the memory that is left"):
+        read_file(tmp_path / "good", hint="")
 
 
 def test_a_folder_that_cannot_be_replaced_stays(tmp_path: Path) -> None:

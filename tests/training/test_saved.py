@@ -115,7 +115,7 @@ def test_an_array_that_says_it_is_longer_than_it_is(tmp_path: Path) -> None:
 def test_no_more_is_read_than_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved, "MOST_BYTES", 1 << 20)
     (tmp_path / "x.pt").write_bytes(bytes((1 << 20) + 1))
-    with pytest.raises(ProblemError, match="more than the 1 MiB"):
+    with pytest.raises(UsageError, match="more than the limit of 1048576"):
         load_saved(tmp_path / "x.pt", hint="none")
     with zipfile.ZipFile(tmp_path / "y.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(1 << 21))

@@ -193,7 +193,7 @@ def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ProblemError, match="not a regular file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         load_images(f"npz:{tmp_path / 'pipe'}")
     with pytest.raises(UsageError, match="cannot be opened"):
         load_images(f"npz:{tmp_path / 'none'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,8 @@ def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
     """The array in a .npy file, not read yet: a header that claims more than the file holds costs nothing."""
     file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise InputError(f"input {name!r}: {file} is not a regular file; {wanted}")
         with open(path, "rb") as stream:
             magic = stream.read(6)
         if magic[:2] == b"PK":

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,8 @@ def digest_of(path: str) -> str:
 
 def _read(path: str) -> Any:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise PlanRefused(f"{path} is not a regular file: give the plan.json of a package")
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(_MOST_BYTES + 1)
         if len(text) > _MOST_BYTES:

@@ -11,14 +11,15 @@ from typing import Annotated, Literal
 
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError, system_errors
+from gnomon.formats.problem import MOST_LETTERS
 from gnomon.jobs.solve import job
 from gnomon.jobs.solve.document import FrontDocument, SolveDocument
 from gnomon.measure.progress import Progress, Watch
 from gnomon.options import option
-from gnomon.system.files import read_at_most
+from gnomon.system.files import read_at_most, read_regular
 from gnomon.values import seconds
 
-_MOST_BYTES = 1 << 30
+_HINT = "Give a JSON file of gnomon-problem; what a program prints comes by PROGRAM | gnomon solve -"
 
 
 def objective_weights(text: str) -> dict[str, float]:
@@ -39,15 +40,18 @@ def objective_weights(text: str) -> dict[str, float]:
 
 def read_problem(path: str) -> bytes:
     """The bytes of a file, or with - of the standard input. ProblemError where it cannot be read or is too large."""
-    with system_errors(ProblemError, f"the problem {path} cannot be read", hint="Give a JSON file, or - for stdin."):
-        if path == "-":
-            content = read_at_most(sys.stdin.buffer, _MOST_BYTES)
-        else:
-            with Path(path).open("rb") as file:
-                content = read_at_most(file, _MOST_BYTES)
-    if len(content) > _MOST_BYTES:
-        raise ProblemError(f"the problem {path} is larger than 1 GiB", hint="Give a smaller problem.")
+    if path != "-":
+        return _read(Path(path))
+    with system_errors(ProblemError, "the standard input cannot be read", hint=_HINT):
+        content = read_at_most(sys.stdin.buffer, MOST_LETTERS)
+    if len(content) > MOST_LETTERS:
+        raise ProblemError(f"the problem is larger than {MOST_LETTERS >> 20} MiB", hint="Give a smaller problem.")
     return content
+
+
+def _read(path: Path) -> bytes:
+    with system_errors(ProblemError, f"the problem {path} cannot be read", hint=_HINT):
+        return read_regular(path, MOST_LETTERS)
 
 
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
@@ -123,8 +127,7 @@ def front(
 
 def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | bytes:
     if isinstance(problem, Path):
-        with system_errors(ProblemError, f"the problem {problem} cannot be read", hint="Give a JSON file."):
-            return problem.read_bytes()
+        return _read(problem)
     if isinstance(problem, Mapping):
         try:
             return json.dumps(problem, allow_nan=False)

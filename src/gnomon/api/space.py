@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
 from gnomon.api.options import MeasureOptions, PathLike, measure_request
-from gnomon.errors import UsageError, system_errors
+from gnomon.errors import UsageError
 from gnomon.options import option
 from gnomon.values import latency, new_file, seconds, toolchain_setting
 
@@ -540,7 +540,10 @@ def _server(
             raise UsageError("--dpu-token-file needs --dpu-url", hint="Give the server's address: --dpu-url URL.")
         return None
     from gnomon.devices.http import DpuServer
+    from gnomon.system.files import read_file
 
-    with system_errors(UsageError, f"{dpu_token_file} cannot be read", hint="Give a readable file."):
-        token = None if dpu_token_file is None else Path(dpu_token_file).read_text(encoding="utf-8").strip()
+    token = None
+    if dpu_token_file is not None:
+        content = read_file(Path(dpu_token_file), hint="Give a readable file.", most_bytes=4096)
+        token = content.decode("utf-8", "replace").strip()
     return DpuServer(url=dpu_url, token=token, timeout_s=dpu_timeout, accept_json=dpu_json)

@@ -9,7 +9,6 @@ import errno
 import os
 import shlex
 import stat
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
@@ -20,7 +19,8 @@ from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import ProblemError, UsageError, system_errors
-from gnomon.system.files import user_folder, write_whole
+from gnomon.formats.toml import MOST_BYTES, read_toml
+from gnomon.system.files import open_regular, user_folder, write_whole
 from gnomon.system.locks import changing
 
 if TYPE_CHECKING:
@@ -130,7 +130,6 @@ def written_table(config: DeviceConfig) -> dict[str, object]:
 
 
 _WHAT = "file of devices"
-_MOST_BYTES = 1 << 20
 
 
 def devices_path() -> Path:
@@ -249,11 +248,10 @@ def _inline(table: dict[str, object]) -> Any:
 
 def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
     try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+        document = read_toml(text)
+    except ValueError as error:
         raise UsageError(
-            f"{path} is not TOML: {what}", hint="Correct the file; docs/devices/devices.md shows one."
+            f"{path} is not TOML: {str(error)[:200]}", hint="Correct the file; docs/devices/devices.md shows one."
         ) from error
     complaints = Complaints(what=str(path), hint=_HINT)
     tables = document.pop("devices", {})
@@ -271,23 +269,15 @@ def _read(path: Path) -> str | None:
     """The text of the file; None if there is none."""
     with usable(_WHAT, path, "read"):
         try:
-            # Not blocking: a pipe in the file's place must not hold gnomon.
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with open_regular(path, MOST_BYTES) as file:
+                data, mode = file.read(MOST_BYTES), os.fstat(file.fileno()).st_mode
         except FileNotFoundError:
             return None
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(handle)
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if status.st_mode & stat.S_IWOTH:
+        if mode & stat.S_IWOTH:
             raise UsageError(
                 f"{path} can be written by every user, and it decides which programs gnomon starts",
                 hint=f"Check what it says, then: chmod go-w {shlex.quote(str(path))}",
             )
-        if len(data) > _MOST_BYTES:
-            raise OSError(errno.EFBIG, "it is larger than 1 MiB")
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

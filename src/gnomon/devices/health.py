@@ -17,7 +17,7 @@ from gnomon.core.sample import Moment
 from gnomon.core.strict_json import Strict
 from gnomon.devices.config import usable
 from gnomon.errors import DeviceError, ProblemError, UsageError
-from gnomon.system.files import read_at_most, user_folder, write_whole
+from gnomon.system.files import read_regular, user_folder, write_whole
 from gnomon.system.locks import changing
 
 MOST_FAILURES = 3
@@ -158,8 +158,8 @@ def _change(name: str, change: Callable[[Health], Health]) -> Health:
 def _read() -> Mapping[str, Health]:
     path = health_path()
     content = None
-    with usable(_WHAT, path, "read"), suppress(FileNotFoundError), path.open("rb") as file:
-        content = read_at_most(file, _MOST_BYTES)
+    with usable(_WHAT, path, "read"), suppress(FileNotFoundError):
+        content = read_regular(path, _MOST_BYTES)
     if content is None:
         return {}
     try:

@@ -5,10 +5,12 @@ Converting a model into the format of a runtime that does not load the user's ow
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from gnomon.core.graph import Graph
@@ -31,6 +33,8 @@ from gnomon.models.model import (
     weights_of,
 )
 from gnomon.wire import Feed
+
+_MOST_READ_BYTES = 64 << 20
 
 
 def load(path: str | Path, limits: Limits | None = None) -> Model:
@@ -97,7 +101,7 @@ def _load_file(path: Path, limits: Limits) -> Model:
         )
     if head[:2] in PICKLES:
         raise refuse_pickle()
-    data = read_regular(path, limits.max_bytes)
+    data = _bytes_of(path, limits)
     readers = {PTE_MAGIC: read_pte, ORT_MAGIC: read_ort, **dict.fromkeys(FLAT_MAGICS, read_flat)}
     graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
     made = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
@@ -113,6 +117,22 @@ def is_onnx(path: Path) -> bool:
     """Whether a file is read as ONNX, as all are that begin like no other format. ModelError."""
     head = _head(path, Limits())
     return not (_is_alone(head) or head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)))
+
+
+class _Mapped(mmap):
+    """The bytes of a large file, of which those take memory that are looked at."""
+
+    def seekable(self) -> bool:
+        """As a file says it; mmap does from Python 3.13 on."""
+        return True
+
+
+def _bytes_of(path: Path, limits: Limits) -> bytes | mmap:
+    """The content of a file. A small one is read: who maps a file that is cut meanwhile dies of SIGBUS."""
+    with open_regular(path, limits.max_bytes) as file:
+        if os.fstat(file.fileno()).st_size > _MOST_READ_BYTES:
+            return _Mapped(file.fileno(), 0, access=ACCESS_READ)
+    return read_regular(path, _MOST_READ_BYTES)
 
 
 def _is_alone(head: bytes) -> bool:

@@ -7,6 +7,7 @@ Opening files that may be hostile: regular files only, within a size, and within
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
-from gnomon.system.files import read_at_most
+from gnomon.system import files
 
 if TYPE_CHECKING:
     from gnomon.formats.onert.config import ConfigCfg
@@ -234,48 +235,28 @@ def open_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> Bin
     """Opens a regular file of at most `max_bytes` for reading. Raises ModelError for anything else.
 
     `too_large` is the hint where the file is larger.
-
-    The file is opened without blocking and looked at through its descriptor, so that a FIFO does not hang
-    and nothing can be exchanged between the look and the reading.
     """
+    with _readable(path, too_large):
+        return files.open_regular(path, max_bytes)
+
+
+@contextmanager
+def _readable(path: Path, too_large: str) -> Iterator[None]:
+    """ModelError for an OSError in the block."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        yield
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist", hint="check the path of the model") from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be opened: {error}", hint="check the path and its rights") from error
-    file = os.fdopen(descriptor, "rb")
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path} is not a regular file", hint="give a model file or an nnpackage folder")
-        if status.st_size > max_bytes:
-            raise ModelError(
-                f"{path} holds {status.st_size} bytes, more than the limit of {max_bytes}",
-                hint=too_large,
-            )
-    except BaseException:
-        file.close()
-        raise
-    return file
+    except OSError as error:
+        hints = {errno.EFBIG: too_large, errno.ENOMEM: "free memory, or read it on a machine that has more"}
+        hint = hints.get(error.errno or 0, "give a model file that can be read, or an nnpackage folder")
+        raise ModelError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def read_regular(path: Path, max_bytes: int, too_large: str = _TOO_LARGE) -> bytes:
     """The content of a regular file of at most `max_bytes`. Raises ModelError."""
-    with open_regular(path, max_bytes, too_large) as file:
-        try:
-            data = read_at_most(file, max_bytes)
-        except OSError as error:
-            raise ModelError(f"{path} cannot be read: {error.strerror}", hint="check the file and its disk") from error
-        except MemoryError as error:
-            size = os.fstat(file.fileno()).st_size
-            raise ModelError(
-                f"{path} cannot be read: its {size} bytes are more than the memory that is left",
-                hint="free memory, or read it on a machine that has more",
-            ) from error
-    if len(data) > max_bytes:
-        raise ModelError(f"{path} grew while it was read", hint="let the writer of the file finish first")
-    return data
+    with _readable(path, too_large):
+        return files.read_regular(path, max_bytes)
 
 
 def read_text(path: Path, max_bytes: int) -> str:

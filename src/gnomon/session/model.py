@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ from gnomon.runtimes.base import PlacedModel, Runtime
 from gnomon.session.kernels import source_names
 from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing
+from gnomon.system.files import open_regular
 from gnomon.system.process import guarded_folder
 from gnomon.wire import Feed
 
@@ -422,6 +424,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
 def array_shape(name: str, path: Path) -> Shape:
     """The shape of the array in the .npy file that feeds an input. UsageError where there is none."""
     try:
+        open_regular(path, sys.maxsize).close()  # numpy would wait for a pipe
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
     except FileNotFoundError as error:
         raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.") from error

@@ -35,11 +35,12 @@ from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
-from gnomon.system.files import file_digest, staged
+from gnomon.system.files import file_digest, read_regular, staged
 from gnomon.wire import Packaged, Plan, PlanHead, PlanJob, PlanOperator, Versions
 
 _FORMAT = "gnomon-plan"
 _PLAN = "plan.json"
+_MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError)
 """What reading a plan that is none may raise."""
@@ -121,7 +122,7 @@ def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[st
 
 def _plan_in(folder: Path) -> Any:
     """What a folder's plan says, which may be anything. OSError, ValueError, RecursionError."""
-    return json.loads((folder / _PLAN).read_text(encoding="utf-8"))
+    return json.loads(read_regular(folder / _PLAN, _MOST_PLAN_BYTES))
 
 
 def read_plan(folder: Path, *, at: str) -> PlanJob:

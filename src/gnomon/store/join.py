@@ -19,7 +19,7 @@ from gnomon.store.lines import read_lines
 from gnomon.store.opening import read_store
 from gnomon.store.sql import SqlStore
 from gnomon.store.sqlite import SqliteStore, is_record
-from gnomon.system.files import read_at_most
+from gnomon.system.files import read_regular
 from gnomon.system.process import guarded_folder
 
 Told = Callable[[Event], Event | None]
@@ -68,11 +68,8 @@ def opened(source: RecordAddress) -> Iterator[Store]:
             _check(store, source)
             yield store
         return
-    with (
-        system_errors(RecordError, f"{source} cannot be read", hint="Give a file of runs."),
-        source.open("rb") as file,
-    ):
-        text = read_at_most(file, MOST_LETTERS)
+    with system_errors(RecordError, f"{source} cannot be read", hint="Give a file of runs."):
+        text = read_regular(source, MOST_LETTERS)
     with guarded_folder("gnomon-runs-") as folder, SqliteStore.open(folder / "record.sqlite") as own:
         read_lines(text, own)
         yield own

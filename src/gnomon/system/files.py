@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +21,8 @@ from gnomon.core.strict_json import Strict, cut_off
 from gnomon.errors import ProblemError, UsageError, system_errors
 
 _CHUNK = 1 << 20
+_MOST_BYTES = 256 << 20
+_MOST_JOURNAL_BYTES = 1 << 30
 #: So many letters of a name are part of a temporary one beside it, which may have no more than 255 bytes.
 _NAME = 48
 
@@ -38,24 +42,55 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
     there = 0
     with suppress(io.UnsupportedOperation):  # a file in memory
         there = os.fstat(file.fileno()).st_size
-    found = file.read(min(there, most) + 1)
-    while len(found) <= most and (more := file.read(min(_CHUNK, most + 1 - len(found)))):
-        found += more
-    return found
+    parts = [file.read(min(there, most) + 1)]
+    left = most + 1 - len(parts[0])
+    while left > 0 and (more := file.read(min(_CHUNK, left))):
+        parts.append(more)
+        left -= len(more)
+    return b"".join(parts)
 
 
-def read_file(path: Path, *, hint: str, most: int = 1 << 40) -> bytes:
-    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read, or is longer."""
-    with system_errors(UsageError, f"{path} cannot be read", hint=hint), path.open("rb") as file:
-        content = read_at_most(file, most)
-    if len(content) > most:
-        raise UsageError(f"{path} has more than {most >> 20} MiB", hint=hint)
+def open_regular(path: Path, most_bytes: int) -> io.BufferedReader:
+    """A regular file of at most so many bytes, open for reading. OSError for anything else, such as a pipe.
+
+    The file is opened without blocking and looked at through its descriptor, so that a FIFO does not hang and nothing
+    can be exchanged between the look and the reading.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a name that no file can have
+        raise OSError(errno.EINVAL, str(error)) from error
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    raise OSError(errno.EFBIG, f"it holds {status.st_size} bytes, more than the limit of {most_bytes}")
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """The bytes of a regular file of at most so many. OSError for anything else, and for more than memory holds."""
+    with open_regular(path, most_bytes) as file:
+        try:
+            content = read_at_most(file, most_bytes)
+        except MemoryError as error:
+            size = os.fstat(file.fileno()).st_size
+            raise OSError(errno.ENOMEM, f"its {size} bytes are more than the memory that is left") from error
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, "it grew while it was read")
     return content
+
+
+def read_file(path: Path, *, hint: str, most_bytes: int = _MOST_BYTES) -> bytes:
+    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read or is larger."""
+    with system_errors(UsageError, f"{path} cannot be read", hint=hint):
+        return read_regular(path, most_bytes)
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
-    with path.open("rb") as file:
+    with open_regular(path, sys.maxsize) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -185,7 +220,7 @@ def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
     """
     if not path.exists():
         return
-    lines = path.read_bytes().split(b"\n")
+    lines = read_regular(path, _MOST_JOURNAL_BYTES).split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -107,7 +107,7 @@ def read_state(path: Path) -> dict[str, NDArray[Any]]:
     UsageError where it cannot be read, ProblemError for anything else than tensors of numbers by name.
     """
     library = _safetensors()
-    content = read_file(path, hint=_HINT)
+    content = read_file(path, hint=_HINT, most_bytes=2 << 30)
     try:
         state: dict[str, NDArray[Any]] = library.load(content)
         return state

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import ProblemError, UsageError, system_errors
-from gnomon.system.files import read_at_most
+from gnomon.errors import ProblemError
+from gnomon.system.files import read_file
 from gnomon.training.network import torch_package
 
 MOST_BYTES = 256 << 20
@@ -33,13 +33,12 @@ _MOST = 1 << 64
 def load_saved(path: Path, *, hint: str) -> Any:
     """What a file of `torch.save` holds: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
 
-    `hint` is what to do about another file. UsageError where it cannot be read, ProblemError for a file that holds
-    anything else, or is longer than `MOST_BYTES`; RuntimeMissingError without PyTorch.
+    `hint` is what to do about another file. UsageError where it cannot be read, or is longer than `MOST_BYTES`;
+    ProblemError for a file that holds anything else, or unpacks to more; RuntimeMissingError without PyTorch.
     """
     torch = torch_package("reading a file of PyTorch")
-    with system_errors(UsageError, f"{path} cannot be read", hint=hint), path.open("rb") as file:
-        data = read_at_most(file, MOST_BYTES)
-    if len(data) > MOST_BYTES or _unpacked(data) > MOST_BYTES:
+    data = read_file(path, hint=hint, most_bytes=MOST_BYTES)
+    if _unpacked(data) > MOST_BYTES:
         raise ProblemError(f"{path} holds more than the {MOST_BYTES >> 20} MiB that are read", hint=hint)
     try:
         try:

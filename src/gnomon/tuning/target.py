@@ -14,6 +14,7 @@ from typing import Any
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
 from gnomon.formats.tuning.logs import read_target as read_old_target
+from gnomon.system.files import read_file
 
 NATIVE = "native"
 _GPUS = frozenset({"cuda", "nvptx", "rocm", "opencl", "vulkan", "metal", "webgpu"})
@@ -137,14 +138,7 @@ def _written(text: str) -> dict[str, Any]:
 
 def _file(name: str) -> bytes:
     """What a file holds, and no more of it than is read. UsageError where it is none."""
-    try:
-        path = Path(name)
-        if not path.is_file():  # a pipe would be waited for
-            raise UsageError(f"the target cannot be read: there is no file {name!r}", hint=f"Give {_FORMS}.")
-        with path.open("rb") as file:
-            return file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:  # a name that no file can have is a ValueError
-        raise UsageError(f"the target cannot be read: {error}", hint=f"Give {_FORMS}.") from error
+    return read_file(Path(name), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:

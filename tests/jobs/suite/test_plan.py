@@ -78,6 +78,7 @@ BLOCK = '[[cells]]\njobs = ["place"]\nmodels = ["a.onnx"]\ndevices = ["r"]\n'
         ('name = "x"\n' + BLOCK + "options = { day = 2026-01-01 }\n", r"\$\.cells\[0\]: options\.day is a date"),
         ("name =", "is not TOML"),
         ("[" * 5000, "is not TOML"),
+        (".".join(["a"] * 20_000) + " = 1", "is not TOML: line 1 has more than 32 dots"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:

@@ -96,7 +96,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
 
 
 def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> Any:
-    content = read_file(path, hint="Give a report, a document or a package.", most=_MOST_BYTES)
+    content = read_file(path, hint="Give a report, a document or a package.", most_bytes=_MOST_BYTES)
     if content.startswith(b"SQLite format 3\0"):
         return _of_record("last", path, formats)
     text = content.decode("utf-8", "replace")

@@ -34,18 +34,15 @@ from gnomon.search.base import Assignment, Cost
 from gnomon.search.driver import Trail
 from gnomon.search.hlps import Coarse
 from gnomon.session.objectives import LATENCY, MEMORY
-from gnomon.system.files import save_text
+from gnomon.system.files import read_regular, save_text
 
 _MOST_BYTES = 64 << 20
 
 
 def load_dump(path: Path, backends: Sequence[str] = ()) -> Dump:
     """Read a dump from a file. ProblemError for whatever is wrong with it."""
-    with (
-        system_errors(ProblemError, f"the dump {path} cannot be read", hint="Give a JSON file of pareto_profiler."),
-        path.open("rb") as file,
-    ):
-        text = file.read(_MOST_BYTES + 1)
+    with system_errors(ProblemError, f"the dump {path} cannot be read", hint="Give a JSON file of pareto_profiler."):
+        text = read_regular(path, _MOST_BYTES)
     with problems_of(str(path)):
         return read_dump(text, backends or None)
 

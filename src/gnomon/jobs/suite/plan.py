@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from gnomon.core.codec import Must, within
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import RecordError, UsageError
+from gnomon.formats.toml import MOST_BYTES, read_toml
 from gnomon.system.files import read_file
 
 JobName = Literal["place", "profile", "pareto", "table", "tune"]
@@ -24,7 +24,6 @@ REPEATED = ("place", "profile")
 
 LIKENESSES = 6
 MOST_CELLS = 100_000
-_MOST_BYTES = 1 << 20
 _HINT = "docs/jobs/suite.md describes every key."
 _WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SELECTOR = re.compile(rf"(?:(?P<count>[1-9]\d{{0,3}}|{'|'.join(_WORDS)}) of (?:any )?)?@(?P<tag>[A-Za-z0-9][\w.-]*)")
@@ -91,10 +90,10 @@ class Cell:
 
 def read_suite(path: Path) -> Suite:
     """The suite of a file; UsageError with all that is wrong with it at once."""
-    content = read_file(path, hint="Name a suite's file; patterns and tags make it short.", most=_MOST_BYTES)
+    content = read_file(path, hint="Name a suite's file; patterns and tags keep it short.", most_bytes=MOST_BYTES)
     try:
-        document = tomllib.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        document = read_toml(content.decode("utf-8-sig"))
+    except ValueError as error:
         raise UsageError(f"{path} is not TOML: {str(error)[:200]}", hint=_HINT) from error
     complaints = Complaints(what=str(path), hint=_HINT)
     suite: Suite = codec.decode(Suite, document, complaints)

@@ -74,7 +74,8 @@ def import_tables(
     known = load_space(space)
     _tell_foreign(tuple(units.values()), known, complaints, file)
     meta = file.with_suffix(".meta")
-    notes = tuple(f"{k}:{v}" for k, v in read_snpe_meta(meta.read_bytes()).items()) if meta.is_file() else ()
+    described = read_snpe_meta(read_file(meta, hint="Give its own, or none.")) if meta.is_file() else {}
+    notes = tuple(f"{k}:{v}" for k, v in described.items())
     tables = [
         Table(
             manifest=Manifest(

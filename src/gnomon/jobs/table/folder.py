@@ -15,7 +15,7 @@ from gnomon.core.codec import decode
 from gnomon.core.strict_json import Complaints, Strict, indented, shown
 from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.system.files import Journal, read_journal, write_whole
+from gnomon.system.files import Journal, read_journal, read_regular, write_whole
 
 SCHEMA = 1
 MANIFEST, ROWS = "manifest.json", "rows.jsonl"
@@ -59,7 +59,7 @@ def read_table(path: Path) -> Table:
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
         told = Complaints(what=_STRICT.what, hint=_STRICT.hint)
-        manifest = _manifest_of(_STRICT.parse((path / MANIFEST).read_bytes()), told)
+        manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), told)
         rows = [_row_of(document, f"line {number}", told) for number, document in read_journal(path / ROWS, _STRICT)]
     told.raise_any()
     assert manifest is not None  # noqa: S101  # what is missing was told

@@ -21,16 +21,15 @@ from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_pro
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
-from gnomon.jobs.tune.records import best_of, best_trial, pooled_trials
-from gnomon.models.model import Limits
-from gnomon.system.files import in_place_of, save_text, user_folder
+from gnomon.jobs.tune.records import MOST_BYTES, best_of, best_trial, pooled_trials
+from gnomon.models.model import Limits, add_to_digest
+from gnomon.system.files import in_place_of, read_regular, save_text, user_folder
 
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
 _PARTS = (".layers.so", ".untuned.so")
 _SAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _BESIDES = "besides_s"
 _MARGIN = 0.98
-_MOST_BYTES = 4 << 30
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
@@ -132,12 +131,9 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
 def network_digest(path: Path) -> str:
     """The SHA-256 of a network's file and of the files that its weights are in. Raises OSError and ModelError."""
-    with path.open("rb") as file:
-        made = hashlib.file_digest(file, "sha256")
-    for weights in dict.fromkeys(external_weights(path).values()):
-        with weights.open("rb") as file:
-            while block := file.read(1 << 20):
-                made.update(block)
+    made = hashlib.sha256()
+    for file in dict.fromkeys((path, *external_weights(path).values())):
+        add_to_digest(made, file, Limits().max_bytes)
     return made.hexdigest()
 
 
@@ -185,7 +181,7 @@ def read_description(library: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
     with system_errors(RecordError, str(path), hint="Compile it again."):
-        return _MANIFEST.object(_MANIFEST.parse(path.read_bytes()), "$")
+        return _MANIFEST.object(_MANIFEST.parse(read_regular(path, _MANIFEST.most_letters)), "$")
 
 
 def write_besides_s(library: Path, besides_s: float) -> None:
@@ -229,7 +225,7 @@ def _size(path: Path) -> int:
 
 def _record(path: Path) -> RecordFile:
     try:
-        records = read_tuning_records(path.read_bytes())
+        records = read_tuning_records(read_regular(path, MOST_BYTES))
     except (GnomonError, OSError) as error:
         return RecordFile(path=str(path), problem=str(error))
     return RecordFile(
@@ -366,18 +362,12 @@ def tuner_versions() -> dict[str, str]:
 def _read(path: Path, texts: Texts) -> TuningRecords:
     try:
         if path.is_dir():
-            files = {name: _bytes(path / name) for name in FOLDER_FILES if (path / name).is_file()}
+            files = {name: read_regular(path / name, MOST_BYTES) for name in FOLDER_FILES if (path / name).is_file()}
             return read_tuning_log(str(path), files, texts)
-        return read_tuning_log(str(path), _bytes(path), texts)
+        return read_tuning_log(str(path), read_regular(path, MOST_BYTES), texts)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}", hint="gnomon tune list has the records here.") from error
     except ProblemError as error:
         if path.name in error.message:
             raise
         raise ProblemError(f"{path}: {error.message}", hint=error.hint) from error
-
-
-def _bytes(path: Path) -> bytes:
-    if path.stat().st_size > _MOST_BYTES:
-        raise ProblemError(f"{path} is larger than {_MOST_BYTES >> 30} GiB", hint="Give a record file.")
-    return path.read_bytes()

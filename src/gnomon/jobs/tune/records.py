@@ -18,9 +18,12 @@ from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
 from gnomon.errors import ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.records import read_tuning_records, record_lines
-from gnomon.system.files import in_place_of, save_text
+from gnomon.system.files import in_place_of, read_regular, save_text
 from gnomon.system.locks import lock_file
 from gnomon.tuning.bench import Timed
+
+MOST_BYTES = 4 << 30
+"""The largest file of records that is read."""
 
 
 class RecordFile:
@@ -186,7 +189,7 @@ def _locked(path: Path) -> int:
 
 def _read(path: Path) -> TuningRecords | None:
     """What a file holds; None where it holds nothing, or only the begin of a header."""
-    content = path.read_bytes()
+    content = read_regular(path, MOST_BYTES)
     if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None
     try:

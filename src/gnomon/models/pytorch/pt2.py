@@ -13,7 +13,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from mmap import mmap
+from typing import Any, BinaryIO, cast
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import Strict
@@ -34,7 +35,7 @@ def refuse_pickle() -> ModelError:
     return ModelError("the file is a pickle of PyTorch, which runs code of its author when it is read", hint=_EXPORT)
 
 
-def read_pt2(data: bytes, name: str) -> tuple[Graph, int]:
+def read_pt2(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     """The one graph of an exported program, and 1. ModelError for whatever else it is, and where it is broken."""
     try:
         return _graph(_json(data), name, hashlib.sha256(data).hexdigest()), 1
@@ -46,9 +47,9 @@ def read_pt2(data: bytes, name: str) -> tuple[Graph, int]:
         )
 
 
-def _json(data: bytes) -> Any:
+def _json(data: bytes | mmap) -> Any:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        with zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else cast("BinaryIO", data)) as archive:
             names = archive.namelist()
             found = [one for one in names if one.endswith("/models/model.json")]
             if not found and any(one.endswith("/data.pkl") for one in names):

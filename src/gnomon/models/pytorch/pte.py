@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from mmap import mmap
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
@@ -22,7 +23,7 @@ _UNBOUND, _EXTERNAL = 2, 1
 _MOST_RANK = 64
 
 
-def read_pte(data: bytes, name: str) -> tuple[Graph, int]:
+def read_pte(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     """A program's method `forward`, or its only one, and how many methods there are. ModelError where it is broken."""
     program = Buffer(data).root()
     plans = {plan.text(0): plan for plan in program.tables(1)}

@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from dataclasses import dataclass
+from mmap import mmap
 from typing import NoReturn
 
 from gnomon.errors import ModelError
@@ -27,7 +28,7 @@ _ARRAY_I32 = next(code for code in "il" if array(code).itemsize == 4)
 class Buffer:
     """The bytes of a file and what may still be read of them."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | mmap) -> None:
         self.data = data
         # Honest writers share little; four visits of every byte are plenty.
         self.budget = 4 * len(data) + (1 << 16)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from mmap import mmap
 from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
@@ -111,7 +112,7 @@ _MAX_SIZE_BYTES = 1 << 62
 _MAX_RANK = 64
 
 
-def read_flat(data: bytes, name: str) -> tuple[Graph, int]:
+def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     """The first subgraph of a TFLite or Circle model, and how many there are. Raises ModelError where it is broken.
 
     `name` is the graph's name where the file gives none.

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
-import stat
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,8 +20,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.errors import ProblemError, UsageError
-from gnomon.system.files import read_at_most
+from gnomon.errors import ProblemError, UsageError, system_errors
+from gnomon.system.files import open_regular, read_at_most
 from gnomon.training.data.dataset import Images
 
 LIMIT_BYTES = 2 << 30
@@ -61,15 +60,10 @@ def numbered(parts: Mapping[str, Images]) -> Source:
 
 @contextmanager
 def regular_file(path: Path) -> Iterator[BinaryIO]:
-    """An open file. UsageError where it cannot be opened, ProblemError for what is not a regular file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path} cannot be opened: {reason}", hint="Check the path and its rights.") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ProblemError(f"{path} is not a regular file", hint="Give a file.")
+    """An open file of any size. UsageError where it cannot be opened, or is not a regular file."""
+    with system_errors(UsageError, f"{path} cannot be opened", hint="Check the path and its rights."):
+        opened = open_regular(path, sys.maxsize)
+    with opened as file:
         yield file
 
 

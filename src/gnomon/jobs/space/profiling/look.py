@@ -46,6 +46,7 @@ from gnomon.jobs.space.profiling.folder import (
     read_question,
 )
 from gnomon.jobs.space.profiling.study import Study, open_study, whole_name
+from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
 """The last choice of primitives."""
@@ -238,7 +239,7 @@ def read_selection(profile: Path) -> SelectionDocument | None:
     """
     path = profile / SELECTION
     try:
-        document = path.read_bytes()
+        document = read_regular(path, _STRICT.most_letters)
     except FileNotFoundError:
         return None
     except OSError as error:
