@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from mmap import mmap
 from typing import Any
 
 from gnomon.core.graph import Graph
@@ -19,7 +20,7 @@ _TENSOR = 1  # the kind of a value, of which others are sequences and maps
 _NUMBER = 1  # the kind of a dimension that is fixed
 
 
-def read_ort(data: bytes, name: str) -> tuple[Graph, int]:
+def read_ort(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     """The graph of an .ort file, its nodes in a topological order; and 1, as there is one.
 
     A node without a name has the one that ONNX Runtime's profiler gives it. Raises ModelError where the file is broken,

@@ -141,7 +141,7 @@ def flat_weights(path: Path) -> Iterator[tuple[str, str, memoryview]]:
             yield table.text(3), tflite_codes.type_name(table.integer(1, 1)), buffers[place].content(0)
 
 
-def signatures_of(data: bytes) -> dict[str, int]:
+def signatures_of(data: bytes | mmap) -> dict[str, int]:
     """The number of the subgraph that each signature of a TFLite or Circle model runs, by its name. ModelError."""
     return {table.text(2): table.unsigned(4) for table in Buffer(data).root().tables(7)}
 
