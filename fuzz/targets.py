@@ -75,7 +75,7 @@ from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.link import event_of
-from gnomon.models.check import check_file
+from gnomon.models.check import findings_of
 from gnomon.models.load import load, plausible_feeds
 from gnomon.models.model import Limits
 from gnomon.models.ncnn.convert import _batch_axes
@@ -198,7 +198,7 @@ def _inferred(path: Path) -> object:
 
 def _checked(path: Path) -> object:
     (path.parent / "weights.bin").write_bytes(bytes(16))
-    return check_file(path)
+    return findings_of(load(path, inferred=False))
 
 
 def _with_weights(path: Path) -> object:
@@ -695,7 +695,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="ONNX Runtime's own", seeds=good.models("small.ort"), read=file("m.ort", load)),
     Target(name="exported program's graph", seeds=good.exported, read=_exported),
     Target(name="flatbuffers", seeds=good.flat_models, read=file("m.tflite", load)),
-    Target(name="flatbuffers checked", seeds=good.flat_models, read=file("m.tflite", check_file)),
+    Target(name="flatbuffers checked", seeds=good.flat_models, read=file("m.tflite", _checked)),
     Target(
         name="ncnn param",
         seeds=good.texts(_NCNN, _OTHER_NCNN),

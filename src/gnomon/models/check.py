@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnomon.core.graph import Tensor
-from gnomon.models.load import is_onnx, load
 from gnomon.models.model import Limits, Model, is_float64, model_errors
 from gnomon.models.steering import OF_SHAPES, SIZED
 from gnomon.report.plain import listed, many
@@ -109,38 +107,6 @@ class Finding:
     batch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedFile:
-    """A file that was looked at: its format, how many operators it has, its inputs, its bytes with those of the files
-    beside it, these by their names, and what was found.
-    """
-
-    format: str
-    operators: int
-    inputs: tuple[Tensor, ...]
-    size_bytes: int
-    beside: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-
-def check_file(path: Path) -> CheckedFile:
-    """Look at a model of any kind that gnomon reads. Raises ModelError, as `gnomon.models.load.load` does."""
-    with model_errors(path):
-        if not path.is_dir() and is_onnx(path):
-            from gnomon.models.onnx.file import parse_onnx
-
-            return _checked_onnx(path, parse_onnx(path, Limits(), whole=False))
-        model = load(path)
-        return CheckedFile(
-            format=model.graph.format,
-            operators=len(model.graph.operators),
-            inputs=tuple(model.graph.tensors[index] for index in model.graph.inputs),
-            size_bytes=model.size_bytes,
-            beside=(),
-            findings=findings_of(model),
-        )
-
-
 def findings_of(model: Model) -> tuple[Finding, ...]:
     """What is in the file of a model that was read. Raises ModelError where it cannot be read again."""
     with model_errors(model.path):
@@ -157,25 +123,6 @@ def findings_of(model: Model) -> tuple[Finding, ...]:
 def _finding(kind: str, *values: object, batch: int | None = None) -> Finding:
     message, hint = (text.format(*values) for text in KINDS[kind])
     return Finding(kind=kind, message=message, hint=hint, batch=batch)
-
-
-def _checked_onnx(path: Path, file: OnnxFile) -> CheckedFile:
-    from gnomon.models.onnx.file import dimension_names, make_tensor, value_shape
-    from gnomon.models.onnx.graph import constant_names
-
-    graph = file.model.graph
-    constants = constant_names(graph)
-    fed = [value for value in graph.input if value.name not in constants]
-    return CheckedFile(
-        format="onnx",
-        operators=len(graph.node),
-        inputs=tuple(
-            replace(make_tensor(v.name, *value_shape(v), constant=False), dims=dimension_names(v)) for v in fed
-        ),
-        size_bytes=sum(one.stat().st_size for one in {path, *file.external.values()}),
-        beside=tuple(map(str, file.external)),
-        findings=tuple(_in_onnx(path, file)),
-    )
 
 
 def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:

@@ -37,10 +37,11 @@ from gnomon.wire import Feed
 _MOST_READ_BYTES = 64 << 20
 
 
-def load(path: str | Path, limits: Limits | None = None) -> Model:
+def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = True) -> Model:
     """Reads an ONNX, TFLite or Circle file, ONNX Runtime's own (.ort), an OpenVINO .xml or an ncnn .param with its .bin
     beside, an ExecuTorch program (.pte), an exported PyTorch program (.pt2), or an nnpackage folder.
 
+    The shapes of an ONNX model's tensors are `inferred`, which takes a process of its own, or those of its ends alone.
     Raises ModelError, and only it, for whatever is wrong with the model, however hostile; and
     RuntimeMissingError for a file of ONNX or ONNX Runtime where the package onnx is not installed.
     """
@@ -53,7 +54,7 @@ def load(path: str | Path, limits: Limits | None = None) -> Model:
                 hint="Rename it, or make a link to it: ln -s -- FILE model" + source.suffix,
             )
         if not source.is_dir():
-            return _load_file(source, limits)
+            return _load_file(source, limits, inferred=inferred)
         return _load_package(source, limits)
 
 
@@ -67,7 +68,7 @@ def _load_package(source: Path, limits: Limits) -> Model:
             f"the nnpackage {source} has {len(package.models)} models ({names}); gnomon places one at a time",
             hint=f"give one of its files, such as {package.models[0]}",
         )
-    inner = _load_file(package.models[0], limits)
+    inner = _load_file(package.models[0], limits, inferred=True)
     if inner.kind not in {"tflite", "circle"}:
         raise ModelError(
             f"the nnpackage {source} holds a model of kind {inner.kind}", hint="onert loads TFLite and Circle"
@@ -75,8 +76,9 @@ def _load_package(source: Path, limits: Limits) -> Model:
     return replace(inner, path=source, kind="nnpackage", package=package)
 
 
-def _load_file(path: Path, limits: Limits) -> Model:
-    head = _head(path, limits)
+def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
+    with open_regular(path, limits.max_bytes) as file:
+        head = file.read(8)
     if head.startswith(NCNN_MAGIC):
         from gnomon.models.ncnn.model import load_ncnn
 
@@ -88,7 +90,7 @@ def _load_file(path: Path, limits: Limits) -> Model:
     if not _is_alone(head):
         from gnomon.models.onnx.graph import load_onnx
 
-        return load_onnx(path, limits)
+        return load_onnx(path, limits, inferred=inferred)
     from gnomon.models.onnx.ort import read_ort
     from gnomon.models.pytorch.pt2 import read_pt2, refuse_pickle
     from gnomon.models.pytorch.pte import read_pte
@@ -106,17 +108,6 @@ def _load_file(path: Path, limits: Limits) -> Model:
     graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
     made = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
     return replace(made, signatures=signatures_of(data)) if head[4:8] in FLAT_MAGICS else made
-
-
-def _head(path: Path, limits: Limits) -> bytes:
-    with open_regular(path, limits.max_bytes) as file:
-        return file.read(8)
-
-
-def is_onnx(path: Path) -> bool:
-    """Whether a file is read as ONNX, as all are that begin like no other format. ModelError."""
-    head = _head(path, Limits())
-    return not (_is_alone(head) or head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)))
 
 
 class _Mapped(mmap):
@@ -229,7 +220,8 @@ def convert(model: Model, source: Path, wanted: str, folder: Path) -> Model:
 def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path]:
     """The files without which a model's own is not complete, by their places in its folder. ModelError."""
     limits = limits or Limits()
-    head = _head(path, limits)
+    with open_regular(path, limits.max_bytes) as file:
+        head = file.read(8)
     if head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)):
         weights = weights_of(path)
         return {Path(weights.name): weights} if weights.exists() else {}

@@ -10,19 +10,17 @@ from gnomon.core.graph import Tensor
 from gnomon.models.check import Finding
 from gnomon.report.answer import Answer
 from gnomon.report.plain import many
+from gnomon.session.document import ModelPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckDocument(Answer):
-    """What was found in a model's file. `size_bytes` counts the files `beside` it, and `runtimes` read its format."""
+    """What was found in a model's file. `size_bytes` counts the files beside it, and `runtimes` read its format."""
 
     format: Literal["gnomon-check"] = "gnomon-check"
     version: Literal[1] = 1
-    path: str
-    model_format: str
-    operators: int
+    model: ModelPart
     size_bytes: int
-    beside: tuple[str, ...]
     inputs: tuple[Tensor, ...]
     findings: tuple[Finding, ...]
     runtimes: tuple[str, ...]
@@ -31,5 +29,5 @@ class CheckDocument(Answer):
 
     def headline(self) -> tuple[str, str]:
         """The file, and how much was found in it."""
-        name, count = Path(self.path).name, len(self.findings)
+        name, count = Path(self.model.path).name, len(self.findings)
         return name, f"{many(count, 'thing')} in {name} will matter" if count else f"nothing in {name} stands out"

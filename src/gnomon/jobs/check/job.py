@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnomon.jobs.check.document import CheckDocument
-from gnomon.models.check import check_file
+from gnomon.models.check import findings_of
+from gnomon.models.load import load
 from gnomon.runtimes.registry import chosen_runtimes
+from gnomon.session.document import model_part
 
 
 def check(path: Path) -> CheckDocument:
     """What is in a model's file that will matter. ModelError where it cannot be read."""
-    checked = check_file(path)
+    model = load(path, inferred=False)
     return CheckDocument(
-        path=str(path),
-        model_format=checked.format,
-        operators=checked.operators,
-        size_bytes=checked.size_bytes,
-        beside=checked.beside,
-        inputs=checked.inputs,
-        findings=checked.findings,
-        runtimes=tuple(runtime.name for runtime in chosen_runtimes((), checked.format)),
+        model=model_part(path, model.graph),
+        size_bytes=model.size_bytes,
+        inputs=tuple(model.graph.tensors[index] for index in model.graph.inputs),
+        findings=findings_of(model),
+        runtimes=tuple(runtime.name for runtime in chosen_runtimes((), model.graph.format)),
     )

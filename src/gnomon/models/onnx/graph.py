@@ -286,10 +286,14 @@ def _broken(why: str) -> NoReturn:
     raise ModelError(f"the ONNX model is broken: {why}", hint="check it with onnx.checker and export it again")
 
 
-def load_onnx(path: Path, limits: Limits) -> Model:
-    """An ONNX file with the shapes that inference finds. To be called under `model_errors`."""
+def load_onnx(path: Path, limits: Limits, *, inferred: bool = True) -> Model:
+    """An ONNX file with the shapes that inference finds, or those of its ends alone. To be called under `model_errors`.
+
+    Where shapes are not `inferred`, operators have no multiply-accumulates, and tensors inside no shape.
+    """
     read = read_onnx(path, limits, whole=False)
-    shapes = tensor_shapes(read.model, limits)
+    ends = (*read.model.graph.input, *read.model.graph.output)
+    shapes = tensor_shapes(read.model, limits) if inferred else _of_values(ends)
     graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
     return Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
 
@@ -297,15 +301,11 @@ def load_onnx(path: Path, limits: Limits) -> Model:
 def load_outline(path: Path, limits: Limits | None = None) -> Model | None:
     """Reads an ONNX file; None where it does not fix the shape of an input or of an output.
 
-    Operators have no multiply-accumulates, and tensors inside no shape. Raises ModelError for a broken file, and
-    RuntimeMissingError where the package onnx is not installed.
+    No shapes are inferred. Raises ModelError for a broken file, and RuntimeMissingError where the package onnx is not
+    installed.
     """
     with model_errors(path):
-        read = read_onnx(path, limits or Limits(), whole=False)
-        source = read.model.graph
-        shapes = {value.name: value_shape(value) for value in (*source.input, *source.output)}
-        graph = onnx_graph(read.model, shapes, name=path.stem, digest=read.digest)
-        model = Model(path=path, graph=graph, kind="onnx", package=None, size_bytes=read.size_bytes)
-        made = (graph.tensors[index].shape for index in graph.outputs)
-        known = not dynamic_inputs(graph) and all(shape is not None and -1 not in shape for shape in made)
+        model = load_onnx(path, limits or Limits(), inferred=False)
+        made = (model.graph.tensors[index].shape for index in model.graph.outputs)
+        known = not dynamic_inputs(model.graph) and all(shape is not None and -1 not in shape for shape in made)
         return model if known else None
