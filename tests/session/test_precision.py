@@ -60,6 +60,7 @@ class Lab:
 
 def contender() -> Any:
     runtime = SimpleNamespace(
+        name="openvino",
         segment=lambda placed, configuration, assignment: {"options": dict(configuration.options)},
         configurations=OpenVino().configurations,
     )
