@@ -430,7 +430,7 @@ def array_shape(name: str, path: Path) -> Shape:
         raise UsageError(f"--input {name}: there is no file {path}", hint="Give a .npy file.") from error
     except Exception as error:  # of a broken header: numpy passes on what Python's own parsers raise
         raise UsageError(
-            f"input {name!r}: {path.name} is not a usable .npy file ({error})",
+            f"input {name!r}: {path.name} is not a usable .npy file ({getattr(error, 'strerror', None) or error})",
             hint="Save one array of numbers with numpy.save.",
         ) from error
 
