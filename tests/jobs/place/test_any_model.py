@@ -180,6 +180,11 @@ def others_in_each_call() -> Case:
     return model(nodes, [value("x", [2, 8])], [value("y", [2, 8])]), None, ("unrepeatable",)
 
 
+def noise_without_measure() -> Case:
+    nodes = [node("RandomNormalLike", ["x"], ["r"], scale=3e38), node("Add", ["x", "r"], ["y"])]
+    return model(nodes, [value("x", [2, 8])], [value("y", [2, 8])]), None, ("unrepeatable",)
+
+
 def quantised_inside() -> Case:
     """ONNX Runtime computes a product of weights in four bits with its other factor in eight, where it optimises."""
     rng = np.random.default_rng(0)
@@ -216,6 +221,7 @@ def a_sequence_comes_out() -> Case:
         contrib,
         softmax_of_opset_11,
         others_in_each_call,
+    noise_without_measure,
         quantised_inside,
         no_operator,
         no_operator_but_a_constant,
