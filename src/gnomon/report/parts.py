@@ -87,12 +87,8 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
-    ties = [
-        (label, is_open(compared))
-        for label, compared in each
-        if compared and compared.verdict == "tie" and not _is_narrow(compared)
-    ]
-    near, far = ([label for label, close in ties if close is wanted] for wanted in (True, False))
+    ties = [(label, found) for label, found in each if found and found.verdict == "tie" and not _is_narrow(found)]
+    near, far = ([label for label, found in ties if is_open(found) is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
     most = 2 if page.brief else len(ties)
     if near:

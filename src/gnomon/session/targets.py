@@ -347,7 +347,7 @@ _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
 def _unknown_operator(reasons: Sequence[str]) -> str:
     """The operator that one runtime does not know and all others name in their reasons; "" without such."""
     unknown = next(filter(None, map(_UNKNOWN.search, reasons)), None)
-    if unknown is None or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
+    if not unknown or not all(re.search(rf"\b{unknown[2]}\b", reason) for reason in reasons):
         return ""
     return f"the operator {unknown[2]} of the domain {unknown[1]}"
 

@@ -221,7 +221,7 @@ def a_sequence_comes_out() -> Case:
         contrib,
         softmax_of_opset_11,
         others_in_each_call,
-    noise_without_measure,
+        noise_without_measure,
         quantised_inside,
         no_operator,
         no_operator_but_a_constant,

@@ -239,8 +239,7 @@ def file_report(document: ExportDocument | CountDocument | SuggestDocument | Imp
 def suggested_report(document: SuggestDocument, page: Page) -> None:
     """Write where the nets are, and how they are measured."""
     file_report(document, page)
-    command = f"gnomon estimator measure {shlex.quote(document.file)} --table TABLE"
-    page.line(f"To measure them: {command}", indent=1, style="dim")
+    page.path("measure", f"gnomon estimator measure {shlex.quote(document.file)} --table TABLE")
 
 
 def imported_report(document: ImportDocument, page: Page) -> None:

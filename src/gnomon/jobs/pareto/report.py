@@ -122,12 +122,7 @@ def _space_line(document: ParetoDocument) -> str:
     slots += [f"{slot.name} ({', '.join(slot.choices)})" for slot in space.slots[own:]]
     if not slots:
         return "1 assignment: there is nothing to choose."
-    return f"{size} assignments: {', '.join(slots)}."
-
-
-def _by_both(document: ParetoDocument, objective: ObjectivePart) -> bool:
-    """Whether an objective is shown by wall time too, as its points are by different clocks."""
-    return document.clock == "mixed" and objective.name == "latency"
+    return f"{size} assignments: {listed(slots, len(slots))}."
 
 
 def _points(document: ParetoDocument, points: Sequence[tuple[str, PointPart]], page: Page) -> None:
@@ -138,7 +133,7 @@ def _points(document: ParetoDocument, points: Sequence[tuple[str, PointPart]], p
     for k, objective in enumerate(document.objectives):
         name, estimated, bounds = objective.name.replace("-", " "), *_estimate_cells(k, objective)
         table.number(name, estimated).text("", bounds, least=14)
-        if _by_both(document, objective):
+        if document.clock == "mixed" and objective.name == "latency":
             table.text("clock", lambda row: _SHORT[row[1].clock or "wall"]).number("wall time", _wall(objective))
     table.number("code", lambda row: row[1].code, most=16)
     table.text("", lambda row: note(document, row[1]), least=10)

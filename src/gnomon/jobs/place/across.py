@@ -39,11 +39,6 @@ from gnomon.session.targets import Target
 if TYPE_CHECKING:
     from gnomon.models.cut import Cutter, Segment
 
-_ALONE = (
-    "fewer than two configurations can share the model: take parts of the file as it is, have no variables set, report "
-    "their times, and are not far behind the fastest"
-)
-
 
 def choose_blocks(cutter: Cutter, weight: Sequence[float], most: int, split: Container[int] = ()) -> tuple[int, ...]:
     """Up to `most` blocks of about equal weight, cut where few and small tensors are alive.
@@ -324,7 +319,7 @@ class AcrossPlacer:
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
         if len(mixable) < 2:
-            return unmixed(_ALONE)
+            return unmixed("fewer than two configurations take parts of the file, report times and are fast enough")
         mixable = self._of_equal_threads(mixable, wholes)
         if len(mixable) < 2:
             return unmixed("no two configurations have as many threads as the fastest")

@@ -72,14 +72,13 @@ def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None
 def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ()) -> None:
     """What was left out, and why; `known` names have their reasons elsewhere."""
     unknown = [row for row in rows if row.name not in known]
-    if not unknown:
-        return
     if page.brief:
         skipped = list(dict.fromkeys(row.name for row in unknown if not row.name.endswith(_TRACED)))
         if skipped:
             page.line(f"Skipped: {'; '.join(skipped)} (why: -v).")
         return
-    page.heading("Skipped")
+    if unknown:
+        page.heading("Skipped")
     for row in merged(unknown):
         reason = row.reason if len(row.reason) <= _LONGEST else f"{row.reason[:_LONGEST]} .."
         page.item(f"{row.name}: {reason}", row.hint)
