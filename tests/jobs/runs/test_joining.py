@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def test_a_new_record_holds_all_of_each(tmp_path: Path) -> None:
     assert [(part.campaigns, part.runs) for part in joined.files] == [(1, 1), (0, 1), (1, 1)]
     assert sorted(lines(tmp_path / "all.sqlite")) == sorted(lines(two))
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".sqlite") == ["two.jsonl"]
+
+
+def test_the_hint_can_be_pasted_whatever_the_path(tmp_path: Path) -> None:
+    (tmp_path / "my runs").mkdir()
+    one = record(tmp_path / "my runs" / "one.sqlite", 0)
+    with pytest.raises(RecordError, match="is there already") as told:
+        gnomon.merge_runs(one, out=one)
+    assert shlex.split(told.value.hint)[-1] == str(one)
 
 
 def test_what_cannot_be_joined_leaves_nothing(tmp_path: Path) -> None:
