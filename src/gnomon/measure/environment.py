@@ -59,10 +59,9 @@ def worst(pairs: Iterable[Environment]) -> list[Doubt]:
         if pair.get("unwatched"):
             found["unwatched"] = _seen(
                 0.0,
-                kind="unwatched",
-                message="the device disconnected or gnomon was killed while it measured, so it is unknown whether the "
-                "device was busy or hot then",
-                hint="Measure again with --fresh if that may have been so.",
+                "unwatched",
+                "the device disconnected or gnomon was killed while it measured, so it is unknown whether the device "
+                "was busy or hot then",
             )
     return [doubt for _, doubt in found.values()]
 
@@ -82,8 +81,25 @@ def _weighed(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     yield from _memory(before, after)
 
 
-def _seen(weight: float, kind: str, message: str, hint: str) -> _Weighed:
-    return weight, Doubt(kind=kind, message=message, hint=hint)
+_HINTS = {
+    "battery": "Plug it in, then measure again.",
+    "busy": "Stop them (see top) or measure at a quieter time; compare CPU time instead of wall time.",
+    "frequency": "Let the device cool down, plug it in, then measure again.",
+    "governor": "Stop what changes it (power-profiles-daemon, tlp), then measure again.",
+    "hot": "Let the device cool down or cool it better, and pause between rounds.",
+    "memory": "Stop other programs, then measure again.",
+    "quota": "Raise or remove the quota (docker --cpus, CPUQuota=), or use fewer threads.",
+    "steal": "Measure on hardware of your own, or take more rounds at another time.",
+    "swap": "Free memory, or turn swap off for the time of measuring (swapoff -a).",
+    "throttled": "Let the device cool down or cool it better, and pause between rounds.",
+    "unwatched": "Measure again with --fresh if that may have been so.",
+    "voltage": "Use a stronger power supply and a shorter cable.",
+}
+"""What to do about each kind of doubt, where nothing better is known."""
+
+
+def _seen(weight: float, kind: str, message: str, hint: str = "") -> _Weighed:
+    return weight, Doubt(kind=kind, message=message, hint=hint or _HINTS[kind])
 
 
 def _grown(before: Snapshot, after: Snapshot, key: _Counter) -> float:
@@ -111,96 +127,60 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     foreign = others_share(before, after)
     if foreign is not None:
         if foreign > BUSY_SHARE:
-            yield _seen(
-                foreign,
-                kind="busy",
-                message=f"other processes used {foreign:.0%} of the machine",
-                hint="Stop them (see top) or measure at a quieter time; compare CPU time instead of wall time.",
-            )
+            yield _seen(foreign, "busy", f"other processes used {foreign:.0%} of the machine")
     elif (load := before.get("load_average_1m", 0.0) / max(1, before.get("cores") or 1)) > 0.5:
         yield _seen(
             load,
-            kind="busy",
-            message=f"the load was {before['load_average_1m']:.1f} on {before.get('cores', 1)} cores before the run",
-            hint="Stop other programs (see top) and wait a minute, then measure again.",
+            "busy",
+            f"the load was {before['load_average_1m']:.1f} on {before.get('cores', 1)} cores before the run",
+            "Stop other programs (see top) and wait a minute, then measure again.",
         )
     stolen = steal_share(before, after) or 0.0
     if stolen > BUSY_SHARE / 5:
-        yield _seen(
-            stolen,
-            kind="steal",
-            message=f"CPU steal was {stolen:.0%} of the time: other virtual machines had the cores",
-            hint="Measure on hardware of your own, or take more rounds at another time.",
-        )
+        yield _seen(stolen, "steal", f"CPU steal was {stolen:.0%} of the time: other virtual machines had the cores")
 
 
 def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if before.get("governors") != after.get("governors"):
-        yield _seen(
-            math.inf,
-            kind="governor",
-            message="the frequency governor changed during the run",
-            hint="Stop what changes it (power-profiles-daemon, tlp), then measure again.",
-        )
+        yield _seen(math.inf, "governor", "the frequency governor changed during the run")
     elif slow := sorted({g for g in before.get("governors", {}).values() if g in ("powersave", "ondemand")}):
         # Under intel_pstate and amd-pstate "powersave" also scales up, so the frequencies decide there.
         idle = [f for f in after.get("frequencies_khz", {}).values() if f[0] and f[3] and f[0] < 0.8 * f[3]]
         if idle:
             yield _seen(
                 len(idle),
-                kind="governor",
-                message=f"the governor {slow[0]!r} left {len(idle)} cores below 80 % of their frequency",
-                hint="Choose 'performance' for the time of measuring: cpupower frequency-set -g performance.",
+                "governor",
+                f"the governor {slow[0]!r} left {len(idle)} cores below 80 % of their frequency",
+                "Choose 'performance' for the time of measuring: cpupower frequency-set -g performance.",
             )
     limits_before = [f[2] for f in before.get("frequencies_khz", {}).values()]
     limits_after = [f[2] for f in after.get("frequencies_khz", {}).values()]
     if limits_before != limits_after:
         taken_khz = sum(f or 0 for f in limits_before) - sum(f or 0 for f in limits_after)
-        yield _seen(
-            taken_khz,
-            kind="frequency",
-            message="the highest allowed frequency changed during the run",
-            hint="Let the device cool down, plug it in, then measure again.",
-        )
+        yield _seen(taken_khz, "frequency", "the highest allowed frequency changed during the run")
     if count := _grown(before, after, "cgroup_throttled"):
-        yield _seen(
-            count,
-            kind="quota",
-            message=f"the container's processor quota ran out {count:.0f} times",
-            hint="Raise or remove the quota (docker --cpus, CPUQuota=), or use fewer threads.",
-        )
+        yield _seen(count, "quota", f"the container's processor quota ran out {count:.0f} times")
     if not before.get("on_battery") and after.get("on_battery"):
-        yield _seen(
-            0.0,
-            kind="battery",
-            message="the device went over to its battery during the run",
-            hint="Plug it in, then measure again.",
-        )
+        yield _seen(0.0, "battery", "the device went over to its battery during the run")
 
 
 def _heat(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
-    hint = "Let the device cool down or cool it better, and pause between rounds."
     slowed: dict[str, int] = {**before.get("slowed_to_cool", {}), **after.get("slowed_to_cool", {})}
     limits = (before.get("firmware_limits") or 0) | (after.get("firmware_limits") or 0)
     if count := _grown(before, after, "throttle_count"):
-        yield _seen(count, kind="throttled", message=f"the processor throttled {count:.0f} times from heat", hint=hint)
+        yield _seen(count, "throttled", f"the processor throttled {count:.0f} times from heat")
     elif slowed:
         name, step = max(slowed.items(), key=lambda item: item[1])
-        message = f"the kernel slowed the machine down against heat ({name} at step {step})"
-        yield _seen(step, kind="throttled", message=message, hint=hint)
+        yield _seen(step, "throttled", f"the kernel slowed the machine down against heat ({name} at step {step})")
     elif limits & 14:
-        yield _seen(limits & 14, kind="throttled", message="the firmware slowed the processor down", hint=hint)
+        yield _seen(limits & 14, "throttled", "the firmware slowed the processor down")
     if limits & 1:
-        yield _seen(
-            0.0,
-            kind="voltage",
-            message="the supply's voltage is too low, which makes the firmware slow the processor down",
-            hint="Use a stronger power supply and a shorter cable.",
-        )
-    yield from _hot(before, after, hint)
+        low = "the supply's voltage is too low, which makes the firmware slow the processor down"
+        yield _seen(0.0, "voltage", low)
+    yield from _hot(before, after)
 
 
-def _hot(before: Snapshot, after: Snapshot, hint: str) -> Iterator[_Weighed]:
+def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     """The zone that is the furthest above where it counts as hot, if any is."""
     seen: list[tuple[float, str, float]] = []
     for snapshot in (before, after):
@@ -210,17 +190,12 @@ def _hot(before: Snapshot, after: Snapshot, hint: str) -> Iterator[_Weighed]:
     over, name, value = max(seen, default=(-1.0, "", 0.0))
     if over >= 0:
         points = after.get("trip_points_c", before.get("trip_points_c", {})).get(name, {})
-        acts = _acting(points)
-        yield _seen(over, kind="hot", message=f"{name} reached {value:.0f} degrees Celsius{acts}", hint=hint)
-
-
-def _acting(points: Mapping[str, float]) -> str:
-    """What the kernel does at the first of these trip points, to go on with a message; "" without any."""
-    if not points:
-        return ""
-    kind = min(points, key=lambda kind: points[kind])
-    act = "switches the machine off" if kind == "critical" else "slows the machine down"
-    return f"; the kernel {act} from {points[kind]:.0f} on"
+        acts = ""
+        if points:
+            kind = min(points, key=lambda kind: points[kind])
+            act = "switches the machine off" if kind == "critical" else "slows the machine down"
+            acts = f"; the kernel {act} from {points[kind]:.0f} on"
+        yield _seen(over, "hot", f"{name} reached {value:.0f} degrees Celsius{acts}")
 
 
 def _hot_from(points: Mapping[str, float]) -> float:
@@ -234,17 +209,7 @@ def _hot_from(points: Mapping[str, float]) -> float:
 
 def _memory(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if pages := _grown(before, after, "swapped_pages"):
-        yield _seen(
-            pages,
-            kind="swap",
-            message=f"{pages:.0f} pages were swapped during the run",
-            hint="Free memory, or turn swap off for the time of measuring (swapoff -a).",
-        )
+        yield _seen(pages, "swap", f"{pages:.0f} pages were swapped during the run")
     least = min(s.get("memory_available_bytes", LOW_MEMORY_BYTES) for s in (before, after))
     if least < LOW_MEMORY_BYTES:
-        yield _seen(
-            -least,
-            kind="memory",
-            message=f"only {least >> 20} MiB of memory were available",
-            hint="Stop other programs, then measure again.",
-        )
+        yield _seen(-least, "memory", f"only {least >> 20} MiB of memory were available")
