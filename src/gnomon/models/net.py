@@ -60,7 +60,8 @@ def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
     """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
-        if _version(proto) < OPSET:
+        opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
+        if next(opsets, 1) < OPSET:
             proto, model = _newer(proto, model)
     reader = _Reader(proto=proto, graph=model.graph)
     reader.read()
@@ -71,10 +72,6 @@ def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
             hint="Measure it whole: gnomon profile MODEL.",
         )
     return reader.net(), tuple(reader.left_out)
-
-
-def _version(proto: onnx.ModelProto) -> int:
-    return next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
 
 
 def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model]:
@@ -235,8 +232,12 @@ class _Reader:
             return self.add(layer("Concat"), computed, made)
         if len(computed) != 1:
             return False
-        if kind in _BY_CHANNEL and self._is_by_channel(node, computed[0]):
-            return self.add(layer(_BY_CHANNEL[kind]), computed, made)
+        if kind in _BY_CHANNEL:
+            image = self.shape(computed[0]) or ()
+            constant = self.shape(next(n for n in node.input if n != computed[0])) or ()
+            # The constant has a number for each channel of an image.
+            by_channel = len(image) == 4 and len(constant) in (3, 4) and (1, *constant)[-4:] == (1, image[1], 1, 1)
+            return by_channel and self.add(layer(_BY_CHANNEL[kind]), computed, made)
         if kind == "BatchNormalization":
             return self.add(layer(kind), computed, made)
         if kind == "Clip" and self._limits(node) == (0.0, 6.0):
@@ -260,11 +261,6 @@ class _Reader:
             )
             return plain and self._linear(computed, made, bias=len(node.input) > 2)
         return kind == "MatMul" and self._product(node, computed, made)
-
-    def _is_by_channel(self, node: onnx.NodeProto, name: str) -> bool:
-        """Whether the constant of an operator has a number for each channel of an image."""
-        image, constant = self.shape(name) or (), self.shape(next(n for n in node.input if n != name)) or ()
-        return len(image) == 4 and (1, *constant)[-4:] == (1, image[1], 1, 1) and len(constant) in (3, 4)
 
     def _conv(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
         weights = self.shape(node.input[1])
@@ -415,9 +411,10 @@ class _Reader:
         if not computed:
             return False
         x = computed[0]
-        for kind, follow in (("Swish", self._gated), ("Gelu", self._gelu), ("LayerNormalization", self._layer_norm)):
+        gated = "HardSwish" if node.op_type == "HardSigmoid" else "Swish"
+        for kind, follow in ((gated, self._gated), ("Gelu", self._gelu), ("LayerNormalization", self._layer_norm)):
             members = follow(index, node, x)
-            if members and self.add(layer(_NAMED.get(kind, {}).get(node.op_type, kind)), [x], self._made(members[-1])):
+            if members and self.add(layer(kind), [x], self._made(members[-1])):
                 self.done.update(members)
                 return True
         return False
@@ -488,16 +485,10 @@ class _Reader:
         return members
 
     def _along_last(self, node: onnx.NodeProto, x: str) -> bool:
-        axes = _attribute(node, "axes")
-        if axes is None and len(node.input) > 1:
-            value = self.values.get(node.input[1])
-            axes = None if value is None else value.ravel().tolist()
-        return axes is not None and [int(a) % len(self.shape(x) or (1,)) for a in axes] == [
-            len(self.shape(x) or ()) - 1
-        ]
-
-
-_NAMED = {"Swish": {"HardSigmoid": "HardSwish"}}
+        axes, rank = _attribute(node, "axes"), len(self.shape(x) or (1,))
+        if axes is None and len(node.input) > 1 and node.input[1] in self.values:
+            axes = self.values[node.input[1]].ravel().tolist()
+        return axes is not None and [int(a) % rank for a in axes] == [rank - 1]
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

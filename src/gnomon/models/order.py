@@ -103,9 +103,15 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
         for t in _own_inputs(operator, written):
             consumers.setdefault(t, []).append(operator)
     ready = {operator.index: operator for operator in operators if not waiting[operator.index]}
+
+    def growth(operator: Operator) -> int:
+        """How many tensors more are alive behind it: those it writes less those it is the last to read."""
+        freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
+        return sum(1 for t in operator.outputs if readers[t]) - freed
+
     order: list[int] = []
     while ready:
-        index = min(ready, key=lambda i: (_growth(ready[i], written, readers), i))
+        index = min(ready, key=lambda i: (growth(ready[i]), i))
         operator = ready.pop(index)
         order.append(index)
         for t in _own_inputs(operator, written):
@@ -120,10 +126,3 @@ def _greedy(operators: Sequence[Operator]) -> tuple[int, ...]:
 
 def _own_inputs(operator: Operator, written: Iterable[int]) -> set[int]:
     return set(operator.inputs).intersection(written)
-
-
-def _growth(operator: Operator, written: set[int], readers: Counter[int]) -> int:
-    """By how many the tensors alive grow with this operator: those it writes less those it is the last to read."""
-    made = sum(1 for t in operator.outputs if readers[t])
-    freed = sum(1 for t in _own_inputs(operator, written) if readers[t] == 1)
-    return made - freed

@@ -161,7 +161,9 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
         raise ModelError(
             f"pnnx did not convert the model within {timeout_s:g} s", hint="Leave out ncnn with --runtime."
         )
-    said = _last_words(done.stdout)
+    lines = done.stdout.strip().splitlines()
+    last = "".join(c for c in lines[-1].strip() if c.isprintable()) if lines else ""
+    said = f": {last[:200]}" if last else ""
     if not done.ok:
         names = {int(s): s.name for s in signal.Signals}  # real-time signals have none
         number = done.signal
@@ -170,13 +172,6 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
             how = f"crashed ({names.get(number, f'signal {number}')})"
         raise ModelError(f"pnnx {how} on the model{said}", hint="Leave out ncnn with --runtime, or try a newer pnnx.")
     return said
-
-
-def _last_words(printed: str) -> str:
-    """The last line that was printed, as the end of a sentence."""
-    lines = printed.strip().splitlines()
-    printable = "".join(c for c in lines[-1].strip() if c.isprintable()) if lines else ""
-    return f": {printable[:200]}" if printable else ""
 
 
 def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
@@ -47,7 +47,13 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     result = onnx.ModelProto()
     for field, value in original.ListFields():
         if field.name != "graph":
-            _copy_field(result, field.name, value)
+            target = getattr(result, field.name)
+            if hasattr(value, "extend"):
+                target.extend(value)
+            elif hasattr(value, "CopyFrom"):
+                target.CopyFrom(value)
+            else:
+                setattr(result, field.name, value)
     graph = result.graph
     graph.name = original.graph.name or source.graph.name
     read: set[str] = set()
@@ -60,7 +66,9 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     read |= {names[t] for t in outputs}
     graph.initializer.extend(t for t in original.graph.initializer if t.name in read)
     graph.sparse_initializer.extend(t for t in original.graph.sparse_initializer if t.values.name in read)
-    values = _value_infos(original.graph)
+    # The file's own records of types alone know sequences and named dimensions.
+    recorded = (*original.graph.value_info, *original.graph.output, *original.graph.input)
+    values = {value.name: value for value in recorded if value.type.WhichOneof("value")}
     graph.input.extend(_typed(names[t], values, source.shapes) for t in inputs)
     graph.output.extend(_typed(names[t], values, source.shapes) for t in outputs)
     inner = {name for node in graph.node for name in node.output if name} - boundary
@@ -94,21 +102,6 @@ def with_weights(source: Path, dest: Path, limits: Limits) -> None:
         return
     _read_external(read.model, source)
     save(read.model, dest)
-
-
-def _copy_field(target: Any, name: str, value: Any) -> None:
-    if hasattr(value, "extend"):
-        getattr(target, name).extend(value)
-    elif hasattr(value, "CopyFrom"):
-        getattr(target, name).CopyFrom(value)
-    else:
-        setattr(target, name, value)
-
-
-def _value_infos(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
-    """The file's own records of types, which alone know sequences and named dimensions."""
-    values = (*graph.value_info, *graph.output, *graph.input)
-    return {value.name: value for value in values if value.type.WhichOneof("value")}
 
 
 def _typed(name: str, values: dict[str, onnx.ValueInfoProto], shapes: Shapes) -> onnx.ValueInfoProto:

@@ -120,16 +120,11 @@ def onnx_steps(model: Model) -> list[Step]:
     return steps
 
 
-def _readers(source: onnx.GraphProto) -> dict[str, list[tuple[onnx.NodeProto, int]]]:
+def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
     readers: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
     for node in source.node:
         for place, name in enumerate(node.input):
             readers.setdefault(name, []).append((node, place))
-    return readers
-
-
-def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
-    readers = _readers(source)
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     constants = {tensor.name: tensor for tensor in source.initializer}
     found: dict[str, Feed] = {}
@@ -269,14 +264,6 @@ def _first_axes(use: _Use) -> Feed | None:
     return _exactly(range(use.size))
 
 
-def _squeezed(use: _Use) -> Feed | None:
-    return _missing_axes(use.data, use.result, use.size)
-
-
-def _unsqueezed(use: _Use) -> Feed | None:
-    return _missing_axes(use.result, use.data, use.size) or _exactly(range(use.size))
-
-
 def _missing_axes(more: Shape | None, less: Shape | None, count: int) -> Feed | None:
     """The axes of size 1 without which one shape is the other."""
     if more is None:
@@ -367,10 +354,6 @@ def _blocks(use: _Use) -> Feed | None:
     return None
 
 
-def _image(use: _Use) -> Feed | None:
-    return _exactly(use.result[2:]) if use.result else None
-
-
 def _unpooled(use: _Use) -> Feed | None:
     shape = use.result or use.data
     return None if shape is None else _below(math.prod(shape))
@@ -433,7 +416,7 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "BatchNormalization": {4: _POSITIVE},
     "BlackmanWindow": {0: _count_at(0, 8)},
     "CenterCropPad": {1: _sizes},
-    "Col2Im": {1: _image, 2: _blocks},
+    "Col2Im": {1: lambda use: _exactly(use.result[2:]) if use.result else None, 2: _blocks},
     "ConstantOfShape": {0: _result},
     "CumProd": {1: _one(0)},
     "CumSum": {1: _one(0)},
@@ -479,10 +462,10 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "Split": {1: _split},
     "SplitToSequence": {1: _split},
     "Sqrt": {0: _POSITIVE},
-    "Squeeze": {1: _squeezed},
+    "Squeeze": {1: lambda use: _missing_axes(use.data, use.result, use.size)},
     "Tile": {1: _tile},
     "TopK": {1: _count_at(-1, 1)},
-    "Unsqueeze": {1: _unsqueezed},
+    "Unsqueeze": {1: lambda use: _missing_axes(use.result, use.data, use.size) or _first_axes(use)},
     "Upsample": {1: _scales},
 }
 """Of each operator: the operands that cannot be just any numbers, by their place, and what they are fed."""

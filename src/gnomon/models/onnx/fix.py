@@ -164,11 +164,12 @@ def _value_of(
         return [np.array(shapes[node.input[0]], np.int64)]
     if any(name not in constants for name in node.input if name) or node.domain not in {"", "ai.onnx"}:
         return None
-    if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version):
+    if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version) or _has_graphs(node):
         return None
-    if _has_graphs(node):
-        return None
-    if node.op_type != "Constant" and not all(_is_small(shapes.get(name)) for name in node.output if name):
+    made = [shapes.get(name) for name in node.output if name]
+    # A result of unknown shape may be huge.
+    small = all(shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES for shape in made)
+    if node.op_type != "Constant" and not small:
         return None
     feeds = {name: constants[name] for name in node.input if name}
     results = _evaluated(node, feeds, version)
@@ -208,16 +209,8 @@ def _known_meaning(op_type: str, version: int) -> bool:
         newest = onnx.defs.get_schema(op_type, onnx.defs.onnx_opset_version()).since_version
     except onnx.defs.SchemaError:
         return False
-    return since == newest or since >= _SINCE.get(op_type, newest) or _has_own_class(op_type, since)
-
-
-def _has_own_class(op_type: str, since: int) -> bool:
-    return any(hasattr(_op_list, f"{op_type}_{version}") for version in range(1, since + 1))
-
-
-def _is_small(shape: tuple[int, ...] | None) -> bool:
-    """Whether a result of this shape may be computed; an unknown one may be huge."""
-    return shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES
+    own_class = any(hasattr(_op_list, f"{op_type}_{version}") for version in range(1, since + 1))
+    return own_class or since == newest or since >= _SINCE.get(op_type, newest)
 
 
 def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:

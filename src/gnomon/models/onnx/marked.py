@@ -70,7 +70,8 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
         for one in made:
             _set(one, _OPERATOR, str(index))
             if backend is not None:
-                _set(one, _MARK, f"gnomon.{backend}/{_get(one, _MARK)}")
+                before = next((entry.value for entry in one.metadata_props if entry.key == _MARK), "")
+                _set(one, _MARK, f"gnomon.{backend}/{before}")
         names[index] = [one.name for one in made]
         nodes += made
     del proto.graph.node[:]
@@ -126,10 +127,6 @@ def _written_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     gate = helper.make_node("HardSigmoid", [node.input[0]], [inner], name=node.name, alpha=1 / 6, beta=0.5)
     product = helper.make_node("Mul", [node.input[0], inner], [node.output[0]], name=f"{node.name}/Mul")
     return [gate, product]
-
-
-def _get(node: onnx.NodeProto, key: str) -> str:
-    return next((entry.value for entry in node.metadata_props if entry.key == key), "")
 
 
 def _set(node: onnx.NodeProto, key: str, value: str) -> None:

@@ -7,7 +7,7 @@ operators as of operator set 10; how runtimes take it: ONNX Runtime's documentat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,13 +65,14 @@ def read_quantised(path: Path) -> Quantised:
         shapes = tensor_shapes(model, Limits())
         graph = onnx_graph(model, shapes, name=path.stem, digest=file.digest)
         flow = _Flow(model.graph, shapes)
-        found = [(node, one) for node, one in zip(model.graph.node, graph.operators, strict=True) if _counts(node)]
+        counted, nodes = _FLOAT_OPERATORS | _WHOLE | _HALF, zip(model.graph.node, graph.operators, strict=True)
+        found = [(node, one) for node, one in nodes if node.op_type in counted]
         computing = [one for node, one in found if flow.reads(node) and flow.gives(node)]
         return Quantised(
             operators=len(found),
             computing_8bit=len(computing),
-            macs=_sum(one.macs for _, one in found),
-            macs_8bit=_sum(one.macs for one in computing),
+            macs=_sum([one.macs for _, one in found]),
+            macs_8bit=_sum([one.macs for one in computing]),
         )
 
 
@@ -120,11 +121,6 @@ class _Flow:
         return found - lost
 
 
-def _counts(node: onnx.NodeProto) -> bool:
-    return node.op_type in _FLOAT_OPERATORS | _WHOLE | _HALF
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    whole = [count for count in known if count is not None]
-    return sum(whole) if len(whole) == len(known) else None
+def _sum(counts: Sequence[int | None]) -> int | None:
+    whole = [count for count in counts if count is not None]
+    return sum(whole) if len(whole) == len(counts) else None

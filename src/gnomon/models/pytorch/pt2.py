@@ -125,7 +125,9 @@ def _tensors(arg: Mapping[str, Any]) -> Iterator[str]:
 def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     """A tensor; a dimension that the program leaves open is -1."""
     # The file counts types from 1, with a first that is unknown.
-    dtype, size = TYPES.get(_c10(meta["dtype"]), ("unknown", 0))
+    number = meta["dtype"]
+    c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
+    dtype, size = TYPES.get(c10, ("unknown", 0))
     shape = tuple(_dimension(one) for one in meta["sizes"])
     total = None if -1 in shape or not size else math.prod(shape) * size
     if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
@@ -133,10 +135,6 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     named = [_SYMBOL.fullmatch(str(one.get("as_expr", {}).get("expr_str"))) for one in meta["sizes"]]
     dims = tuple(found[1] if found and size == -1 else "" for found, size in zip(named, shape, strict=True))
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant, dims=dims)
-
-
-def _c10(number: Any) -> int:
-    return {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
 
 
 def _dimension(one: Mapping[str, Any]) -> int:

@@ -247,10 +247,10 @@ class FlatSource:
         sources = [self._tensors[t].unsigned(_BUFFER) for t in used]
         held = [0, *dict.fromkeys(b for t, b in zip(used, sources, strict=True) if self._graph.tensors[t].constant)]
         writer = FlatWriter(b"TFL3", min(2 * self._size_bytes + (1 << 20), (1 << 31) - 1))
-        places = {b: k for k, b in enumerate(held)}
+        places, letters = {b: k for k, b in enumerate(held)}, writer.copy_vector(1, terminated=True)
         return writer.model(
             self._version,
-            codes=[partial(self._code, writer, c) for c in codes],
+            codes=[partial(writer.copied_table, self._codes[c], 4, {1: letters}) for c in codes],
             tensors=[partial(self._tensor, writer, t, places) for t in used],
             inputs=[number[t] for t in inputs],
             outputs=[number[t] for t in outputs],
@@ -258,9 +258,6 @@ class FlatSource:
             name=self._graph.name,
             buffers=[partial(self._buffer, writer, b) for b in held],
         )
-
-    def _code(self, writer: FlatWriter, index: int) -> int:
-        return writer.copied_table(self._codes[index], 4, {1: writer.copy_vector(1, terminated=True)})
 
     def _tensor(self, writer: FlatWriter, index: int, places: dict[int, int]) -> int:
         source = self._tensors[index]
