@@ -215,19 +215,14 @@ def usual_counters(found: list[Counter]) -> list[Counter]:
         return parts or [c for c in rapl if c.domain == "psys"]
     if len(kinds) == 1:
         names = {c.name for c in zones[kinds[0]]}
-        return [c for c in zones[kinds[0]] if not any(above in names for above in _above(c.name))]
+        # Not those within another: `a:0:1` is in `a:0`.
+        return [c for c in zones[kinds[0]] if not any(c.name.startswith(f"{name}:") for name in names)]
     monitors = [c for c in found if c.path.name != "energy_uj"]
     sockets = [c for c in monitors if c.name.startswith("amd_energy/") and c.domain.startswith("Esocket")]
     rest = [c for c in monitors if c.name.partition("/")[0] not in (*_CARDS, "amd_energy")]
     if kinds or (sockets and rest):
         return []
     return sockets or (rest if len(rest) == 1 else [])
-
-
-def _above(zone: str) -> list[str]:
-    """The zones that hold a zone: of `a:0:1` there is `a:0`."""
-    parts = zone.split(":")
-    return [":".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def found_counters() -> list[Counter]:

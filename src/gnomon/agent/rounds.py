@@ -60,7 +60,10 @@ class Rounds(Generic[Process]):
                 if key in self.orphans and block in self.candidates[key]["visits"]:
                     self.orphans.discard(key)
                     self._attempt(key, "load", block)
-                if key in self.processes and not self._lags(key):
+                own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
+                # One that had two visits and is far slower than the fastest gets no more: the host asks for none.
+                limit = self.request["laggard"] if len(own) >= 2 else self.request["hopeless"]
+                if key in self.processes and not (own and min(own) > limit * fastest):
                     self._attempt(key, "run", block)
         self.finish()
         # One process took both snapshots and waited for those that were measured: their time is told from others'.
@@ -112,12 +115,6 @@ class Rounds(Generic[Process]):
             self.drop(key, failure.facts)
             stage = "check" if failure.facts["kind"] == "wrong-output" else stage
             self._on_event({"event": "failure", "candidate": key, "stage": stage, "block": block, **failure.facts})
-
-    def _lags(self, key: str) -> bool:
-        """Whether it had two visits and is far slower than the fastest: the host asks for no more of it either."""
-        own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
-        limit = self.request["laggard"] if len(own) >= 2 else self.request["hopeless"]
-        return bool(own) and min(own) > limit * fastest
 
     def _open(self, key: str) -> None:
         opened = self.load(key)

@@ -34,8 +34,7 @@ def snapshot(root: str = "/") -> Snapshot:
         **_frequencies(base),
         **_throttling(base),
         **_cgroup(base),
-        "temperatures_c": _temperatures(base),
-        "trip_points_c": _trip_points(base),
+        **_zones(base),
         "slowed_to_cool": _slowed(base),
         "firmware_limits": _firmware_limits(base),
         "on_battery": _on_battery(base),
@@ -136,18 +135,13 @@ def _throttling(base: Path) -> Snapshot:
     return {"throttle_count": sum(known)} if known else {}
 
 
-def _temperatures(base: Path) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _zones(base: Path) -> Snapshot:
+    temperatures: dict[str, float] = {}
+    trip_points: dict[str, dict[str, float]] = {}
     for zone in sorted((base / "sys/class/thermal").glob("thermal_zone*")):
-        value = _number(_read(zone / "temp"))
-        if value is not None:
-            found[f"{zone.name}:{_read(zone / 'type')}"] = value / 1000
-    return found
-
-
-def _trip_points(base: Path) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
-    for zone in sorted((base / "sys/class/thermal").glob("thermal_zone*")):
+        name, temperature = f"{zone.name}:{_read(zone / 'type')}", _number(_read(zone / "temp"))
+        if temperature is not None:
+            temperatures[name] = temperature / 1000
         points: dict[str, float] = {}
         for path in zone.glob("trip_point_*_temp"):
             value, kind = _number(_read(path)), _read(path.with_name(path.name[: -len("temp")] + "type"))
@@ -155,8 +149,8 @@ def _trip_points(base: Path) -> dict[str, dict[str, float]]:
             if kind in ("passive", "hot", "critical") and value is not None and 30_000 <= value <= 150_000:
                 points[kind] = min(points.get(kind, 1e9), value / 1000)
         if points:
-            found[f"{zone.name}:{_read(zone / 'type')}"] = points
-    return found
+            trip_points[name] = points
+    return {"temperatures_c": temperatures, "trip_points_c": trip_points}
 
 
 def _slowed(base: Path) -> dict[str, int]:

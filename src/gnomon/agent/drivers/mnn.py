@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..another import how_it_ended, run_function
-from ..arrays import Array, Buffers, output_array
+from ..arrays import Buffers, output_array
 from ..driver import Refused, closed
 from ..kept import made_of
 from ..lifeline import die_with_parent
@@ -140,7 +140,10 @@ class MnnModel:
             session.run(*callbacks)
             for tensor, name, buffer in outputs:
                 value = tensor.getNumpyData()
-                _copy_out(name, value, output_array(keep, buffer, value.shape, value.dtype.name))
+                array = output_array(keep, buffer, value.shape, value.dtype.name)
+                if value.shape != array.shape:
+                    raise Refused(f"MNN: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+                np.copyto(array, value, casting="unsafe")
 
         self.call: Callable[[], object] = call
 
@@ -190,12 +193,6 @@ class MnnModel:
         """Drop the session; the arrays were copied."""
         self.call = closed
         self._session = None
-
-
-def _copy_out(name: str, value: Array, array: Array) -> None:
-    if value.shape != array.shape:
-        raise Refused(f"MNN: output {name!r} has the shape {value.shape}, the model says {array.shape}")
-    np.copyto(array, value, casting="unsafe")
 
 
 class MnnDriver:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Buffers, output_array
+from ..arrays import Buffers, output_array
 from ..driver import Refused, closed
 from ..said import printed, said_since
 
@@ -144,7 +144,11 @@ class NcnnModel:
             if status:
                 raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
             made = np.asarray(mat)
-            _copy_out(name, made, output_array(self._keep, buffer, made.shape, made.dtype.name))
+            array = output_array(self._keep, buffer, made.shape, made.dtype.name)
+            # ncnn lacks the batch, and other axes of size 1 may differ too.
+            if [n for n in made.shape if n != 1] != [n for n in array.shape if n != 1]:
+                raise Refused(f"ncnn: output {name!r} has the shape {made.shape}, the model says {array.shape}")
+            np.copyto(array, made.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:
         """One layer after the other; nothing is held that was extracted, so that memory is used again as ever."""
@@ -200,14 +204,6 @@ def _blob(blobs: dict[str, int], name: str) -> int:
     if name not in blobs:
         raise Refused(f"ncnn: the model has no input or output {name!r}; it has {', '.join(blobs)}")
     return blobs[name]
-
-
-def _copy_out(name: str, made: Array, array: Array) -> None:
-    """Copy an output; ncnn lacks the batch, and other axes of size 1 may differ too."""
-    wanted = tuple(n for n in array.shape if n != 1)
-    if tuple(n for n in made.shape if n != 1) != wanted:
-        raise Refused(f"ncnn: output {name!r} has the shape {made.shape}, the model says {array.shape}")
-    np.copyto(array, made.reshape(array.shape), casting="unsafe")
 
 
 class NcnnDriver:

@@ -36,7 +36,7 @@ def main() -> None:
 
 def _answer(asked: Any) -> dict[str, str]:
     with without_torch():
-        import tvm  # noqa: F401 - all of it, while PyTorch is away
+        import tvm  # all of it, while PyTorch is away
         from tvm import relax  # noqa: F401
 
         from .nodes import planned_calls, read_onnx
@@ -48,7 +48,10 @@ def _answer(asked: Any) -> dict[str, str]:
             raise
         except Exception as error:
             raise Refused(f"TVM does not read the model: {_said(error)}") from error
-        target = _target()
+        words: dict[str, object] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
+        if lacking := _lacking(words):
+            words["mattr"] = lacking
+        target = tvm.target.Target(words)
         try:
             module, calls = planned_calls(module)
             module, scheduled = _scheduled(module, traces, target)
@@ -79,16 +82,6 @@ def _traces(packed: str) -> dict[str, object]:
     return found
 
 
-def _target() -> Any:
-    """The compiler's description of this machine's processor."""
-    import tvm
-
-    words: dict[str, object] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
-    if lacking := _lacking(words):
-        words["mattr"] = lacking
-    return tvm.target.Target(words)
-
-
 def _lacking(words: dict[str, object]) -> list[str]:
     """Vector instructions that the processor's name promises LLVM, and a virtual machine does not hand on."""
     import tvm
@@ -111,7 +104,11 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
     """
     if not traces:
         return module, 0
-    _without_intrinsics(traces)
+    # TVM parses its tensor instructions (15 s) where a record needs one alone.
+    if '["Tensorize", ' in json.dumps(traces):
+        importlib.import_module(_INTRINSICS)
+    else:
+        sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
     import tvm
     from tvm import relax
     from tvm.s_tir import meta_schedule as ms
@@ -144,14 +141,6 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
         module = relax.transform.MetaScheduleApplyDatabase()(module)
     made = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
-
-
-def _without_intrinsics(traces: dict[str, object]) -> None:
-    """Keep TVM from parsing its tensor instructions (15 s) unless a record needs one."""
-    if '["Tensorize", ' in json.dumps(traces):
-        importlib.import_module(_INTRINSICS)
-    else:
-        sys.modules.setdefault(_INTRINSICS, types.ModuleType(_INTRINSICS))
 
 
 def _export(module: Any, target: Any, library: str) -> dict[str, object]:

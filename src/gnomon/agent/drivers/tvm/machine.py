@@ -34,7 +34,15 @@ class TvmModel:
         machine = ffi.load_module(library.path)["vm_load_executable"]()
         machine["vm_initialization"](_CPU, 0, _POOLED)
         bound = dict(segment["inputs"])
-        inputs = [_in_place(ffi, name, _bound(buffers, bound, name)) for name in library.inputs]
+        inputs = []
+        for name in library.inputs:
+            if name not in bound:
+                raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
+            array = buffers[bound[name]]
+            if array.ctypes.data % _ALIGNMENT:
+                told = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
+                raise Refused(f"TVM: the input {name!r} {told}")
+            inputs.append(ffi.from_dlpack(array))
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
         self._machine, self._keep = machine, (buffers, inputs)
@@ -109,42 +117,19 @@ class TvmModel:
             return []
         names = [name for name, _ in taken[0]]
         if any([name for name, _ in call] != names for call in taken):  # control flow: no call is like another
-            return _whole(taken)
+            wall_ns = [sum(ns for _, ns in call) for call in taken]
+            return [{"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": wall_ns}]
         places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]
-        planned = self._planned([names[k] for k in places])
+        made, calls = [names[k] for k in places], self._calls
+        if len(calls) != len(made) or any(a not in (b, _RESHAPE) for a, (b, _) in zip(made, calls, strict=True)):
+            calls = [(name, None) for name in made]
         return [
-            {"name": name, "sources": nodes, "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
-            for k, (name, nodes) in zip(places, planned, strict=True)
+            {"name": name, "sources": nodes or [], "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
+            for k, (name, nodes) in zip(places, calls, strict=True)
         ]
-
-    def _planned(self, made: list[str]) -> list[tuple[str, list[str]]]:
-        """The calls with their nodes, if they were made in the order that the compiler planned, else without."""
-        calls = self._calls
-        if len(calls) == len(made) and all(a in (b, _RESHAPE) for a, (b, _) in zip(made, calls, strict=True)):
-            return [(name, nodes or []) for name, nodes in calls]
-        return [(name, []) for name in made]
 
     def close(self) -> None:
         """Drop the virtual machine before the arrays that it reads."""
         self.call = closed
         self._machine = self._instrument = None
         self._keep = ({}, [])
-
-
-def _whole(taken: list[list[tuple[str, int]]]) -> list[KernelTimes]:
-    """One row for the whole graph."""
-    return [
-        {"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": [sum(ns for _, ns in call) for call in taken]}
-    ]
-
-
-def _bound(buffers: Buffers, bound: dict[str, str], name: str) -> Any:
-    if name not in bound:
-        raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
-    return buffers[bound[name]]
-
-
-def _in_place(ffi: Any, name: str, array: Any) -> Any:
-    if array.ctypes.data % _ALIGNMENT:
-        raise Refused(f"TVM: the input {name!r} does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted")
-    return ffi.from_dlpack(array)
