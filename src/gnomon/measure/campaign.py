@@ -137,7 +137,7 @@ class Measured:
     @property
     def ok(self) -> bool:
         """Whether there are samples and no failure."""
-        return self.failure is None and any(run.samples is not None for run in self.runs)
+        return self.failure is None and self.worked
 
     def fact(self, name: str) -> Any:
         """The last known value of a fact, or None."""
@@ -221,14 +221,10 @@ def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
     dead = [run for run in each if run.facts.get(SIGNAL) in OWN_SIGNALS and run.facts.get(BESIDE)]
     last = dead[-1].failure if runs and len(dead) > 1 and any(run.samples for run in each) else None
     if last is not None:
-        starts = sum("load_ns" in run.facts or _is_loading(run.failure) for run in each)
+        starts = sum("load_ns" in r.facts or (r.failure is not None and r.failure.stage == "load") for r in each)
         names = " and ".join(dict.fromkeys(str(run.facts[SIGNAL]) for run in dead))
         return replace(last, kind=UNSTABLE, message=f"{len(dead)} of {starts} processes ended by {names}")
     return runs[-1].failure if runs else None
-
-
-def _is_loading(failure: Failure | None) -> bool:
-    return failure is not None and failure.stage == "load"
 
 
 def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> tuple[Campaign, bool]:
@@ -371,7 +367,10 @@ class CampaignRunner(Known):
             wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
             todo = sum(map(len, wanted.values()))
             meter.expect(todo + max(0, least - process - 1) * todo)
-            for group in _groups([c for c in candidates if wanted[c.key]], effort.together):
+            left = [c for c in candidates if wanted[c.key]]
+            count = -(-len(left) // max(1, effort.together))
+            # As few groups of about equal size as fit on the device at once.
+            for group in (left[k::count] for k in range(count)):
                 if not self.over(stage):
                     self._session(process, group, wanted, effort, meter)
 
@@ -589,12 +588,6 @@ def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
 def _visits(candidate: Candidate, effort: Effort) -> int:
     """Visits in each process: a profiled one ends its process."""
     return 1 if candidate.profiled else effort.rounds
-
-
-def _groups(candidates: Sequence[Candidate], most: int) -> list[Sequence[Candidate]]:
-    """The candidates in as few groups of about equal size as fit on the device at once."""
-    count = -(-len(candidates) // max(1, most))
-    return [candidates[k::count] for k in range(count)]
 
 
 UNMEASURED = Failure(

@@ -129,17 +129,15 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
         by_process.setdefault(run.process, []).extend(zip(run.samples.wall_s, run.samples.cpu_s, strict=True))
         calls += run.samples.inner * len(run.samples.wall_ns)
         waits += run.facts.get("waits") or 0
-    shares = [_undisturbed(samples) for samples in by_process.values() if samples]
+    shares = []
+    for samples in filter(None, by_process.values()):
+        # In the middle of the fastest fifth, which nothing disturbed.
+        limit = quantile([wall for wall, _ in samples], QUANTILE["wall"])
+        shares.append(median([cpu / max(wall, 1e-9) for wall, cpu in samples if wall <= limit]))
     if not shares or min(shares) <= 0:
         return False
     share = median(shares)
     return share <= 1 + _EQUAL and (waits <= 0.5 * calls or share >= 1 - _EQUAL)
-
-
-def _undisturbed(samples: list[tuple[float, float]]) -> float:
-    """CPU time over wall time in the middle of the fastest fifth of a process's samples (wall, CPU)."""
-    limit = quantile([wall for wall, _ in samples], QUANTILE["wall"])
-    return median([cpu / max(wall, 1e-9) for wall, cpu in samples if wall <= limit])
 
 
 def levels(runs: Iterable[Run], clock: Clock) -> tuple[Block, ...]:

@@ -74,7 +74,9 @@ def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
 
 def metered(effort: Effort, counters: Counters) -> Effort:
     """An effort whose blocks are long enough for these counters. DeviceError for counters that are too slow."""
-    period_s = _rounded(counters.period_s)
+    power = 10.0 ** math.floor(math.log10(counters.period_s))
+    # The nearest of 1, 2, 5, 10, .. ms and the like: two looks at one counter make the same blocks.
+    period_s = min((1, 2, 5, 10), key=lambda step: abs(math.log(step * power / counters.period_s))) * power
     if period_s > _SLOWEST_S:
         raise DeviceError(
             f"the energy counter {counters.names[0]} moves once in {counters.period_s:.3g} s, too seldom to measure by",
@@ -93,12 +95,6 @@ def metered(effort: Effort, counters: Counters) -> Effort:
             step_uj=math.ceil(counters.step_j * 1e6),
         ),
     )
-
-
-def _rounded(period_s: float) -> float:
-    """The nearest of 1, 2, 5, 10, .. ms and the like: two looks at one counter make the same blocks."""
-    power = 10.0 ** math.floor(math.log10(period_s))
-    return min((1, 2, 5, 10), key=lambda step: abs(math.log(step * power / period_s))) * power
 
 
 def joules_of(run: Run) -> float | None:

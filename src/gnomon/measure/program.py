@@ -28,7 +28,7 @@ from gnomon.agent.snapshot import snapshot
 from gnomon.agent.timing import inner_loop
 from gnomon.devices.base import Device
 from gnomon.devices.laid_out import collect_script, lay_out, parse_files
-from gnomon.devices.program import Command, Order, ProgramDriver, ProgramRefused, Taken
+from gnomon.devices.program import Order, ProgramDriver, ProgramRefused, Taken
 from gnomon.errors import AgentError, DeviceError
 from gnomon.measure.link import AgentLink
 from gnomon.system.process import Completed, guarded_folder
@@ -289,7 +289,8 @@ class ProgramLink(AgentLink):
         self._count += 1
         try:
             command = driver.command(found, segment, order)
-            done = self._start(command, order, environment, timeout_s)
+            argv = wrapped(command.argv, self._count, order.trace, self._machine.get("pin") or ())
+            done = self.device.run(argv, env={**environment, **command.environment}, timeout_s=timeout_s)
             failure = how_it_failed(done, timeout_s)
             if failure is not None:
                 raise failure
@@ -307,9 +308,12 @@ class ProgramLink(AgentLink):
         if key not in self._inputs:
             folder = self.scratch / f"inputs-{key}"
             folder.mkdir(exist_ok=True)
-            fed: wire.JobInputs = {**wanted, "feeds": self._fed(job["feeds"])}
+            feeds: dict[str, wire.Feed] = {
+                name: {"file": str(self.fetched(feed["file"]))} if feed.get("file") else {}
+                for name, feed in job["feeds"].items()
+            }
             with files_judged():
-                write_inputs(fed, seed, names, folder / "in")
+                write_inputs({**wanted, "feeds": feeds}, seed, names, folder / "in")
             self._inputs[key] = self.device.push(folder, folder.name) + "/in"
         return self._inputs[key]
 
@@ -342,10 +346,6 @@ class ProgramLink(AgentLink):
     def settings(self) -> wire.MachineSettings:
         """The settings of the machine that hold while programs run."""
         return {"pin": self._machine["pin"]} if self._machine.get("pin") else {}
-
-    def _start(self, command: Command, order: Order, environment: Mapping[str, str], timeout_s: float) -> Completed:
-        argv = wrapped(command.argv, self._count, order.trace, self._machine.get("pin") or ())
-        return self.device.run(argv, env={**environment, **command.environment}, timeout_s=timeout_s)
 
     def _trace(self, remote: str) -> bytes:
         try:
@@ -415,12 +415,6 @@ class ProgramLink(AgentLink):
             return None
         failure = ProcessFailed("refused", told)
         return {"event": "failure", "candidate": "", "stage": "settings", "hint": hint, **failure.facts}
-
-    def _fed(self, feeds: Mapping[str, wire.Feed]) -> dict[str, wire.Feed]:
-        """The feeds with files on this machine."""
-        return {
-            name: {"file": str(self.fetched(feed["file"]))} if feed.get("file") else {} for name, feed in feeds.items()
-        }
 
     def __enter__(self) -> Self:
         return self

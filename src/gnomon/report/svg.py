@@ -281,12 +281,18 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
     """All marks of a group."""
     known = [mark for mark in group.marks if mark.known]
     if group.line:
-        yield _line(group, frame)
+        d, drawing = "", False
+        for mark in group.marks:  # with gaps where one is not known
+            if mark.known:
+                x, y = map(_n, frame.at(mark))
+                d += f"M{x} {y}" if not drawing else f"H{x}V{y}" if group.line == "steps" else f"L{x} {y}"
+            drawing = mark.known
+        yield _way(d, group.look, 1.8) if d else ""
     if not known or group.kind == "none":
         return
     if group.kind == "dots":
-        places = dict.fromkeys((round(x), round(y)) for x, y in map(frame.at, known))  # no more than can be seen
-        dots = "".join(f"M{x} {y}h0" for x, y in places)
+        places = dict.fromkeys((round(a), round(b)) for a, b in map(frame.at, known))  # no more than can be seen
+        dots = "".join(f"M{a} {b}h0" for a, b in places)
         yield _tag("path", stroke_linecap="round", stroke_width=3.4, d=dots, **_coloured(group.look, "stroke"))
     elif group.kind == "bars":
         bars = "".join(_bar(mark, frame) for mark in known)
@@ -296,19 +302,9 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
         yield from (_cell(mark, frame, framed=group.look == CHOSEN) for mark in known)
     else:
         bare = len(known) > _MOST_INTERVALS
-        inside = "".join(_point(mark, group.look, frame, bare=bare) for mark in known)
+        points = ((_tip(m), "" if bare else _interval(m, frame), _shape(group.look, *frame.at(m))) for m in known)
+        inside = "".join(_tag("g", "".join(point)) for point in points)
         yield _tag("g", inside, stroke_width=1.4, **_coloured(group.look, "stroke", "fill"))
-
-
-def _line(group: Group, frame: _Frame) -> str:
-    """A line through the marks, with gaps where one is not known."""
-    d, drawing = "", False
-    for mark in group.marks:
-        if mark.known:
-            x, y = map(_n, frame.at(mark))
-            d += f"M{x} {y}" if not drawing else f"H{x}V{y}" if group.line == "steps" else f"L{x} {y}"
-        drawing = mark.known
-    return _way(d, group.look, 1.8) if d else ""
 
 
 def _bar(mark: Mark, frame: _Frame) -> str:
@@ -338,11 +334,6 @@ def _cell(mark: Mark, frame: _Frame, *, framed: bool) -> str:
     )
     text = _text(mark.label, (left + right) / 2, middle + 4, anchor="middle", bold=framed)
     return _tag("g", _tip(mark) + heat + _tag("rect", fill="none", **box, **edge) + text)
-
-
-def _point(mark: Mark, look: Look, frame: _Frame, *, bare: bool) -> str:
-    """A shape with its interval."""
-    return _tag("g", _tip(mark) + ("" if bare else _interval(mark, frame)) + _shape(look, *frame.at(mark)))
 
 
 def _interval(mark: Mark, frame: _Frame) -> str:
@@ -481,9 +472,9 @@ def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def text_width(text: str, size: float = _SIZE) -> float:
+def text_width(text: str) -> float:
     """About how wide a text is drawn in a sans serif font: rather too wide than too narrow."""
-    return size * sum(map(_width, text))
+    return _SIZE * sum(map(_width, text))
 
 
 def _width(letter: str) -> float:
@@ -533,7 +524,7 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
         for one in _choices(label):
             left, upper, right, lower = one.box
             inside = left >= 0 and upper >= 0 and right <= width and lower <= height
-            if inside and not any(_overlap(one.box, other) for other in others):
+            if inside and not any(a < right and left < c and b < lower and upper < d for a, b, c, d in others):
                 placed.append(one)
                 break
     return placed
@@ -545,7 +536,3 @@ def _choices(label: Label) -> Iterable[Placed]:
     for text in dict.fromkeys((whole, whole.partition(" ")[0])):
         for across, down in _OFFSETS if text else ():
             yield Placed(point=(x, y), text=text, x=x + across, y=y + down, left=across > 0)
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

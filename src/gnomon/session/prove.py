@@ -337,11 +337,11 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
 
 
 def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
-    """Of equally fast contenders the one to use: one without a conversion, then one without an environment of its own,
-    then that of least memory, then the first by time.
+    """Of equally fast contenders the one to use: one without a conversion, then one without variables or options of its
+    own, then that of least memory, then the first by time.
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
-    pool = [p for p in pool if not p.contender.candidate.environment] or pool
+    pool = [p for p in pool if all(part.configuration.clean for part in p.contender.parts)] or pool
     known = [p for p in pool if _memory(p)]
     if known:
         least = min(map(_memory, known))
