@@ -173,7 +173,8 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
         apart = abs(math.log(median.ratio / fastest.ratio))
         # Both on one side say the same, unless it is a tie that the medians would have decided for the other.
         lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
-        if apart >= worst and (lost or _side(fastest.ratio) != _side(median.ratio)):
+        sides = {0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1 for ratio in (fastest.ratio, median.ratio)}
+        if apart >= worst and (lost or len(sides) > 1):
             worst = apart
             told = f"{label} takes {fastest.ratio:.2f} times as long as {chosen} by the fastest 20 % of calls, which "
             told += f"decided, but {median.ratio:.2f} times by the median of all"
@@ -181,10 +182,6 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
         return None
     hint = "Calls were disturbed: measure again with --processes 10, or on a quieter machine."
     return Doubt(kind="medians-disagree", message=told, hint=hint)
-
-
-def _side(ratio: float) -> int:
-    return 0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1
 
 
 def interval(low: float | None, high: float | None) -> str:

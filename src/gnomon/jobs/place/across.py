@@ -315,9 +315,19 @@ class AcrossPlacer:
         def unmixed(why: str, ideal_s: float | None = None) -> AcrossResult:
             return AcrossResult(contenders=tuple(wholes), prices=None, solution=None, ideal_s=ideal_s, why=why)
 
-        mixable = [i for i, (t, c) in enumerate(zip(self.targets, wholes, strict=True)) if self._mixable(t, c)]
+        traces = [self.lab.runner.known(trace_of(c).key) for c in wholes]
+        # What takes the model converted takes no part of it.
+        own = [t.placed.graph is self.lab.graph and t.configuration.clean for t in self.targets]
+        mixable = [i for i, trace in enumerate(traces) if own[i] and trace.ok]
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
-        mixable = [i for i in mixable if always or totals[i] <= slow_s or self._reports_parts(wholes[i])]
+        # One that has lost as a whole is worth no chain, unless its profiler tells parts of the model apart.
+        mixable = [
+            i
+            for i in mixable
+            if always
+            or totals[i] <= slow_s
+            or any(0 < len(k.named) < len(wholes[i].backends) for k in kernels(self.lab.graph, traces[i]))
+        ]
         if len(mixable) < 2:
             return unmixed("fewer than two configurations take parts of the file, report times and are fast enough")
         mixable = self._of_equal_threads(mixable, wholes)
@@ -356,18 +366,6 @@ class AcrossPlacer:
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=""
         )
-
-    def _mixable(self, target: Target, whole: Contender) -> bool:
-        """Whether a part of the model can be given to it: what takes the model converted takes no part."""
-        as_it_is = target.placed.graph is self.lab.graph and target.configuration.clean
-        return as_it_is and self.lab.runner.known(trace_of(whole).key).ok
-
-    def _reports_parts(self, whole: Contender) -> bool:
-        """Whether its profiler tells parts of the model apart. Where not, chains alone could tell what they take, which
-        a configuration that has lost as a whole is not worth.
-        """
-        known = self.lab.runner.known(trace_of(whole).key)
-        return any(0 < len(kernel.named) < len(whole.backends) for kernel in kernels(self.lab.graph, known))
 
     def _of_equal_threads(self, mixable: Sequence[int], wholes: Sequence[Contender]) -> list[int]:
         """Those that have as many threads as the fastest: in one process they would wait for each other's threads."""

@@ -79,11 +79,24 @@ class TransferPlacer(InsidePlacer):
         anchor = Anchor(candidate=best.candidate, clock=clock)
         for contender in alive:
             self._note(contender, self.lab.runner.known(contender.key), clock, 1.0)
-        self._measure(self._designed(), anchor, traced=True)
+        # Two for each side away in which nearly every tensor crosses.
+        designed = [
+            self.along([side if there == AWAY else HOME for there in sides])
+            for side, movable in enumerate(self.movable, start=AWAY)
+            for sides in alternating(self.graph, movable)
+            if AWAY in sides
+        ]
+        self._measure(designed, anchor, traced=True)
         self._measure(self.drawn(DRAWN * len(self.movable), self.lab.request.seed), anchor, traced=False)
         refits = 0
         while True:
-            prices = self._fit()
+            runs = list(self._runs.values())
+            if not any(run.steps for run in runs):
+                raise MeasurementError(
+                    f"{self.target.configuration.name} left no trace of any placement",
+                    hint="The reasons are among what was skipped.",
+                )
+            prices = fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
             solution = self._solved(prices)
             gain = self._gain(prices.total_s, solution, alive)
             if solution.assignment in self._runs or refits == REFITS or gain < WORTH:
@@ -121,24 +134,6 @@ class TransferPlacer(InsidePlacer):
         found = solve(transfer_model([op.name for op in self.graph.operators], self.backends, prices))
         sides = self.along(found.assignment[: self.wiring.count])
         return replace(found, assignment=sides, choices=tuple(self.backends[side] for side in sides))
-
-    def _designed(self) -> list[Sides]:
-        """Two for each side away in which nearly every tensor crosses."""
-        return [
-            self.along([side if there == AWAY else HOME for there in sides])
-            for side, movable in enumerate(self.movable, start=AWAY)
-            for sides in alternating(self.graph, movable)
-            if AWAY in sides
-        ]
-
-    def _fit(self) -> TransferPrices:
-        runs = list(self._runs.values())
-        if not any(run.steps for run in runs):
-            raise MeasurementError(
-                f"{self.target.configuration.name} left no trace of any placement",
-                hint="The reasons are among what was skipped.",
-            )
-        return fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
 
     def _measure(self, wanted: Sequence[Sides], anchor: Anchor, *, traced: bool) -> bool:
         """Run placements beside the anchor, and keep what they took; whether all of them ran."""

@@ -289,11 +289,7 @@ def _anchors_of(units: Sequence[Unit], table: Table | None) -> list[Unit]:
 
 def by_size(units: Sequence[Unit]) -> list[Unit]:
     """Units by the numbers that they read and make, once for each layer; an anchor is one from the middle."""
-    return sorted(units, key=lambda unit: (_size(unit), unit.id))
-
-
-def _size(unit: Unit) -> int:
-    return (sum(map(math.prod, unit.inputs)) + math.prod(unit.output)) * len(unit.layers)
+    return sorted(units, key=lambda u: (sum(map(math.prod, (*u.inputs, u.output))) * len(u.layers), u.id))
 
 
 def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:

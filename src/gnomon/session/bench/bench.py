@@ -91,7 +91,7 @@ class Bench:
 
         Raises GnomonError: the model cannot be converted.
         """
-        placed = place_model(model, path, _keyed(self.push, key))
+        placed = place_model(model, path, lambda own, name: self.push(own, f"{key}-{name}"))
         if model.graph.format not in self.runtime.formats:
             wanted = sorted(self.runtime.formats & reachable(model.graph.format))[0]
             folder = self.folder / f"converted-{key}"
@@ -104,11 +104,8 @@ class Bench:
                 inputs=placed.inputs,
                 outputs=placed.outputs,
             )
-        return Placed(key=key, graph=placed.graph, candidate=self._candidate(key, placed, model.graph))
-
-    def _candidate(self, key: str, placed: PlacedModel, graph: Graph) -> Candidate:
         job: Job = {
-            "tensors": job_tensors(graph),
+            "tensors": job_tensors(model.graph),
             "feeds": {name: {} for name in placed.inputs},
             "outputs": list(placed.outputs),
             "seed": self.request.seed,
@@ -116,9 +113,10 @@ class Bench:
         }
         # Each model is its own reference: there is no other that its outputs could be compared with. Starting a
         # process takes longer than a visit to a small model, so that those of a session share one.
-        return Candidate(
+        candidate = Candidate(
             key=key, job=job, environment=self.configuration.environment, check=False, process=self.configuration.name
         )
+        return Placed(key=key, graph=placed.graph, candidate=candidate)
 
 
 @contextmanager
@@ -166,12 +164,21 @@ def open_bench(
         request = replace(request, runtimes=(measures.name,))
 
         def begin(subject: str, question: Mapping[str, object]) -> CampaignRunner:
+            context = Context(
+                device=link.info.fingerprint,
+                versions={measures.name: probe.version},
+                model_digest=hashlib.sha256(subject.encode()).hexdigest(),
+                model_name=subject,
+                options={"threads": request.wish.threads, "backends": list(request.wish.backends)},
+                seed=request.seed,
+                gnomon_version=gnomon.__version__,
+            )
             runner = CampaignRunner(
                 link,
                 store,
                 Question(
                     kind=kind,
-                    context=_context(request, subject, link, measures.name, probe),
+                    context=context,
                     details={
                         **question,
                         "configurations": [question_of(configuration)],
@@ -187,11 +194,15 @@ def open_bench(
 
         runner = begin(subject, question)
         folder = stack.enter_context(guarded_folder("gnomon-bench-"))
+
+        def stay(path: Path, name: str) -> str:
+            return str(shutil.copytree(path, folder / name) if path.is_dir() else path)
+
         bench = Bench(
             request=request,
             folder=folder,
             device=link.info,
-            push=_staying_in(folder) if tool else device.push,
+            push=stay if tool else device.push,
             link=link,
             runner=runner,
             runtime=measures,
@@ -249,24 +260,3 @@ def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> C
         names = ", ".join(c.name for c in found)
         raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
     return found[0]
-
-
-def _keyed(push: Callable[[Path, str], str], key: str) -> Callable[[Path, str], str]:
-    return lambda path, name: push(path, f"{key}-{name}")
-
-
-def _staying_in(folder: Path) -> Callable[[Path, str], str]:
-    return lambda path, name: str(shutil.copytree(path, folder / name) if path.is_dir() else path)
-
-
-def _context(request: MeasureRequest, subject: str, link: AgentLink, runtime: str, probe: Probe) -> Context:
-    """What must be equal for runs to be compared."""
-    return Context(
-        device=link.info.fingerprint,
-        versions={runtime: probe.version},
-        model_digest=hashlib.sha256(subject.encode()).hexdigest(),
-        model_name=subject,
-        options={"threads": request.wish.threads, "backends": list(request.wish.backends)},
-        seed=request.seed,
-        gnomon_version=gnomon.__version__,
-    )

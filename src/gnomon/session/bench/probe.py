@@ -7,7 +7,7 @@ them against what they took when the device was first probed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,7 @@ from gnomon.measure.environment import worst
 from gnomon.models.load import reachable
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.baseline import gauge_of
-from gnomon.session.bench.bench import Bench, open_bench
+from gnomon.session.bench.bench import open_bench
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.unit import Trace, Unit
 from gnomon.store.address import RecordAddress
@@ -78,28 +78,23 @@ def probe(
         request = MeasureRequest(device=config, runtimes=(name,), effort=_EFFORT, record=record, fresh=True)
         try:
             with open_bench(request, kind="probe", subject="probe", question={}, tell=tell) as bench:
-                return _probed(bench)
+                gauge = gauge_of(bench, [_KERNEL])
+                took_s = median(list(gauge.reference_s))
+                bench.runner.finish({"reason": f"The reference kernel takes {took_s * 1e6:.1f} us.", "call_s": took_s})
+                fingerprint = bench.device.fingerprint
+                baseline = Baseline(
+                    at_s=time.time(),
+                    fingerprint={key: fingerprint.get(key) for key in (*_BOARD, "memory_bytes")},
+                    runtime=f"{bench.runtime.name} {bench.probe.version}, {bench.configuration.name}, {gauge.clock}",
+                    calls_s=gauge.reference_s,
+                    campaign=bench.runner.campaign.id,
+                )
+                doubts = worst(bench.runner.environments)
+                slowed = tuple(d.message for d in doubts if d.kind in ("throttled", "voltage", "frequency"))
+                return Probed(baseline=baseline, slowed=slowed)
         except RuntimeMissingError as error:
             lacking = error
     raise lacking or RuntimeMissingError(f"no runtime is known that probes {config.name}", hint="gnomon runtimes")
-
-
-def _probed(bench: Bench) -> Probed:
-    gauge = gauge_of(bench, [_KERNEL])
-    took_s = median(list(gauge.reference_s))
-    bench.runner.finish({"reason": f"The reference kernel takes {took_s * 1e6:.1f} us.", "call_s": took_s})
-    fingerprint = bench.device.fingerprint
-    baseline = Baseline(
-        at_s=time.time(),
-        fingerprint={key: fingerprint.get(key) for key in (*_BOARD, "memory_bytes")},
-        runtime=f"{bench.runtime.name} {bench.probe.version}, {bench.configuration.name}, {gauge.clock}",
-        calls_s=gauge.reference_s,
-        campaign=bench.runner.campaign.id,
-    )
-    doubts = worst(bench.runner.environments)
-    return Probed(
-        baseline=baseline, slowed=tuple(d.message for d in doubts if d.kind in ("throttled", "voltage", "frequency"))
-    )
 
 
 def judged(found: Probed, known: Baseline | None) -> Fault | None:
@@ -110,7 +105,9 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
             for key, told in _BOARD.items()
             if len({known.fingerprint.get(key), found.baseline.fingerprint.get(key)} - {None}) == 2
         ]
-        if not other and _apart(known.fingerprint, found.baseline.fingerprint):
+        memories = [one.fingerprint.get("memory_bytes") for one in (known, found.baseline)]
+        sizes = [size for size in memories if isinstance(size, int) and size > 0]
+        if not other and len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY:
             other = ["its memory has another size"]
         if other:
             return "board", f"it is another board: {'; '.join(other)}"
@@ -123,11 +120,6 @@ def judged(found: Probed, known: Baseline | None) -> Fault | None:
         return None
     day = time.strftime("%Y-%m-%d", time.localtime(known.at_s))
     return "speed", f"the probe takes {times:.2f} times what it took on {day}"
-
-
-def _apart(known: Mapping[str, object], found: Mapping[str, object]) -> bool:
-    sizes = [size for one in (known, found) if isinstance(size := one.get("memory_bytes"), int) and size > 0]
-    return len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY
 
 
 def probe_now(
