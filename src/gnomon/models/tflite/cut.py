@@ -55,32 +55,27 @@ class FlatWriter:
         buffers: Sequence[Maker],
     ) -> bytes:
         """The file of a TFLite model with one subgraph, whose tables these makers write."""
-        model, at = self.table({0: (4, version), 1: (4, 0), 2: (4, 0), 4: (4, 0)})
-        self.point(0, model)
-        self._tables(at[1], codes)
-        graphs, slots = self._offsets(1)
-        self.point(at[2], graphs)
-        subgraph, own = self.table(dict.fromkeys((0, 1, 2, 3, 4), (4, 0)))
-        self.point(slots[0], subgraph)
-        self._tables(own[0], tensors)
-        self.point(own[1], self.integers(inputs))
-        self.point(own[2], self.integers(outputs))
-        self._tables(own[3], operators)
-        self.point(own[4], self.text(name))
-        self._tables(at[4], buffers)
+        subgraph: dict[int, Maker] = {
+            0: partial(self._tables, tensors),
+            1: partial(self.integers, inputs),
+            2: partial(self.integers, outputs),
+            3: partial(self._tables, operators),
+            4: partial(self.text, name),
+        }
+        graphs = [partial(self.table, {}, subgraph)]
+        listed = {field: partial(self._tables, each) for field, each in ((1, codes), (2, graphs), (4, buffers))}
+        self.point(0, self.table({0: (4, version)}, listed))
         return bytes(self.data)
 
     def point(self, at: int, target: int) -> None:
         """Let the offset at a position lead to what was written at another behind it."""
         _U32.pack_into(self.data, at, target - at)
 
-    def table(self, values: Mapping[int, tuple[int, int]]) -> tuple[int, dict[int, int]]:
-        """A table of fields, each ``(bytes, value)``; an offset is four bytes and is pointed later.
-
-        Returns its position and that of each field.
-        """
+    def table(self, scalars: Mapping[int, tuple[int, int]], children: Mapping[int, Maker]) -> int:
+        """A table of scalars, each ``(bytes, value)``, and of offsets to what is written behind it; its position."""
+        values = {**scalars, **dict.fromkeys(children, (4, 0))}
         offsets, size = {}, 4
-        for field, (width, _) in sorted(values.items(), key=lambda item: -item[1][0]):
+        for field, (width, _) in sorted(values.items(), key=lambda item: (-item[1][0], item[0])):
             size += -size % width
             offsets[field] = size
             size += width
@@ -90,7 +85,9 @@ class FlatWriter:
         for field, (width, value) in values.items():
             body[offsets[field] : offsets[field] + width] = value.to_bytes(width, "little", signed=value < 0)
         position = self._with_vtable(vtable, body, 0)
-        return position, {field: position + offset for field, offset in offsets.items()}
+        for field, child in children.items():
+            self.point(position + offsets[field], child())
+        return position
 
     def copied_table(self, table: Table, known: int, children: Mapping[int, Child]) -> int:
         """A copy of a table that has `known` fields, of which `children` are offsets and all others scalars.
@@ -130,17 +127,12 @@ class FlatWriter:
         """A vector of signed 32-bit integers."""
         return self.vector(len(values), struct.pack(f"<{len(values)}i", *values), 4)
 
-    def _offsets(self, count: int) -> tuple[int, list[int]]:
-        """A vector of offsets that are pointed later; returns its position and that of each."""
-        position = self.vector(count, bytes(4 * count), 4)
-        return position, [position + 4 + 4 * k for k in range(count)]
-
-    def _tables(self, at: int, makers: Sequence[Maker]) -> None:
-        """A vector of tables, led to by the offset at a position."""
-        position, slots = self._offsets(len(makers))
-        self.point(at, position)
-        for place, make in zip(slots, makers, strict=True):
-            self.point(place, make())
+    def _tables(self, makers: Sequence[Maker]) -> int:
+        """A vector of offsets to tables."""
+        position = self.vector(len(makers), bytes(4 * len(makers)), 4)
+        for number, make in enumerate(makers, start=1):
+            self.point(position + 4 * number, make())
+        return position
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
         """What copies a vector of scalars (of a string, with the zero behind it)."""
@@ -262,23 +254,18 @@ class FlatSource:
     def _tensor(self, writer: FlatWriter, index: int, places: dict[int, int]) -> int:
         source = self._tensors[index]
         constant = self._graph.tensors[index].constant
-        values = {
+        scalars = {
             _TYPE: (1, source.integer(_TYPE, 1)),
             _BUFFER: (4, places[source.unsigned(_BUFFER)] if constant else 0),
-            _NAME: (4, 0),
             _HAS_RANK: (1, source.integer(_HAS_RANK, 1)),
         }
-        children: dict[int, Child] = {
+        copies: dict[int, Child] = {
             _SHAPE: writer.copy_vector(4),
             _SIGNATURE: writer.copy_vector(4),
             _QUANTIZATION: lambda buffer, at: self._quantization(writer, buffer.table(at)),
         }
-        there = {field: place for field in children if (place := source.find(field)) is not None}
-        position, at = writer.table({**values, **dict.fromkeys(there, (4, 0))})
-        writer.point(at[_NAME], writer.text(self._graph.tensors[index].name))
-        for field, place in there.items():
-            writer.point(at[field], children[field](source.buffer, source.buffer.offset(place)))
-        return position
+        name: Maker = partial(writer.text, self._graph.tensors[index].name)
+        return writer.table(scalars, {_NAME: name, **_copied(source, copies)})
 
     @staticmethod
     def _quantization(writer: FlatWriter, table: Table) -> int:
@@ -295,23 +282,16 @@ class FlatSource:
         source = self._operators[index]
         inputs, outputs, inner = self._wires[index]
         kind = source.integer(3, 1) & 0xFF
-        values = {0: (4, codes.index(source.unsigned(0))), 1: (4, 0), 2: (4, 0), 6: (1, source.integer(6, 1))}
-        options, custom = source.find(4), source.find(5)
-        if options is not None:
-            values |= {3: (1, kind), 4: (4, 0)}
-        if custom is not None:
-            values[5] = (4, 0)
-        if inner is not None:
-            values[8] = (4, 0)
-        position, at = writer.table(values)
+        copies: dict[int, Child] = {
+            4: lambda buffer, at: self._options(writer, buffer.table(at), kind),
+            5: writer.copy_vector(1),
+        }
+        children = _copied(source, copies)
         for field, wires in ((1, inputs), (2, outputs), (8, inner)):
             if wires is not None:
-                writer.point(at[field], writer.integers([number.get(t, -1) for t in wires]))
-        if options is not None:
-            writer.point(at[4], self._options(writer, source.buffer.table(source.buffer.offset(options)), kind))
-        if custom is not None:
-            writer.point(at[5], writer.copy_vector(1)(source.buffer, source.buffer.offset(custom)))
-        return position
+                children[field] = partial(writer.integers, [number.get(t, -1) for t in wires])
+        scalars = {0: (4, codes.index(source.unsigned(0))), 6: (1, source.integer(6, 1))}
+        return writer.table(scalars | ({3: (1, kind)} if 4 in children else {}), children)
 
     @staticmethod
     def _options(writer: FlatWriter, table: Table, kind: int) -> int:
@@ -322,7 +302,7 @@ class FlatSource:
 
     def _buffer(self, writer: FlatWriter, index: int) -> int:
         if index == 0:
-            return writer.table({})[0]
+            return writer.table({}, {})
         source = self._buffers[index]
         data = source.buffer.data
         offset, size = source.integer(1, 8), source.integer(2, 8)
@@ -334,9 +314,13 @@ class FlatSource:
             place = source.find(0)
             start, size = (0, 0) if place is None else source.buffer.vector(source.buffer.offset(place), 1)
             payload = data[start : start + size]
-        position, at = writer.table({0: (4, 0)})
-        writer.point(at[0], writer.vector(size, payload, 16))
-        return position
+        return writer.table({}, {0: lambda: writer.vector(size, payload, 16)})
+
+
+def _copied(source: Table, copies: Mapping[int, Child]) -> dict[int, Maker]:
+    """What copies those of these fields that a table has."""
+    there = {field: place for field in copies if (place := source.find(field)) is not None}
+    return {field: partial(copies[field], source.buffer, source.buffer.offset(at)) for field, at in there.items()}
 
 
 def _check(label: str, table: Table, refused: Mapping[int, tuple[int, str]]) -> None:

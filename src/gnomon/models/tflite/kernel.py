@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gnomon.models.tflite.cut import FlatWriter
+from gnomon.models.tflite.cut import FlatWriter, Maker
 
 _BATCH_MATMUL, _BATCH_MATMUL_OPTIONS = 126, 101
 _VERSION = 3  # of the schema, in every file
@@ -17,29 +17,22 @@ def product_kernel(size: int) -> bytes:
     It has no weights, so that it is some hundred bytes, and multiplies size**3 times.
     """
     writer = FlatWriter(b"TFL3", _MOST_BYTES)
+    shape = partial(writer.integers, [1, size, size])
+    # Both inputs of the operator are x, of which it turns the second.
+    operator: dict[int, Maker] = {
+        1: partial(writer.integers, [0, 0]),
+        2: partial(writer.integers, [1]),
+        4: partial(writer.table, {0: (1, 0), 1: (1, 1)}, {}),
+    }
     return writer.model(
         _VERSION,
-        codes=[lambda: writer.table({0: (1, _BATCH_MATMUL), 2: (4, 1), 3: (4, _BATCH_MATMUL)})[0]],
-        tensors=[partial(_tensor, writer, name, size) for name in "xy"],
+        codes=[partial(writer.table, {0: (1, _BATCH_MATMUL), 2: (4, 1), 3: (4, _BATCH_MATMUL)}, {})],
+        tensors=[
+            partial(writer.table, {1: (1, 0), 2: (4, 0)}, {0: shape, 3: partial(writer.text, name)}) for name in "xy"
+        ],
         inputs=[0],
         outputs=[1],
-        operators=[partial(_product, writer)],
+        operators=[partial(writer.table, {0: (4, 0), 3: (1, _BATCH_MATMUL_OPTIONS)}, operator)],
         name="product",
-        buffers=[lambda: writer.table({})[0]],
+        buffers=[partial(writer.table, {}, {})],
     )
-
-
-def _tensor(writer: FlatWriter, name: str, size: int) -> int:
-    position, at = writer.table({0: (4, 0), 1: (1, 0), 2: (4, 0), 3: (4, 0)})
-    writer.point(at[0], writer.integers([1, size, size]))
-    writer.point(at[3], writer.text(name))
-    return position
-
-
-def _product(writer: FlatWriter) -> int:
-    """The operator: both of its inputs are x, of which it turns the second."""
-    position, at = writer.table({0: (4, 0), 1: (4, 0), 2: (4, 0), 3: (1, _BATCH_MATMUL_OPTIONS), 4: (4, 0)})
-    writer.point(at[1], writer.integers([0, 0]))
-    writer.point(at[2], writer.integers([1]))
-    writer.point(at[4], writer.table({0: (1, 0), 1: (1, 1)})[0])
-    return position

@@ -131,35 +131,25 @@ class _Followed:
 
     def through(self, fused: Any) -> list[tuple[str, set[int]]]:
         """The calls of the fused module's main function, and the nodes of each."""
+        return self._calls(fused["main"], self._parameters(fused["main"]), fused)
+
+    def _calls(self, function: Any, known: dict[Any, _Token], fused: Any) -> list[tuple[str, set[int]]]:
+        """The calls in a function and their nodes; what it binds is added to `known`."""
         found: list[tuple[str, set[int]]] = []
-        known = self._parameters(fused["main"])
-        for binding in bindings(fused["main"]):
+        for binding in bindings(function):
             value = binding.value
             if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
                 inner = fused[value.op]
                 given = dict(zip(inner.params, (self._token(a, known) for a in value.args), strict=True))
-                known[binding.var], nodes = self._inside(inner, given)
+                nodes = {node for _, own in self._calls(inner, given, fused) for node in own}
+                known[binding.var] = self._token(inner.body.body, given)
                 found.append((str(value.op.name_hint), nodes))
             elif is_call(value, "relax.call_tir"):
-                known[binding.var], node = self._taken(value, known)
+                known[binding.var], node = self._waiting[self._key(value, known)].pop(0)
                 found.append((str(value.args[0].name_hint), set() if node is None else {node}))
             else:
                 known[binding.var] = self._token(value, known)
         return found
-
-    def _inside(self, function: Any, known: dict[Any, _Token]) -> tuple[_Token, set[int]]:
-        """What a fused function returns, and the nodes that it computes."""
-        nodes: set[int] = set()
-        for binding in bindings(function):
-            if is_call(binding.value, "relax.call_tir"):
-                known[binding.var], node = self._taken(binding.value, known)
-                nodes |= set() if node is None else {node}
-            else:
-                known[binding.var] = self._token(binding.value, known)
-        return self._token(function.body.body, known), nodes
-
-    def _taken(self, call: Any, known: dict[Any, _Token]) -> tuple[_Token, int | None]:
-        return self._waiting[self._key(call, known)].pop(0)
 
     def _parameters(self, function: Any) -> dict[Any, _Token]:
         return {param: ("given", k) for k, param in enumerate(function.params)}
