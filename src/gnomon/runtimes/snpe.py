@@ -85,7 +85,9 @@ def find_sdk(environ: Mapping[str, str] | None = None) -> SnpeSdk:
     root = Path(known[variable]) if variable else None
     if root is not None and not root.is_dir():
         raise RuntimeMissingError(f"{variable} names {root}, which is not a folder", hint=HINT)
-    path = [*_folders(root), *known.get("PATH", os.defpath).split(os.pathsep)]
+    below = [*(f"bin/{host}" for host in _HOSTS), "bin", "benchmarks/SNPE", "benchmarks"]
+    own = [str(root / folder) for folder in below if (root / folder).is_dir()] if root is not None else []
+    path = [*own, *known.get("PATH", os.defpath).split(os.pathsep)]
     found = {what: _program(names, path) for what, names in _PROGRAMS.items()}
     missing = [_PROGRAMS[what][0] for what, program in found.items() if not program]
     if len(missing) == len(_PROGRAMS) and root is None:
@@ -94,13 +96,6 @@ def find_sdk(environ: Mapping[str, str] | None = None) -> SnpeSdk:
         where = f"the SNPE SDK at {root}" if root else "the SNPE SDK on the PATH"
         raise RuntimeMissingError(f"{where} lacks {', '.join(missing)}", hint=HINT)
     return SnpeSdk(version=_version(root, found["convert"]), environment=_environment(root, path, known), **found)
-
-
-def _folders(root: Path | None) -> list[str]:
-    if root is None:
-        return []
-    below = [*(f"bin/{host}" for host in _HOSTS), "bin", "benchmarks/SNPE", "benchmarks"]
-    return [str(root / folder) for folder in below if (root / folder).is_dir()]
 
 
 def _program(names: tuple[str, ...], path: list[str]) -> str:
@@ -270,7 +265,7 @@ class _Measuring:
         try:
             inputs = self._inputs(read_dlc_inputs(done.stdout))
         except ModelError as error:
-            return Failure(stage="load", kind="refused", transient=False, message=error.message)
+            return _refused("load", error.message)
         config = self._folder / "config.json"
         config.write_text(
             write_bench_config(
@@ -339,13 +334,11 @@ class _Measuring:
         """The newest result, whose folder snpe-bench links as latest_results."""
         files = sorted((self._folder / "results").glob("latest_results/*.json"))
         if not files:
-            return Failure(
-                stage="run", kind="refused", transient=False, message="snpe-bench ended well and left no result"
-            )
+            return _refused("run", "snpe-bench ended well and left no result")
         try:
             result = read_bench_result(files[-1].read_bytes())
         except ProblemError as error:
-            return Failure(stage="run", kind="refused", transient=False, message=error.message)
+            return _refused("run", error.message)
         return benched(result, self._order.backends or RUNTIMES)
 
 
@@ -353,22 +346,17 @@ def benched(result: BenchResult, backends: tuple[str, ...]) -> Benched:
     """A result in seconds; what was asked for and is not in it has failed."""
     failures = dict(result.failures)
     for backend in backends:
-        if not any(_is_of(name, backend) for name in (*result.times, *failures)):
+        # Its buffer type may stand behind it ("GPU_ub_float").
+        own = re.compile(rf"{re.escape(backend)}(_(float|ub_.*|s))?")
+        if not any(map(own.fullmatch, (*result.times, *failures))):
             failures[backend] = "snpe-bench reported nothing for this runtime"
     return Benched(
         times_s=_seconds(result.times),
         figures=result.times,
         layers_s=_seconds(result.layers),
-        failures={
-            name: Failure(stage="run", kind="refused", transient=False, message=why) for name, why in failures.items()
-        },
+        failures={name: _refused("run", why) for name, why in failures.items()},
         told=result.meta,
     )
-
-
-def _is_of(name: str, backend: str) -> bool:
-    """Whether a runtime in a result is this backend, whose buffer type may stand behind it ("GPU_ub_float")."""
-    return re.fullmatch(rf"{re.escape(backend)}(_(float|ub_.*|s))?", name) is not None
 
 
 def _seconds(
@@ -380,8 +368,8 @@ def _seconds(
     }
 
 
-def _refused(stage: str, told: str, done: Completed) -> Failure:
-    log = (done.stderr or done.stdout)[-_LOG_TAIL:]
+def _refused(stage: str, told: str, done: Completed | None = None) -> Failure:
+    log = (done.stderr or done.stdout)[-_LOG_TAIL:] if done is not None else ""
     return Failure(stage=stage, kind="refused", transient=False, message=told, log_tail=log)
 
 

@@ -59,10 +59,11 @@ def output_shapes(layer: Layer, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
     if layer.type in _SAME_SHAPE:
         return (known[0],) * count
     rule = _RULES.get(layer.type)
-    found = rule(layer, known) if rule else None
-    if found is not None and not (all(n > 0 for n in found) and math.prod(found) <= _LARGEST):
-        found = None
-    return (found,) * count
+    return (_possible(rule(layer, known)) if rule else None,) * count
+
+
+def _possible(shape: Shape) -> Shape:
+    return shape if shape and min(shape) > 0 and math.prod(shape) <= _LARGEST else None
 
 
 def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
@@ -80,7 +81,12 @@ def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ..
     if layer.type == "MatMul":
         return None if made is None or first is None else math.prod(made) * first[-1]
     if layer.type == "MultiHeadAttention":
-        return _attention_macs(layer, inputs)
+        if any(shape is None or len(shape) != 2 for shape in inputs) or first is None:
+            return None
+        wide, rows = layer.integer(0), first[0]
+        others = inputs[1] if len(inputs) > 1 and inputs[1] is not None else first
+        # Four projections and two products of all pairs.
+        return 2 * rows * wide * wide + 2 * others[0] * wide * wide + 2 * rows * others[0] * wide
     if layer.type in _GATES:
         hidden, directions = layer.integer(0), 2 if layer.integer(2) == 2 else 1
         weights = layer.integer(1) + directions * _GATES[layer.type] * hidden * hidden
@@ -89,15 +95,6 @@ def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ..
 
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-
-
-def _attention_macs(layer: Layer, inputs: tuple[Shape, ...]) -> int | None:
-    """Four projections and two products of all pairs."""
-    if any(shape is None or len(shape) != 2 for shape in inputs) or inputs[0] is None:
-        return None
-    wide, rows = layer.integer(0), inputs[0][0]
-    others = inputs[1] if len(inputs) > 1 and inputs[1] is not None else inputs[0]
-    return 2 * rows * wide * wide + 2 * others[0] * wide * wide + 2 * rows * others[0] * wide
 
 
 def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
@@ -109,8 +106,7 @@ def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
         return None
     made: list[Shape] = []
     for dims, *sizes in (numbers[4 * k : 4 * k + 4] for k in range(count)):
-        shape = tuple(reversed(sizes[:dims])) if 0 < dims <= 3 else None
-        made.append(shape if shape and min(shape) > 0 and math.prod(shape) <= _LARGEST else None)
+        made.append(_possible(tuple(reversed(sizes[:dims]))) if 0 < dims <= 3 else None)
     return tuple(made)
 
 
@@ -118,8 +114,7 @@ def _declared(layer: Layer) -> Shape:
     """The shape in the parameters w, h, d and c of an Input or MemoryData; None where it has none."""
     w, h, d, c = (layer.integer(key) for key in (0, 1, 11, 2))
     sizes = [c, d, h, w] if d else [c, h, w]
-    shape = tuple(n for n in sizes if n)
-    return shape if shape and min(shape) > 0 and math.prod(shape) <= _LARGEST else None
+    return _possible(tuple(n for n in sizes if n))
 
 
 def _window(layer: Layer, size: int, kernel: int, keys: tuple[int, int, int, int], other: tuple[int, ...]) -> int:
