@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -186,7 +186,11 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     for snapshot in (before, after):
         for name, value in snapshot.get("temperatures_c", {}).items():
             if value < 150:
-                seen.append((value - _hot_from(snapshot.get("trip_points_c", {}).get(name, {})), name, value))
+                points = snapshot.get("trip_points_c", {}).get(name, {})
+                slowing = [points[kind] - NEAR_C for kind in ("passive", "hot") if kind in points]
+                # A zone that only tells where the machine is switched off slows down earlier, by its firmware.
+                hot_c = min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
+                seen.append((value - hot_c, name, value))
     over, name, value = max(seen, default=(-1.0, "", 0.0))
     if over >= 0:
         points = after.get("trip_points_c", before.get("trip_points_c", {})).get(name, {})
@@ -196,15 +200,6 @@ def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
             act = "switches the machine off" if kind == "critical" else "slows the machine down"
             acts = f"; the kernel {act} from {points[kind]:.0f} on"
         yield _seen(over, "hot", f"{name} reached {value:.0f} degrees Celsius{acts}")
-
-
-def _hot_from(points: Mapping[str, float]) -> float:
-    """The temperature from which a zone with these trip points is hot.
-
-    A zone that only tells where the machine is switched off slows down earlier, by its firmware.
-    """
-    slowing = [points[kind] - NEAR_C for kind in ("passive", "hot") if kind in points]
-    return min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
 
 
 def _memory(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:

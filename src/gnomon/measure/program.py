@@ -170,7 +170,9 @@ class ProgramSession(Rounds[_OpenCandidate]):
             inputs, outputs = self._link.inputs(job, seed), "outputs" if checked else None
             taken.append(self._run(key, Order(runs=2, warm_runs=1, inputs=inputs, outputs=outputs)))
             if checked:
-                files[seed] = self._outputs(job, seed)
+                files[seed] = self._link.scratch / f"outputs-{seed}"
+                for number in range(len(job["segments"][0]["outputs"])):
+                    self._link.device.pull(f"outputs.{number}", self._link.scratch / f"outputs-{seed}.{number}")
         first = taken[0]
         opened: wire.OpenedFacts = {
             "load_ns": first.load_ns,
@@ -194,13 +196,6 @@ class ProgramSession(Rounds[_OpenCandidate]):
             inputs=self._link.inputs(job, job["seed"]),
         )
         return opened
-
-    def _outputs(self, job: wire.Job, seed: int) -> Path:
-        """Fetch the raw outputs of the last process."""
-        prefix = self._link.scratch / f"outputs-{seed}"
-        for number in range(len(job["segments"][0]["outputs"])):
-            self._link.device.pull(f"outputs.{number}", prefix.with_name(f"{prefix.name}.{number}"))
-        return prefix
 
     def measure(self, key: str) -> wire.BlockFacts:
         """A process of runs of an open candidate."""

@@ -135,7 +135,14 @@ class Cutter(ABC):
         outputs = [t for t in written if t in handed or t in own]
         if chosen[-1] + 1 == len(self.order):
             outputs += [t for t in dict.fromkeys(self.graph.outputs) if t not in self._born]
-        repeated = self._makers_of([*(t for op in operators for t in op.inputs), *outputs])
+        # The static nodes that these tensors follow from, in the file's order.
+        pending, makers = [*(t for op in operators for t in op.inputs), *outputs], set[int]()
+        while pending:
+            maker = self._maker.get(pending.pop())
+            if maker in self._static and maker not in makers:
+                makers.add(maker)
+                pending.extend(self.graph.operators[maker].inputs)
+        repeated = tuple(sorted(makers))
         dest = Path(dest)
         self.write([*repeated, *(op.index for op in operators)], inputs, outputs, dest)
         return Segment(
@@ -167,16 +174,6 @@ class Cutter(ABC):
         if place == len(self.order):
             return list(dict.fromkeys(self.graph.outputs))
         return [t for t, born in self._born.items() if born <= place < self._last[t]]
-
-    def _makers_of(self, tensors: Iterable[int]) -> tuple[int, ...]:
-        """The static nodes that these tensors follow from, in the file's order."""
-        pending, found = list(tensors), set()
-        while pending:
-            maker = self._maker.get(pending.pop())
-            if maker in self._static and maker not in found:
-                found.add(maker)
-                pending.extend(self.graph.operators[maker].inputs)
-        return tuple(sorted(found))
 
     def _check(self, first: int, last: int) -> None:
         if not 0 <= first <= last <= len(self.order):

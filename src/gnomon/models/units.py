@@ -64,23 +64,23 @@ class Writer:
         return sum(much * much for much in self.parts[name].values())
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Add a constant, that which is given for this name: numbers in the model's data type, integers as they are."""
+        """Add a constant, that which is given for this name: numbers in the model's data type, integers as they are.
+
+        ModelError where another shape is given than the layer has, or what is not a finite number.
+        """
         if name in self.given:
-            array = _fitting(name, self.given.pop(name), array.shape)
+            given, shape = self.given.pop(name), array.shape
+            if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
+                raise ModelError(
+                    f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are "
+                    "wanted",
+                    hint="Give the weights of this net.",
+                )
+            array = given
         if array.dtype.kind == "f":
             array = array.astype(self.dtype)
         self.weights.append(self.onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
-
-
-def _fitting(name: str, given: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """A given weight. ModelError for another shape than the layer has, and for what is not a finite number."""
-    if given.shape != shape or given.dtype.kind != "f" or not np.isfinite(given).all():
-        raise ModelError(
-            f"{name} is given as {given.dtype}{list(given.shape)}, where finite numbers {list(shape)} are wanted",
-            hint="Give the weights of this net.",
-        )
-    return given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,18 +175,16 @@ def _conv(writer: Writer, job: Job) -> str:
 def _linear(writer: Writer, job: Job) -> str:
     rng, (inputs, outputs) = _random(writer, job), (features_of(job.shapes[0]), job.output[-1])
     value = job.inputs[0]
-    if len(job.shapes[0]) == 3:
-        matrix = writer.weight(f"{job.name}.w", rng.standard_normal((inputs, outputs)) / math.sqrt(inputs))
-        if not job.layer["bias"]:
-            return writer.node("MatMul", job.name, [value, matrix])
-        value = writer.node("MatMul", f"{job.name}.product", [value, matrix])
-        bias = writer.weight(f"{job.name}.b", rng.standard_normal(outputs) * _BIAS)
-        return writer.node("Add", job.name, [value, bias])
-    if len(job.shapes[0]) > 2:
-        value = writer.node("Flatten", f"{job.name}.flatten", [value], axis=1)
     weights = [writer.weight(f"{job.name}.w", rng.standard_normal((inputs, outputs)) / math.sqrt(inputs))]
     if job.layer["bias"]:
         weights.append(writer.weight(f"{job.name}.b", rng.standard_normal(outputs) * _BIAS))
+    if len(job.shapes[0]) == 3:
+        if not job.layer["bias"]:
+            return writer.node("MatMul", job.name, [value, *weights])
+        value = writer.node("MatMul", f"{job.name}.product", [value, weights[0]])
+        return writer.node("Add", job.name, [value, weights[1]])
+    if len(job.shapes[0]) > 2:
+        value = writer.node("Flatten", f"{job.name}.flatten", [value], axis=1)
     return writer.node("Gemm", job.name, [value, *weights])
 
 
@@ -404,7 +402,10 @@ def write_net(net: Net, dest: Path, *, seed: int = 0, weights: Mapping[str, NDAr
 def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | None = None) -> onnx.ModelProto:
     """The model that `write_net` writes."""
     onnx = onnx_package()
-    dtype = _dtype(net)
+    dtypes = {node.unit.dtype for node in net.nodes} or {"float32"}
+    if len(dtypes) > 1:
+        raise ModelError("the units of the net have several data types", hint="Use one data type.")
+    dtype = dtypes.pop()
     kind = getattr(onnx.TensorProto, _DTYPES[dtype])
     writer = Writer(onnx=onnx, dtype=np.dtype(dtype), seed=seed, given=dict(weights or {}))
     names = [f"x{k}" for k in range(len(net.inputs))]
@@ -412,7 +413,13 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
     writer.parts.update({name: {name: 1.0} for name in names})
     for index, node in enumerate(net.nodes):
         value_of[index] = _write_chain(writer, index, node.unit, [value_of[ref] for ref in node.inputs])
-    _end_in_y(writer, value_of[net.output])
+    value = value_of[net.output]
+    if not any(value in node.output for node in writer.nodes):  # a net without operators hands its input on
+        writer.node("Identity", "y", [value])
+        value = "y"
+    for node in writer.nodes:
+        for edge in (node.input, node.output):
+            edge[:] = ["y" if name == value else name for name in edge]
     if writer.given:
         raise ModelError(
             f"the net has no weights {', '.join(sorted(writer.given))}", hint="Give those of its own layers."
@@ -451,20 +458,3 @@ def _write_chain(writer: Writer, index: int, unit: Unit, inputs: list[str]) -> s
         )
         value, shape = write_layer(writer, job), output
     return value
-
-
-def _end_in_y(writer: Writer, value: str) -> None:
-    """Names the result "y"; a net without operators gets one that hands its input on."""
-    if not writer.nodes or value not in {name for node in writer.nodes for name in node.output}:
-        writer.node("Identity", "y", [value])
-        return
-    for node in writer.nodes:
-        for names in (node.input, node.output):
-            names[:] = ["y" if name == value else name for name in names]
-
-
-def _dtype(net: Net) -> str:
-    found = {node.unit.dtype for node in net.nodes} or {"float32"}
-    if len(found) > 1:
-        raise ModelError("the units of the net have several data types", hint="Use one data type.")
-    return found.pop()

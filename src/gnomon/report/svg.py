@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -295,8 +295,15 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
         dots = "".join(f"M{a} {b}h0" for a, b in places)
         yield _tag("path", stroke_linecap="round", stroke_width=3.4, d=dots, **_coloured(group.look, "stroke"))
     elif group.kind == "bars":
-        bars = "".join(_bar(mark, frame) for mark in known)
-        yield f"<defs>{_pattern(group.look, name)}</defs>"
+        bars = ""
+        for mark in known:
+            left, _, right = map(frame.x.place, mark.x.ends)
+            top = frame.up(mark.y.ends[1]) - _BAR / 2
+            bars += _tag("rect", _tip(mark), x=left, y=top, width=right - left, height=_BAR)
+        fill = _tag("rect", width=6, height=6, opacity=".55", **_coloured(group.look, "fill"))
+        hatch = _HATCHES[group.look.hatch]
+        fill += _tag("path", d=hatch, stroke="#303030", stroke_width=".9") if hatch else ""
+        yield f"<defs>{_tag('pattern', fill, id=name, width=6, height=6, patternUnits='userSpaceOnUse')}</defs>"
         yield _tag("g", bars, fill=f"url(#{name})", stroke="#303030", stroke_opacity=".6", stroke_width=".6")
     elif group.kind == "cells":
         yield from (_cell(mark, frame, framed=group.look == CHOSEN) for mark in known)
@@ -305,19 +312,6 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
         points = ((_tip(m), "" if bare else _interval(m, frame), _shape(group.look, *frame.at(m))) for m in known)
         inside = "".join(_tag("g", "".join(point)) for point in points)
         yield _tag("g", inside, stroke_width=1.4, **_coloured(group.look, "stroke", "fill"))
-
-
-def _bar(mark: Mark, frame: _Frame) -> str:
-    left, _, right = map(frame.x.place, mark.x.ends)
-    top = frame.up(mark.y.ends[1]) - _BAR / 2
-    return _tag("rect", _tip(mark), x=left, y=top, width=right - left, height=_BAR)
-
-
-def _pattern(look: Look, name: str) -> str:
-    """What fills bars: a colour, with lines or dots on it."""
-    fill = _tag("rect", width=6, height=6, opacity=".55", **_coloured(look, "fill"))
-    lines = _tag("path", d=_HATCHES[look.hatch], stroke="#303030", stroke_width=".9") if look.hatch else ""
-    return _tag("pattern", fill + lines, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
 
 
 def _cell(mark: Mark, frame: _Frame, *, framed: bool) -> str:
@@ -521,18 +515,16 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
     points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for (x, y), _ in labels]
     for k, label in enumerate(labels):
         others = [*points[:k], *points[k + 1 :], *(one.box for one in placed)] if label[1] else []
-        for one in _choices(label):
+        (x, y), whole = label
+        choices = (
+            Placed(point=(x, y), text=text, x=x + across, y=y + down, left=across > 0)
+            for text in dict.fromkeys((whole, whole.partition(" ")[0]))
+            for across, down in (_OFFSETS if text else ())
+        )
+        for one in choices:
             left, upper, right, lower = one.box
             inside = left >= 0 and upper >= 0 and right <= width and lower <= height
             if inside and not any(a < right and left < c and b < lower and upper < d for a, b, c, d in others):
                 placed.append(one)
                 break
     return placed
-
-
-def _choices(label: Label) -> Iterable[Placed]:
-    """What may be written at which places, the best first."""
-    (x, y), whole = label
-    for text in dict.fromkeys((whole, whole.partition(" ")[0])):
-        for across, down in _OFFSETS if text else ():
-            yield Placed(point=(x, y), text=text, x=x + across, y=y + down, left=across > 0)

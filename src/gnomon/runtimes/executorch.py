@@ -80,19 +80,19 @@ class ExecuTorch:
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""
-        xnnpack = None if configuration.usual else _on_xnnpack(assignment)
-        return whole_segment(self.name, model, _options(model.graph, configuration, xnnpack))
+        return whole_segment(self.name, model, _placed(model.graph, configuration, assignment))
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the file; a .pt2 is lowered when the package is loaded, as the options say."""
         copy_model(model.path, folder / model.path.name)
-        xnnpack = None if configuration.usual else _on_xnnpack(assignment)
-        options = _options(model.graph, configuration, xnnpack)
+        options = _placed(model.graph, configuration, assignment)
         return {"runtime": self.name, "model": model.path.name, "options": options}
 
 
-def _on_xnnpack(assignment: Assignment) -> list[int]:
-    return sorted(index for index, backend in assignment.items() if backend == _XNNPACK)
+def _placed(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
+    """Options of the driver for an assignment; the usual configuration leaves it to XNNPACK's partitioner."""
+    xnnpack = sorted(index for index, backend in assignment.items() if backend == _XNNPACK)
+    return _options(graph, configuration, None if configuration.usual else xnnpack)
 
 
 def _written_for(graph: Graph, index: int) -> str:

@@ -195,7 +195,11 @@ def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generat
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
-    ceiling = min(count, _possible(blocks, backends))
+    possible = sum(
+        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts
+        for cuts in range(1, min(_MOST_SEGMENTS, blocks))
+    )
+    ceiling = min(count, possible)
     for _ in range(50 * count):
         if len(chains) >= ceiling:
             break
@@ -213,13 +217,6 @@ def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generat
             chains[tuple(chain)] = None
             used[cuts] += 1
     return list(chains)
-
-
-def _possible(blocks: int, backends: int) -> int:
-    return sum(
-        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts
-        for cuts in range(1, min(_MOST_SEGMENTS, blocks))
-    )
 
 
 _REFITS = 3

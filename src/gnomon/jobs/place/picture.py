@@ -174,10 +174,12 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
         notes.append("Operators as traced, in proportion where the profiler itself takes time.")
     name = shorten(Path(document.model.path).name, 50)
     chosen = document.decision.chosen
-    whole = [
-        Mark(x=_measured(row).times(factor), y=Value(value=k), label=_words(row), tip=f"{row.label}: {_words(row)}")
-        for k, row in enumerate(rows)
-    ]
+    whole = []
+    for k, row in enumerate(rows):
+        (median_s, low_s, high_s), words = ends_of(row.measured), time_words(*ends_of(row.measured))
+        # Of an interval without an end to speak of a part.
+        drawn = Value(value=median_s, low=low_s, high=None if high_s is None else min(high_s, 2 * (median_s or 0.0)))
+        whole.append(Mark(x=drawn.times(factor), y=Value(value=k), label=words, tip=f"{row.label}: {words}"))
     return [
         Chart(
             title=f"{name} on {shorten(document.device, 30)}. {shorten(document.decision.reason, 200)}",
@@ -197,16 +199,6 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
             note=" ".join(notes),
         )
     ]
-
-
-def _measured(row: Bar) -> Value:
-    """The time of the whole; of an interval without an end to speak of a part."""
-    median, high = row.measured.median_s, row.measured.high_s
-    return Value(value=median, low=row.measured.low_s, high=None if high is None else min(high, 2 * median))
-
-
-def _words(row: Bar) -> str:
-    return time_words(row.measured.median_s, row.measured.low_s, row.measured.high_s)
 
 
 def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperator], factor: float) -> Iterable[Group]:

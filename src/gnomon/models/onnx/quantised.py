@@ -84,14 +84,25 @@ class _Flow:
         self._from_8bit: set[str] = set()
         for node in graph.node:
             if node.op_type == "QuantizeLinear" and node.output:
-                self._types[node.output[0]] = self._written(node)
+                # Of the type of its zero point, or what an attribute says, or uint8.
+                written = next(
+                    (entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8
+                )
+                zero_point = next(iter(node.input[2:3]), "")
+                self._types[node.output[0]] = self._types.get(zero_point, 0) if zero_point else written
             if node.op_type == "DequantizeLinear" and node.input:
                 comes = self._types.get(node.input[0]) in _INT8
             else:
                 comes = node.op_type in _MOVES and bool(node.input) and node.input[0] in self._from_8bit
             if comes:
                 self._from_8bit.update(node.output)
-        self._to_8bit = self._backwards(graph)
+        found = {value.name for value in graph.output}
+        lost: set[str] = set()
+        for node in reversed(graph.node):
+            rounds = node.op_type == "QuantizeLinear" and self._types.get(node.output[0]) in _INT8
+            passes = node.op_type in _FUSED and all(name in found and name not in lost for name in node.output)
+            (found if rounds or passes else lost).update(node.input[:1] if rounds else node.input)
+        self._to_8bit = found - lost
 
     def reads(self, node: onnx.NodeProto) -> bool:
         """Whether both factors are 8-bit values."""
@@ -104,21 +115,6 @@ class _Flow:
         if node.op_type in _WHOLE:
             return True
         return node.op_type not in _HALF and bool(node.output) and node.output[0] in self._to_8bit
-
-    def _written(self, node: onnx.NodeProto) -> int:
-        """The element type that a QuantizeLinear writes: its zero point's, or what an attribute says, or uint8."""
-        if len(node.input) > 2 and node.input[2]:
-            return self._types.get(node.input[2], 0)
-        return next((entry.i for entry in node.attribute if entry.name == "output_dtype" and entry.i), _UINT8)
-
-    def _backwards(self, graph: onnx.GraphProto) -> set[str]:
-        found = {value.name for value in graph.output}
-        lost: set[str] = set()
-        for node in reversed(graph.node):
-            rounds = node.op_type == "QuantizeLinear" and self._types.get(node.output[0]) in _INT8
-            passes = node.op_type in _FUSED and all(name in found and name not in lost for name in node.output)
-            (found if rounds or passes else lost).update(node.input[:1] if rounds else node.input)
-        return found - lost
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

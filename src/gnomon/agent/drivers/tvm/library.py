@@ -59,24 +59,20 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
     linker()
 
     def make(folder: str) -> None:
-        asked = {"model": model, "shapes": shapes, "records": records}
-        _compile({**asked, "library": os.path.join(folder, _LIBRARY)})
+        asked = {"model": model, "shapes": shapes, "records": records, "library": os.path.join(folder, _LIBRARY)}
+        # In another process: the compiler's memory is not the model's, and its crash ends nothing else.
+        done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
+        sys.stderr.write(done.stderr[-4000:])
+        told = [line for line in done.stdout.splitlines() if line.startswith(TOLD)]
+        if not told:
+            last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
+            raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it said nothing'}")
+        answer = json.loads(told[-1].removeprefix(TOLD))
+        if "refused" in answer:
+            raise Refused(answer["refused"])
 
     with made_of(model, ["tvm", shapes, records, versions], make) as folder:
         path = os.path.join(folder, _LIBRARY)
         with open(f"{path}.json", encoding="utf-8") as file:
             told = json.load(file)
         yield Library(path, told)
-
-
-def _compile(asked: Mapping[str, object]) -> None:
-    """Compile in another process: the compiler's memory is not the model's, and its crash ends nothing else."""
-    done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
-    sys.stderr.write(done.stderr[-4000:])
-    told = [line for line in done.stdout.splitlines() if line.startswith(TOLD)]
-    if not told:
-        last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
-        raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it said nothing'}")
-    answer = json.loads(told[-1].removeprefix(TOLD))
-    if "refused" in answer:
-        raise Refused(answer["refused"])

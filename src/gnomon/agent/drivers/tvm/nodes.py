@@ -49,17 +49,13 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
                 f"--shape {shlex.quote(f'{value.name}=1,3,224,224')}"
             )
     module = imported(model, shapes)
-    _check_fixed(module["main"].ret_ty)
-    written = [next(iter(node.output), "") for node in model.graph.node]
-    return module, [v.name for v in inputs], [v.name for v in model.graph.output], written
-
-
-def _check_fixed(kind: Any) -> None:
-    """Refused unless what the model returns is a tensor, or several, of fixed shapes."""
+    kind = module["main"].ret_ty
     for one in kind.fields if isinstance(kind, relax.TupleType) else [kind]:
         dims = getattr(getattr(one, "shape", None), "values", None)
         if not isinstance(one, relax.TensorType) or dims is None or any(not hasattr(d, "value") for d in dims):
             raise Refused("the shape of an output depends on the values of inputs; TVM is measured with fixed shapes")
+    written = [next(iter(node.output), "") for node in model.graph.node]
+    return module, [v.name for v in inputs], [v.name for v in model.graph.output], written
 
 
 def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]:
