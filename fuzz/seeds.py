@@ -136,8 +136,9 @@ def profile(folder: Path) -> None:
 
 def record(folder: Path) -> None:
     """A record of runs as one file."""
+    from tests.store.contract import failed_run, sample_campaign, sample_run
+
     from gnomon.core.sample import Event
-    from gnomon.testing.store import failed_run, sample_campaign, sample_run
 
     path = folder / "record.sqlite"
     with SqliteStore.open(path) as store:

@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.store.contract import failed_run, sample_campaign, sample_run
+
 from gnomon.core.sample import FINISHED, Event, Run
 from gnomon.store.address import record_address
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
 from gnomon.store.opening import read_store
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import failed_run, sample_campaign, sample_run
 
 _COMMAND = """
 import sys

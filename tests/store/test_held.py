@@ -8,19 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.store.contract import sample_campaign
 
 from gnomon.core.sample import Campaign
 from gnomon.errors import RecordError
 from gnomon.store.base import CampaignQuery, RunQuery, latest_unfinished
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
 
 HOLDER = """
 import sys
 from pathlib import Path
 from gnomon.store.base import latest_unfinished
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
+from tests.store.contract import sample_campaign
 with SqliteStore.open(Path(sys.argv[1])) as store:
     found = latest_unfinished(store, "k")
     store.open_campaign(found or sample_campaign(sys.argv[2]))
@@ -76,7 +76,7 @@ STARTING = """
 import os, sys, time
 from pathlib import Path
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
+from tests.store.contract import sample_campaign
 store = SqliteStore.open(Path(sys.argv[1]))
 store.open_campaign(sample_campaign("a"))
 if os.fork() == 0:
@@ -126,7 +126,7 @@ import sys
 from pathlib import Path
 from gnomon.store.sqlite import SqliteStore
 from gnomon.system import locks
-from gnomon.testing.store import sample_campaign, sample_run
+from tests.store.contract import sample_campaign, sample_run
 locks._PATIENCE_S = 60.0  # on a busy machine the turns of five others may take longer than a moment
 with SqliteStore.open(Path(sys.argv[1])) as store:
     store.open_campaign(sample_campaign("a"))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.contract import StoreContract, failed_run, sample_campaign, sample_run
 from tests.store.joinkit import added_once
 from tests.store.postgreskit import Server, running_server, why_not
 
@@ -33,7 +34,6 @@ from gnomon.store.join import join_records
 from gnomon.store.postgres import PostgresStore
 from gnomon.store.postgres_schema import STEPS, TABLES
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import StoreContract, failed_run, sample_campaign, sample_run
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -48,7 +48,7 @@ WRITER = """
 import sys
 from gnomon.store.address import PostgresAddress
 from gnomon.store.postgres import PostgresStore
-from gnomon.testing.store import sample_campaign, sample_run
+from tests.store.contract import sample_campaign, sample_run
 with PostgresStore.open(PostgresAddress(url=sys.argv[1])) as store:
     store.open_campaign(sample_campaign(sys.argv[2]))
     for block in range(int(sys.argv[3])):

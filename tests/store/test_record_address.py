@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.store.contract import sample_campaign
 from tests.store.postgreskit import running_server, why_not
 
 from gnomon.cli.main import run
@@ -12,7 +13,6 @@ from gnomon.errors import RecordError
 from gnomon.store.address import PostgresAddress, default_record, record_address, whole
 from gnomon.store.opening import open_store, read_store
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.contract import StoreContract, failed_run, sample_campaign, sample_run
 
 from gnomon.core.sample import Event, Run, Samples
 from gnomon.errors import RecordError
@@ -24,7 +25,6 @@ from gnomon.store import schema
 from gnomon.store.address import default_path
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import StoreContract, failed_run, sample_campaign, sample_run
 
 GOLDEN = Path(__file__).parent / "data" / "record_v1.sqlite"
 
@@ -32,7 +32,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign, sample_run
+from tests.store.contract import sample_campaign, sample_run
 path, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 with SqliteStore.open(path) as store:
     store.open_campaign(sample_campaign(name))
@@ -263,7 +263,7 @@ import os, sys
 from pathlib import Path
 from gnomon.errors import RecordError
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
+from tests.store.contract import sample_campaign
 if os.getuid() == 0:
     os.setuid(65534)
 try:

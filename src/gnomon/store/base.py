@@ -123,7 +123,7 @@ class TallyQuery(Query[Tally]):
 class Store(Protocol):
     """An append-only record of campaigns, their runs and their events.
 
-    Contract, for who writes one (`gnomon.testing.store` tests it):
+    Contract (`tests.store.contract` tests it):
 
     - What `open_campaign` or `append` returned from survives `kill -9` and loss of power at any later
     moment. What they raised from is not in the record at all. Nothing is ever changed or removed. -

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 
 from tests.models.test_net import model, node
+from tests.store.contract import sample_campaign
 
 from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
@@ -26,7 +27,6 @@ from gnomon.spaces.loading import load_space
 from gnomon.spaces.work import work
 from gnomon.store.base import FILES, note_files
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
 
 CONTEXT = {"device": {"machine": "made-up"}, "runtime": "onnxruntime", "dtype": "float32"}
 CHAINS = ("Conv+Relu",)

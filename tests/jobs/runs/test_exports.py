@@ -11,6 +11,7 @@ import onnx
 import pytest
 from tests.jobs.html.kit import hostile
 from tests.jobs.test_job_documents import EACH, FOUND, large
+from tests.store.contract import failed_run, sample_campaign, sample_run
 
 import gnomon
 from gnomon.errors import ModelError, RecordError
@@ -20,7 +21,6 @@ from gnomon.jobs.runs.answers import keep
 from gnomon.jobs.runs.exports import chrome_trace
 from gnomon.models.load import load
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import failed_run, sample_campaign, sample_run
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.jobs.table.table_kit import space_file
 from tests.jobs.tune.test_record_file import EMPTY, RECORDS
+from tests.store.contract import sample_campaign
 
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
@@ -24,7 +25,6 @@ from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table
 from gnomon.jobs.tune.campaign import TrialCampaign
 from gnomon.store.base import ARGUMENTS, COMMAND, FILES, CampaignQuery, RunQuery, note, note_command, note_files
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign
 
 _QUICK_TABLE = """
 import sys

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tests.store.contract import sample_campaign, sample_run
 from tests.store.joinkit import added_once
 
 import gnomon
@@ -13,7 +14,6 @@ from gnomon.core.sample import FINISHED, Event
 from gnomon.errors import ProblemError, RecordError
 from gnomon.store.base import COMMAND, EventQuery
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import sample_campaign, sample_run
 
 
 def record(path: Path, *blocks: int, campaign: str = "c1") -> Path:

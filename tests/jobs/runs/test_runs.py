@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.contract import failed_run, sample_campaign, sample_run
 
 from gnomon.core.codec import from_json
 from gnomon.core.sample import Event, Run, Samples
@@ -24,7 +25,6 @@ from gnomon.jobs.runs.job import (
 from gnomon.store.base import CampaignQuery
 from gnomon.store.lines import write_lines
 from gnomon.store.sqlite import SqliteStore
-from gnomon.testing.store import failed_run, sample_campaign, sample_run
 
 
 def timed(candidate: str, wall_ns: int, process: int = 0) -> Run:

@@ -31,9 +31,6 @@ from gnomon.store.base import (
     latest_unfinished,
 )
 
-# ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
-
-
 Reopen = Callable[[], Store]
 
 
