@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from gnomon.core.codec import Must, decode, document, fields_of, within
+from gnomon.core.codec import Must, decode, within
 from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Positive
@@ -82,18 +82,41 @@ class EstimatorDocument:
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
     """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
-    # A price that the table lacks is null, and so is the endless length of a column that never varied.
-    c, told = estimator.coefficients, document(estimator)
-    own = {
+    c, columns = estimator.coefficients, estimator.columns
+    return {
         "format": FORMAT,
         "version": VERSION,
         "unit": "s",
-        "columns": {name: told["columns"][name] for name in ("names", "kinds", "prior_s", "scale")},
+        "columns": {
+            "names": list(columns.names),
+            "kinds": list(columns.kinds),
+            "prior_s": None
+            if columns.prior_s is None
+            else [None if math.isnan(v) else v for v in columns.prior_s.tolist()],
+            "scale": None if columns.scale is None else columns.scale.tolist(),
+        },
+        "level_s": estimator.level_s,
         "bias_s": float(c.mean[0]),
         "coefficients_s": c.mean[1:].tolist(),
         "covariance": {"own": c.own.tolist(), "more": c.more.T.tolist(), "less": c.less.T.tolist()},
+        "noise": asdict(estimator.noise),
+        "known": [bool(k) for k in estimator.known],
+        "sizes": dict(estimator.sizes),
+        "weights": estimator.weights.tolist(),
+        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
     }
-    return own | {name: told[name] for name in ("level_s", "noise", "known", "sizes", "weights", "residual")}
+
+
+def _residual_document(residual: Residual) -> dict[str, object]:
+    return {
+        "centre": residual.centre.tolist(),
+        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
+        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
+        "points": residual.points.tolist(),
+        "alpha": residual.alpha.tolist(),
+        "half": residual.half.tolist(),
+        "size_s": residual.size_s,
+    }
 
 
 def read_estimator(document: Mapping[str, object]) -> Estimator:
@@ -154,8 +177,12 @@ def _matrix(rows: Sequence[Sequence[float]], width: int) -> Floats:
 
 
 def _columns(read: ColumnsDocument) -> Columns:
+    prior = (
+        None if read.prior_s is None else np.array([math.nan if p is None else p for p in read.prior_s], dtype=float)
+    )
+    scale = None if read.scale is None else np.array(read.scale, dtype=float)
     try:
-        return Columns(**fields_of(Columns, read))  # numpy makes a NaN of a price that is null
+        return Columns(names=read.names, kinds=read.kinds, prior_s=prior, scale=scale)
     except GnomonError as error:
         raise ProblemError(f"the estimator is malformed: $.columns: {error.message}", hint=HINT) from error
 
