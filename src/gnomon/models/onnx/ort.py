@@ -57,7 +57,7 @@ def _node(onnx: Any, table: Table) -> Any:
 
 
 def _value(onnx: Any, table: Table) -> Any:
-    """A tensor's name, element type and shape, as ONNX has them; of what is no tensor the name alone."""
+    """A tensor's name, element type and shape, as ONNX has them; of a sequence or a map the name alone."""
     kind = table.table(2)
     tensor = None if kind is None or kind.integer(1, 1) != _TENSOR else kind.table(2)
     if tensor is None:
