@@ -54,8 +54,7 @@ _EXPECTED = {
 def to_json(value: Any, path: str = "$") -> Any:
     """JSON values of a record: dataclasses and mappings become objects, tuples and lists become lists.
 
-    numpy's integers and floats become numbers, its arrays become lists. RecordError for NaN, infinities and all that
-    JSON lacks.
+    numpy's integers and floats become numbers. RecordError for NaN, infinities and all that JSON lacks.
     """
     return _json(value, path, null=False)
 
@@ -76,8 +75,6 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
         if null:
             return None
         raise RecordError(f"{path} is {value}, which JSON does not have", hint=_BAD_VALUE_HINT)
-    if hasattr(value, "tolist"):
-        return _json(value.tolist(), path, null=null)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _json(getattr(value, f.name), f"{path}.{f.name}", null=null) for f in fields(value)}
     if isinstance(value, Mapping):
