@@ -239,7 +239,7 @@ def test_what_a_job_of_somebody_answered_is_read_without_it_as_runs(
     assert "its format is 'gnomon-wait'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["place", "view", "two words"])
+@pytest.mark.parametrize("name", ["place", "cross-compile", "two words"])
 def test_a_job_of_somebody_takes_no_name_of_gnomon(
     name: str, package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,10 +71,10 @@ class LazyGroup(Group):
                 formatter.write_dl(rows)
 
     def _of_packages(self) -> list[str]:
-        """The names of the commands that packages add; those of gnomon, also former ones, come first."""
+        """The names of the commands that packages add; those of gnomon come first."""
         from gnomon.plugins import JOBS, named
 
-        taken = {*self._places, *_ALIASES, *_REPLACED}
+        taken = {*self._places, *_REPLACED}
         return [name for name in named(JOBS) if name not in taken and not re.search(r"^-|\s", name)]
 
     def _of_package(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -88,11 +88,8 @@ class LazyGroup(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
-        name = _ALIASES.get(cmd_name, cmd_name)
-        place = self._places.get(name)
-        if place is None:
-            return self._of_package(ctx, cmd_name)
-        return command_of(name.split()[-1], place)
+        place = self._places.get(cmd_name)
+        return self._of_package(ctx, cmd_name) if place is None else command_of(cmd_name.split()[-1], place)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does, which ends with 1 where the reader of the standard output went away."""
@@ -110,7 +107,7 @@ class LazyGroup(Group):
             return two, self.get_command(ctx, two), args[2:]
         if args and args[0] in _REPLACED:
             raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
-        known = args and (args[0].startswith("-") or args[0] in self._places or args[0] in _ALIASES)
+        known = args and (args[0].startswith("-") or args[0] in self._places)
         if args and not known and args[0] not in (names := self.list_commands(ctx)):
             told = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
             raise click.UsageError(f"no command is named {args[0]!r}. {told}", ctx)
@@ -131,9 +128,6 @@ _HELP = {
     "completion": CommandRow("gnomon.cli.main:completion", "Print the completion script of a shell."),
 }
 _COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
-
-_ALIASES = {"view": "tune list"}
-"""Former names of commands."""
 
 _REPLACED = {
     "cross-compile": "its tune and exec are gnomon tune and gnomon exec, its view is gnomon tune list",

@@ -339,7 +339,6 @@ def test_what_names_leave_open_is_answered_by_keys(
         (["--device", "c=nowhere.json"], "'nowhere.json' is not one of the logs"),
         (["--device", "=a.json"], "names no device"),
         (["--device", "c={a}", "--device", "d={a}"], "of 'c' and of 'd'"),
-        (["--log-device", "c"], "--log-device"),
     ],
 )
 def test_answers_that_cannot_be_meant(words: list[str], message: str, tmp_path: Path) -> None:

@@ -286,13 +286,6 @@ def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys:
     assert {row["device"] for row in rows} == {"a", "b", "unknown"}
 
 
-def test_a_former_name_means_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", "--out", str(tmp_path)]) == 0
-    former = capsys.readouterr().out
-    assert run(["tune", "list", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == former
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -307,7 +300,6 @@ def test_a_former_name_means_the_same(tmp_path: Path, capsys: pytest.CaptureFixt
         (["exec", "m.so", "-k", "android"], "--device tvm://HOST:PORT/KEY"),
         (["overlay", "collect", "a.json", "-b", "5"], "--best N"),
         (["overlay", "collect", "a.json", "-l", "5"], "--layer N"),
-        (["overlay", "analyze", "a.json", "--log-device", "a"], "--device KEY=FILE"),
         (["cross-compile", "tune", "atvm", "m"], "docs/jobs/tune.md"),
         (["config-overlay", "a.json", "-k", "a"], "docs/jobs/tune.md"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.cli.declared import command_of, gone
+from gnomon.cli.declared import command_of
 from gnomon.cli.help import Group
 from gnomon.cli.options import ferules
 from gnomon.options import CommandRow
@@ -18,13 +18,12 @@ _ANALYZE = CommandRow(
     first="read the logs",
 )
 _OF_RECORDS = "Leave it out: the records say it."
-_LOG_DEVICE = "--device KEY=FILE says of which device a file is, --device KEY that there is one."
 
 overlay = Group(
     "overlay",
     help="One configuration a layer for several devices. docs/jobs/tune.md describes it.",
     commands=[
         ferules(b="Give --best N.", l="Give --layer N.", m=_OF_RECORDS, t=_OF_RECORDS)(command_of("collect", _COLLECT)),
-        gone("--log-device", hint=_LOG_DEVICE)(ferules(l="Give --layer N.")(command_of("analyze", _ANALYZE))),
+        ferules(l="Give --layer N.")(command_of("analyze", _ANALYZE)),
     ],
 )

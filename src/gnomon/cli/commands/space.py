@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
 from gnomon.cli.declared import DeclaredGroup, gone
@@ -30,18 +28,11 @@ _ROWS = {
         "gnomon.api.space:list_toolchains", "List the toolchains, and what is missing for them here.", html=False
     ),
 }
-_GONE: Mapping[str, Mapping[tuple[str, ...], str]] = {
-    "profile": {
-        ("--gpu",): "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.",
-        ("--arch-file",): "Give --toolchain vitis --set vitis.arch=FILE.",
-    },
-    "select": {
-        ("--stability-prior", "--inertia"): "Leave it out: the measurements alone decide.",
-        ("--threshold",): "Give --max-fraction; how often each primitive is on the front is in the report and in "
-        "--json.",
-    },
+_GONE = {
+    "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.",
+    "--arch-file": "Give --toolchain vitis --set vitis.arch=FILE.",
 }
-"""Options of ssprofile and of an earlier gnomon, with what to give instead, by the command."""
+"""Options of ssprofile's profiler, with what to give instead."""
 
 
 class _Group(DeclaredGroup):
@@ -51,8 +42,8 @@ class _Group(DeclaredGroup):
         """The command of that name, or None."""
         is_new = cmd_name not in self.commands
         command = super().get_command(ctx, cmd_name)
-        for names, hint in _GONE.get(cmd_name, {}).items() if is_new else ():
-            gone(*names, hint=hint)(command)
+        for name, hint in _GONE.items() if is_new and cmd_name == "profile" else ():
+            gone(name, hint=hint)(command)
         return command
 
 
