@@ -144,7 +144,8 @@ def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:
         yield _finding("functions", _some(function.name for function in model.functions))
     yield from _outside(file)
     yield from _of_domains(model)
-    yield from _dynamic_int8(node.op_type for node in graph.node if node.op_type in _INT8_IN_CALLS)
+    if in_calls := Counter(node.op_type for node in graph.node if node.op_type in _INT8_IN_CALLS):
+        yield _finding("dynamic-int8", _some(f"{count} {kind}" for kind, count in in_calls.most_common()))
 
 
 def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
@@ -257,34 +258,20 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
         yield _finding("custom-operators", _some(types), where, _LIBRARIES.get(domain, "that wrote it"))
 
 
-def _dynamic_int8(types: Iterable[str]) -> Iterator[Finding]:
-    counts = Counter(types)
-    if counts:
-        told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common(3))
-        yield _finding("dynamic-int8", told)
-
-
 def _in_flat(model: Model) -> Iterator[Finding]:
     """What a TFLite or Circle file has more."""
     from gnomon.formats.onert.operators import OPERATOR_NAMES
     from gnomon.models.tflite.graph import flat_weights
 
-    graph = model.graph
     yield from _subnormal(flat_weights(model.file))
     if len(model.signatures) > 1:
         first = next((f", {name}" for name, number in model.signatures.items() if number == 0), "")
         yield _finding("signatures", _some(model.signatures), first)
     known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
-    custom = [op.type for op in graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
+    custom = [op.type for op in model.graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
     if custom:
         flex = any(kind.startswith("Flex") for kind in custom)
         yield _finding("custom-operators", _some(custom), "TensorFlow" if flex else "no known kind", "that wrote it")
-    types = []
-    for op in graph.operators:
-        read = [graph.tensors[index] for index in op.inputs[:2]]
-        if len(read) == 2 and op.macs and read[0].dtype == "float32" and read[1].constant and read[1].dtype == "int8":
-            types.append(op.type)
-    yield from _dynamic_int8(types)
 
 
 def _in_openvino(model: Model) -> Iterator[Finding]:

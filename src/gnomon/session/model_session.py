@@ -97,7 +97,6 @@ class Lab:
     drawn: Mapping[str, wire.Feed] = field(default_factory=dict)
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
-    findings: tuple[Finding, ...] = ()
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
@@ -273,7 +272,6 @@ def open_lab(
         lab.doubts += _lower_precision(lab)
         lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
-        lab.doubts += _file_doubts(lab.findings, read.shapes)
         lab.doubts += [_drawn_text(name) for name in texts_of(lab.graph) if name not in request.feeds]
         lab.doubts += _empty(lab)
         lab.doubts += _drawn_steering(read.steering, {fed.name: fed.fed for fed in lab.inputs})
@@ -462,8 +460,7 @@ def _live(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
-        findings=findings,
-        doubts=_too_many_threads(request, link.info),
+        doubts=_too_many_threads(request, link.info) + _file_doubts(findings, read.shapes),
         counters=counters,
         stamp=read.stamp,
     )
@@ -562,8 +559,7 @@ def _recorded(
         lowered=lowered,
         missing=missing,
         drawn=read.feeds,
-        findings=findings,
-        doubts=_too_many_threads(request, recalled.device),
+        doubts=_too_many_threads(request, recalled.device) + _file_doubts(findings, read.shapes),
         counters=runner.last(ENERGY_NOTE),
     )
 
