@@ -201,9 +201,8 @@ def run(args: Sequence[str]) -> int:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
-        kept = "interrupted"
-        if _MEASURING in sys.modules:
-            kept += ": what was measured is kept; the same command goes on from there"
+        kept = "interrupted: what was measured is kept; the same command goes on from there"
+        kept = kept if _MEASURING in sys.modules else "interrupted"
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
         _tell(kept)

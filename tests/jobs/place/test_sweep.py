@@ -111,7 +111,7 @@ def test_what_decides_how_much_work_there_is_stands_in_the_first_lines(
     nodes = [node("NonZero", ["past state"], ["n"]), node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)]
     path = str(save(model(nodes, [value("past state", [4, 8])], [value("y", [2, "k"])]), tmp_path / "m.onnx"))
     told = printed(capsys, "profile", path).splitlines()
-    assert told[2:5] == [
+    assert told[3:6] == [
         " - Warning: the input 'past state' (standard normal, seed 0) decides how much NonZero makes: with",
         "   values of your own the times and the choice may be others.",
         "   -> Save such values with numpy.save, and give them: --input 'past state=past_state.npy'",
