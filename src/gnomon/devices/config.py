@@ -19,7 +19,6 @@ from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
 from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
 from gnomon.errors import ProblemError, UsageError, system_errors
-from gnomon.formats.toml import MOST_BYTES, read_toml
 from gnomon.system.files import open_regular, user_folder, write_whole
 from gnomon.system.locks import changing
 
@@ -130,6 +129,7 @@ def written_table(config: DeviceConfig) -> dict[str, object]:
 
 
 _WHAT = "file of devices"
+_MOST_BYTES = 1 << 20
 
 
 def devices_path() -> Path:
@@ -247,6 +247,8 @@ def _inline(table: dict[str, object]) -> Any:
 
 
 def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
+    from gnomon.formats.toml import read_toml
+
     try:
         document = read_toml(text)
     except ValueError as error:
@@ -269,8 +271,8 @@ def _read(path: Path) -> str | None:
     """The text of the file; None if there is none."""
     with usable(_WHAT, path, "read"):
         try:
-            with open_regular(path, MOST_BYTES) as file:
-                data, mode = file.read(MOST_BYTES), os.fstat(file.fileno()).st_mode
+            with open_regular(path, _MOST_BYTES) as file:
+                data, mode = file.read(_MOST_BYTES), os.fstat(file.fileno()).st_mode
         except FileNotFoundError:
             return None
         if mode & stat.S_IWOTH:

@@ -1,16 +1,11 @@
-"""Which nodes of a graph move data, and an order of them in which few tensors are alive at once.
-
-A topological order of nodes that a file has in another one.
-"""
+"""Which nodes of a graph move data, and an order of them in which few tensors are alive at once."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from graphlib import CycleError, TopologicalSorter
 
 from gnomon.core.graph import Graph, Operator
-from gnomon.errors import ModelError
 
 RANDOM_TYPES = frozenset(
     {
@@ -24,21 +19,6 @@ RANDOM_TYPES = frozenset(
     }
 )
 """Operators of ONNX whose results may differ from run to run: they are never constant, whatever they read."""
-
-
-def topological(rows: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[int]:
-    """The places of nodes, each given by the names that it reads and writes, in a topological order.
-
-    That is the given order where it is one. Raises ModelError where the nodes form a circle.
-    """
-    writer = {name: place for place, (_, results) in enumerate(rows) for name in results}
-    before = {place: [writer[name] for name in reads if name in writer] for place, (reads, _) in enumerate(rows)}
-    if all(first < place for place, own in before.items() for first in own):
-        return list(before)
-    try:
-        return list(TopologicalSorter(before).static_order())
-    except CycleError as error:
-        raise ModelError("the model's nodes form a circle", hint="export the model again") from error
 
 
 def static_operators(graph: Graph) -> frozenset[int]:

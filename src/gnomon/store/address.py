@@ -9,7 +9,6 @@ from typing import overload
 from urllib.parse import parse_qsl, urlsplit
 
 from gnomon.errors import RecordError
-from gnomon.system.files import user_folder
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -34,6 +33,8 @@ RecordLike = str | os.PathLike[str] | PostgresAddress
 
 def default_path() -> Path:
     """The file record.sqlite in the user's folder."""
+    from gnomon.system.files import user_folder  # here: help knows addresses, and reads no files
+
     return user_folder() / "record.sqlite"
 
 

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +25,6 @@ from gnomon.core.graph import Tensor
 from gnomon.errors import ModelError
 from gnomon.installing import needed
 from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
-from gnomon.models.order import topological
 
 if TYPE_CHECKING:
     import onnx
@@ -346,10 +346,16 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
 
 def sort_nodes(graph: onnx.GraphProto) -> bool:
     """Puts the nodes into a topological order; whether the file has them in another. ModelError for a circle."""
-    order = topological([node_names(node) for node in graph.node])
     nodes = list(graph.node)
-    if order == list(range(len(nodes))):
+    rows = [node_names(node) for node in nodes]
+    writer = {name: place for place, (_, results) in enumerate(rows) for name in results}
+    before = {place: [writer[name] for name in reads if name in writer] for place, (reads, _) in enumerate(rows)}
+    if all(first < place for place, own in before.items() for first in own):
         return False
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        raise ModelError("the model's nodes form a circle", hint="export the model again") from error
     del graph.node[:]
     graph.node.extend(nodes[place] for place in order)
     return True

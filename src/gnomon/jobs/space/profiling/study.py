@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import shown
@@ -27,7 +27,9 @@ from gnomon.spaces.cells.space import (
 )
 from gnomon.spaces.loading import users_line
 from gnomon.spaces.unit import Symbol
-from gnomon.training.modules import ModuleBlock, bound, end_block
+
+if TYPE_CHECKING:
+    from gnomon.training.modules import ModuleBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,8 @@ class Study:
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
         """Where a network's blocks that are modules are found, by their names."""
+        from gnomon.training.modules import ModuleBlock
+
         found = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
         return {name: one.origin for name, one in found.items() if isinstance(one, ModuleBlock)}
 
@@ -142,6 +146,8 @@ class Study:
 
     def notes(self) -> list[str]:
         """Sentences about blocks that are not what accuracies and files take them for."""
+        from gnomon.training.modules import ModuleBlock
+
         blocks = (*(one.block for one in self.primitives.values()), *self.ends.values())
         return [
             f"{one.name} makes something else of the same images each time, also where it is not trained: accuracies "
@@ -198,8 +204,8 @@ def open_study(
     chosen = numbering or config.gnomon.numbering
     own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
     given = tuple(blocks) or (*config.gnomon.blocks, *own.values())
-    ends = {name: end_block(name, _given_end(name, end, given)) for name, end in own.items()}
-    known = known_primitives(chosen, [one for one in given if one not in {end.origin for end in ends.values()}], bound)
+    ends = {name: _end_block(name, _given_end(name, end, given)) for name, end in own.items()}
+    known = known_primitives(chosen, [one for one in given if one not in {end.origin for end in ends.values()}], _bound)
     begin, head = _stem(manager, ends), ends.get(HEAD)
     if begin is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
@@ -257,6 +263,19 @@ def _given_end(name: str, wanted: str, blocks: Sequence[str]) -> str:
             hint=f"If you know it: --blocks {shlex.quote(wanted)}, beside the other blocks.",
         )
     return found
+
+
+def _end_block(name: str, origin: str) -> ModuleBlock:
+    from gnomon.training.modules import end_block
+
+    return end_block(name, origin)
+
+
+def _bound(one: Primitive, origin: str) -> Primitive:
+    """A primitive that is a module with its block: what makes that is imported where there is one."""
+    from gnomon.training.modules import bound
+
+    return bound(one, origin)
 
 
 def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[[Symbol], Symbol] | None:
