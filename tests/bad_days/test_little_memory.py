@@ -17,9 +17,9 @@ from tests.agent.drivers.litertkit import tflite
 from tests.models.modelkit import model, node, save, value
 
 from gnomon.errors import ModelError
-from gnomon.models import model as reading
 from gnomon.models.load import load
 from gnomon.models.model import read_regular, read_text
+from gnomon.system import files
 from gnomon.system.files import read_at_most
 
 MIB = 1 << 20
@@ -99,7 +99,7 @@ def test_as_much_is_set_aside_as_a_file_holds(tmp_path: Path, monkeypatch: pytes
     def too_much(file: object, most: int) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(reading, "read_at_most", too_much)
+    monkeypatch.setattr(files, "read_at_most", too_much)
     with pytest.raises(ModelError, match="its 6 bytes are more than the memory that is left") as told:
         read_regular(path, 100)
     assert "memory" in told.value.hint

@@ -55,7 +55,7 @@ def test_when_all_runtimes_hang_it_ends_and_says_so(tmp_path: Path, small: Effor
     with pytest.raises(MeasurementError) as refused:
         place(ModelRequest(model=model, runtimes=RUNTIMES, effort=replace(small, timeout_s=2.0)), tmp_path / "out")
     for runtime in RUNTIMES:
-        assert re.search(rf"{runtime} [^;]*: hang", refused.value.message)
+        assert re.search(rf"{runtime} .*: hang", refused.value.message)
     assert refused.value.hint
 
 

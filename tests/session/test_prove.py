@@ -182,7 +182,10 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
 
 
 def test_a_tie_goes_to_what_has_no_environment_of_its_own() -> None:
-    set_ = replace(FIELD[0], candidate=replace(FIELD[0].candidate, environment={"NOOP": "1"}))
+    setting: Any = SimpleNamespace(
+        accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0, clean=False
+    )
+    set_ = replace(FIELD[0], parts=(SimpleNamespace(configuration=setting, backends={}),))
     field = {"a": with_memory(measured("a", 1.0), 200), "b": with_memory(measured("b", 1.004), 201)}
     assert judge_contenders([set_, FIELD[1]], field, WALL).chosen.contender.key == "b"
     assert judge_contenders(FIELD[:2], field, WALL).chosen.contender.key == "a"
@@ -192,7 +195,14 @@ def test_what_is_a_mix_itself_is_told_of_another() -> None:
     parts: Any = (
         SimpleNamespace(
             configuration=SimpleNamespace(
-                accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0, backends=("x", "y")
+                accelerators=(),
+                usual=False,
+                serial=True,
+                options={},
+                precision="",
+                tolerance=0.0,
+                backends=("x", "y"),
+                clean=True,
             ),
             backends={0: "x", 1: "y"},
         ),

@@ -63,7 +63,9 @@ def failing_lab(*failures: Failure) -> Any:
     left = list(failures)
     runtime = SimpleNamespace(name="r", formats=frozenset({"onnx"}), segment=lambda *_: {"options": {}})
     targets = [
-        SimpleNamespace(runtime=runtime, configuration=SimpleNamespace(environment={}, name=f"r{k}"), placed=None)
+        SimpleNamespace(
+            runtime=runtime, configuration=SimpleNamespace(environment={}, clean=True, name=f"r{k}"), placed=None
+        )
         for k in range(len(left))
     ]
     return SimpleNamespace(
@@ -71,6 +73,7 @@ def failing_lab(*failures: Failure) -> Any:
         placed=None,
         own=Path("m.onnx"),
         source=Path("m.onnx"),
+        loaded="the model's file, unmodified",
         graph=SimpleNamespace(format="onnx"),
         outputs=[],
         doubts=[],

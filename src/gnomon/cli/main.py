@@ -135,9 +135,6 @@ _REPLACED = {
 }
 """Commands of tools that gnomon replaces."""
 
-_MEASURING = "gnomon.measure.campaign"
-"""The module that commands import once they are about to measure."""
-
 _TABLE = "docs/jobs/tune.md has what is given in place of each command and option of Ferule."
 
 _EPILOG = """\b
@@ -202,7 +199,8 @@ def run(args: Sequence[str]) -> int:
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
     except (click.Abort, KeyboardInterrupt, Terminated) as end:
         kept = "interrupted: what was measured is kept; the same command goes on from there"
-        kept = kept if _MEASURING in sys.modules else "interrupted"
+        # Commands import it once they are about to measure.
+        kept = kept if "gnomon.measure.campaign" in sys.modules else "interrupted"
         if as_json and not PRINTED.get():
             write_json({"error": {"kind": "interrupted", "message": kept, "hint": ""}})
         _tell(kept)

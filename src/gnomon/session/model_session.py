@@ -302,19 +302,16 @@ class _Asked:
     beside: str
 
 
-def _findings(model: Model) -> tuple[Finding, ...]:
-    from gnomon.models.check import findings_of  # the first process begins without it
+def _looked_at(model: Model, wish: Wish) -> tuple[tuple[Finding, ...], Wish]:
+    """What is in the file, and the wish: where weights are subnormal ONNX Runtime is tried so too that takes them for
+    0.
+    """
+    from gnomon.models.check import CURE, findings_of  # the first process begins without it
 
-    return findings_of(model)
-
-
-def _cured(wish: Wish, findings: Sequence[Finding]) -> Wish:
-    """The wish, with ONNX Runtime tried so too that subnormal weights cost it nothing, where there are such."""
-    from gnomon.models.check import CURE
-
-    if not any(finding.kind == "subnormal" for finding in findings) or any(CURE in own for _, own in wish.options):
-        return wish
-    return replace(wish, options=(*wish.options, ("onnxruntime", {CURE: "1"})))
+    findings = findings_of(model)
+    if any(finding.kind == "subnormal" for finding in findings) and not any(CURE in own for _, own in wish.options):
+        wish = replace(wish, options=(*wish.options, ("onnxruntime", {CURE: "1"})))
+    return findings, wish
 
 
 def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
@@ -417,8 +414,8 @@ def _live(
         supports[support_key(configuration)] = found
         return found
 
-    findings = _findings(model)
-    targets = find_targets(decide, copy, runtimes, probes, models, _cured(request.wish, findings), missing)
+    findings, wish = _looked_at(model, request.wish)
+    targets = find_targets(decide, copy, runtimes, probes, models, wish, missing)
     if not targets:
         raise nothing_runs(link.info.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
@@ -533,9 +530,9 @@ def _recorded(
     known_options = recalled.campaign.context.options
     if request.wish.usual and isinstance(known_options["threads"], list):
         request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
-    findings = _findings(model)
-    request = replace(request, wish=_cured(request.wish, findings))
-    measured = replace(request.wish, backends=tuple(known_options["backends"]))
+    findings, wish = _looked_at(model, request.wish)
+    request = replace(request, wish=wish)
+    measured = replace(wish, backends=tuple(known_options["backends"]))
     copy = _copies(read, _nowhere, stack)
     targets = find_targets(remember, copy, known, recalled.probes, models, measured, missing)
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)

@@ -84,7 +84,7 @@ GONE = "tvm://127.0.0.1:1/a"
 @pytest.mark.parametrize(
     ("code", "words", "message"),
     [
-        (3, "tune {none}", "No such file .. can be read"),
+        (3, "tune {none}", "does not exist .. check the path"),
         (3, "tune {broken}", "not a model"),
         (3, "tune {lite}", "not a model"),
         (3, "tune {program}", "not an exported program"),

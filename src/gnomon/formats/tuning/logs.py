@@ -127,7 +127,7 @@ class TunerLog:
     complaints: Complaints
     shape: LineShape
     texts: Texts
-    target: str | None = None
+    targets: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     _heads: dict[str, tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
@@ -168,12 +168,11 @@ class TunerLog:
     def take(self, place: str, entry: LogEntry) -> bool:
         """Take an entry; False if there are too many."""
         tell, before = self.complaints.tell, len(self.complaints.told)
-        if self.target is None:
-            self.target = entry.target
-        if entry.target != self.target and _of_device(entry.target) != _of_device(self.target):
-            now, before_it = shown(entry.target), shown(self.target)
-            tell(place, f"the target changes to {now} from {before_it}: keep the lines of each in a file of its own")
-            self.target = entry.target
+        if entry.target not in self.targets:
+            self.targets.append(entry.target)
+            if _of_device(entry.target) != _of_device(self.targets[0]):
+                now, first = shown(entry.target), shown(self.targets[0])
+                tell(place, f"the target changes to {now} from {first}: keep the lines of each in a file of its own")
         if not 0 < len(entry.layer) <= MOST_LAYER_LETTERS or not is_text(entry.layer + entry.target):
             tell(place, f"a layer of 1 to {MOST_LAYER_LETTERS} letters expected, {shown(entry.layer)} found")
         read = _result(entry.result)
@@ -208,7 +207,7 @@ class TunerLog:
             nth = "" if used[name] == 1 else f" ({used[name]})"
             layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
         return TuningRecords(
-            device=TunedDevice(key=key, target=_of_device(self.target or "")),
+            device=TunedDevice(key=key, target=_of_device("".join(self.targets[:1]))),
             model=model,
             layers=tuple(layers),
             trials=self.trials.columns(),
