@@ -182,10 +182,10 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
 
 
 def test_a_tie_goes_to_what_has_no_environment_of_its_own() -> None:
-    setting: Any = SimpleNamespace(
-        accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0, clean=False
-    )
-    set_ = replace(FIELD[0], parts=(SimpleNamespace(configuration=setting, backends={}),))
+    own = SimpleNamespace(accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0)
+    own.clean = False
+    parts: Any = (SimpleNamespace(configuration=own, backends={}),)
+    set_ = replace(FIELD[0], parts=parts)
     field = {"a": with_memory(measured("a", 1.0), 200), "b": with_memory(measured("b", 1.004), 201)}
     assert judge_contenders([set_, FIELD[1]], field, WALL).chosen.contender.key == "b"
     assert judge_contenders(FIELD[:2], field, WALL).chosen.contender.key == "a"
