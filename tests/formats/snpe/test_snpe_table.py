@@ -131,6 +131,11 @@ def test_what_is_no_time_is_refused(time: str) -> None:
         read_snpe_csv(row(time=time))
 
 
+def test_nothing_is_good_of_names_that_are_no_text() -> None:
+    table, complaints = scan_snpe_json('{"\\ud800": {"GPU": {"Layers Time": {"Avg_Time": 37.0, "Max_Time": 38.0}}}}')
+    assert not table and complaints.told
+
+
 def test_hostile_files_are_refused() -> None:
     with pytest.raises(ProblemError, match="line 2: not csv"):
         read_snpe_csv(row() + '"' + row() * 3)

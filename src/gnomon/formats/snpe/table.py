@@ -102,7 +102,8 @@ def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, st
         holder = entries
         for name in location[:-1]:
             holder = holder.get(str(name), {})
-        holder.pop(str(location[-1]), None)
+        for name in location[-1:] or list(holder):  # what cannot be read at all has no place: nothing of it is good
+            holder.pop(str(name), None)
     _drop_empty(entries)
     runtimes = runtimes_of(entries)[:_MOST_RUNTIMES]  # where each unit has some of its own there is no end of gaps
     for unit, has in entries.items():

@@ -11,8 +11,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -58,13 +57,10 @@ def numbered(parts: Mapping[str, Images]) -> Source:
     return Source(parts=parts, classes=tuple(map(str, range(count))))
 
 
-@contextmanager
-def regular_file(path: Path) -> Iterator[BinaryIO]:
+def regular_file(path: Path) -> BinaryIO:
     """An open file of any size. UsageError where it cannot be opened, or is not a regular file."""
     with system_errors(UsageError, f"{path} cannot be opened", hint="Check the path and its rights."):
-        opened = open_regular(path, sys.maxsize)
-    with opened as file:
-        yield file
+        return open_regular(path, sys.maxsize)
 
 
 def entries(folder: Path) -> list[Path]:
