@@ -180,7 +180,7 @@ def zipped(path: Path, members: dict[str, bytes]) -> str:
 def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "LIMIT_BYTES", 1 << 20)
     lying = zipped(tmp_path / "a.npz", {"x.npy": npy((1 << 40, 28, 28), b"abc"), "y.npy": npy((3,), b"abc")})
-    with pytest.raises(ProblemError, match="is not an npz archive of arrays"):
+    with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):
         load_images(lying)
     packed = zipped(tmp_path / "b.npz", {"x.npy": npy((1 << 24,), bytes(1 << 24)), "y.npy": npy((3,), b"abc")})
     with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):

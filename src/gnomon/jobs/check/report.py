@@ -19,8 +19,7 @@ def check_report(document: CheckDocument, page: Page) -> None:
     for finding in document.findings:
         page.item(f"{finding.message[:1].upper()}{finding.message[1:]}.", finding.hint)
     size = units.mebibytes(document.size_bytes)
-    kind = FORMATS[model.format]
-    page.line(f"{Path(model.path).name}: {kind}, {many(model.operators, 'operator')}, {size}.")
+    page.line(f"{Path(model.path).name}: {FORMATS[model.format]}, {many(model.operators, 'operator')}, {size}.")
     inputs = [f"{tensor.name} {named_shape(tensor)} {tensor.dtype}" for tensor in document.inputs]
     page.line(f"Inputs: {listed(inputs) or 'none'}.")
     page.line(f"Runtimes that read it: {listed(document.runtimes, len(document.runtimes))}.")
