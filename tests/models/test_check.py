@@ -179,3 +179,4 @@ def test_tflite(tmp_path: Path) -> None:
     assert plain.count(weights) == 1
     assert kinds_of(plain.replace(weights, np.full(64, 1e-40, np.float32).tobytes())) == ["subnormal"]
     assert kinds_of(tflite("conv", "custom")) == ["custom-operators"]
+    assert "onnxruntime" not in found(tmp_path / "m.tflite")[0].hint, "which does not read TFLite"

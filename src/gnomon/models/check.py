@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gnomon.models.load import content_of
 from gnomon.models.model import Limits, Model, is_float64, model_errors
 from gnomon.models.steering import OF_SHAPES, SIZED
 from gnomon.report.plain import listed, many
@@ -28,7 +29,7 @@ CURE = "session.set_denormal_as_zero"
 KINDS = {
     "subnormal": (
         "{0} of the numbers in {1!r} are subnormal{2}, on which some processors take up to 100 times as long",
-        f"Set them to 0 in the file, or in ONNX Runtime: --option onnxruntime:{CURE}=1",
+        "Set them to 0 in the file{3}",
     ),
     "float64": (
         "it computes in float64, which only some runtimes do: others take float32, and their outputs differ",
@@ -69,7 +70,7 @@ KINDS = {
     ),
     "custom-operators": (
         "it has operators that need a library of their own: {0} of {1}",
-        "Get the library from who exported it, or from the package {2}: --option onnxruntime:library=FILE.",
+        "{2}",
     ),
     "dynamic-int8": (
         "it quantises in each call ({0}): runtimes differ in what they make of that, and some refuse it",
@@ -89,7 +90,7 @@ Weights = Iterable[tuple[str, str, bytes | memoryview | np.ndarray[Any, Any]]]
 _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
-_LIBRARIES = {"ai.onnx.contrib": "onnxruntime-extensions", "mmdeploy": "mmdeploy"}
+_LIBRARIES = {"ai.onnx.contrib": "the package onnxruntime-extensions", "mmdeploy": "the package mmdeploy"}
 """By domain, the package that has its library."""
 _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 """Custom operators of TFLite that LiteRT has."""
@@ -129,7 +130,7 @@ def _in_onnx(path: Path, file: OnnxFile) -> Iterator[Finding]:
     from gnomon.models.onnx.file import all_tensors, element_type
 
     model, graph = file.model, file.model.graph
-    yield from _subnormal(_onnx_weights(model, path))
+    yield from _subnormal(_onnx_weights(model, path), f", or in ONNX Runtime: --option onnxruntime:{CURE}=1")
     types = [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
     types += [tensor.data_type for tensor in all_tensors(model) if tensor.dims]
     if {dtype for dtype in map(element_type, types) if "float" in dtype} == {"float64"}:
@@ -166,13 +167,13 @@ def _onnx_weights(model: onnx.ModelProto, path: Path) -> Weights:
             yield tensor.name, dtype, tensor.raw_data or np.array(tensor.float_data, np.float32)
 
 
-def _subnormal(weights: Weights) -> Iterator[Finding]:
+def _subnormal(weights: Weights, cure: str = ".") -> Iterator[Finding]:
     """One finding about the tensor with the most subnormal numbers, which names how many others have some."""
     shares = {name: part for name, dtype, data in weights if (part := _subnormal_share(data, dtype)) >= _SHARE}
     if shares:
         name = max(shares, key=shares.__getitem__)
         others = f", and some in {many(len(shares) - 1, 'other tensor')}" if len(shares) > 1 else ""
-        yield _finding("subnormal", share(shares[name]), name, others)
+        yield _finding("subnormal", share(shares[name]), name, others, cure)
 
 
 def _subnormal_share(data: bytes | memoryview | np.ndarray[Any, Any], dtype: str) -> float:
@@ -248,14 +249,14 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
     defined = onnx_package().defs.has
     by_domain: dict[str, list[str]] = {}
     for node in all_nodes(model):
-        if (node.domain, node.op_type) in own or node.domain == "com.microsoft":
-            continue
         domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain not in ("", "ai.onnx.ml") or not defined(node.op_type, domain):
+        known = domain in ("", "ai.onnx.ml") and defined(node.op_type, domain)
+        if not known and domain != "com.microsoft" and (node.domain, node.op_type) not in own:
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
         where = f"the domain {domain}" if domain else "no known kind"
-        yield _finding("custom-operators", _some(types), where, _LIBRARIES.get(domain, "that wrote it"))
+        source = f"Get it from {_LIBRARIES.get(domain, 'who exported the model')}"
+        yield _finding("custom-operators", _some(types), where, f"{source}: --option onnxruntime:library=FILE")
 
 
 def _in_flat(model: Model) -> Iterator[Finding]:
@@ -263,15 +264,14 @@ def _in_flat(model: Model) -> Iterator[Finding]:
     from gnomon.formats.onert.operators import OPERATOR_NAMES
     from gnomon.models.tflite.graph import flat_weights
 
-    yield from _subnormal(flat_weights(model.file))
+    yield from _subnormal(flat_weights(content_of(model.file, Limits())))
     if len(model.signatures) > 1:
         first = next((f", {name}" for name, number in model.signatures.items() if number == 0), "")
         yield _finding("signatures", _some(model.signatures), first)
     known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
     custom = [op.type for op in model.graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
     if custom:
-        flex = any(kind.startswith("Flex") for kind in custom)
-        yield _finding("custom-operators", _some(custom), "TensorFlow" if flex else "no known kind", "that wrote it")
+        yield _finding("custom-operators", _some(custom), "no kind of TFLite's", "Convert it without SELECT_TF_OPS.")
 
 
 def _in_openvino(model: Model) -> Iterator[Finding]:

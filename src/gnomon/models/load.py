@@ -103,7 +103,7 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
         )
     if head[:2] in PICKLES:
         raise refuse_pickle()
-    data = _bytes_of(path, limits)
+    data = content_of(path, limits)
     readers = {PTE_MAGIC: read_pte, ORT_MAGIC: read_ort, **dict.fromkeys(FLAT_MAGICS, read_flat)}
     graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
     made = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
@@ -118,7 +118,7 @@ class _Mapped(mmap):
         return True
 
 
-def _bytes_of(path: Path, limits: Limits) -> bytes | mmap:
+def content_of(path: Path, limits: Limits) -> bytes | mmap:
     """The content of a file. A small one is read: who maps a file that is cut meanwhile dies of SIGBUS."""
     with open_regular(path, limits.max_bytes) as file:
         if os.fstat(file.fileno()).st_size > _MOST_READ_BYTES:

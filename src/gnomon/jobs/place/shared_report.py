@@ -40,7 +40,8 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     if conditions is None:  # of an older gnomon
         return model_line(model, device)
-    return f"{held_for(Path(model.path).name, device, conditions)}; called with preset tensors of fixed shapes."
+    how = "defaults as programs call them, the rest" if conditions.defaults else "called"
+    return f"{held_for(Path(model.path).name, device, conditions)}; {how} with preset tensors of fixed shapes."
 
 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:

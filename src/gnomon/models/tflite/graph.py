@@ -12,11 +12,10 @@ import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from mmap import mmap
-from pathlib import Path
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import FLAT_MAGICS, Limits, Row, named_operators, read_regular
+from gnomon.models.model import FLAT_MAGICS, Row, named_operators
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -131,9 +130,9 @@ def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     return graph, len(subgraphs)
 
 
-def flat_weights(path: Path) -> Iterator[tuple[str, str, memoryview]]:
+def flat_weights(data: bytes | mmap) -> Iterator[tuple[str, str, memoryview]]:
     """The constants of all subgraphs that lie in the FlatBuffers part: name, type and bytes. ModelError."""
-    model = Buffer(read_regular(path, Limits().max_bytes)).root()
+    model = Buffer(data).root()
     buffers = model.tables(4)
     for table in (table for subgraph in model.tables(2) for table in subgraph.tables(0)):
         place = table.unsigned(2)
