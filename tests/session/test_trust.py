@@ -16,8 +16,9 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
+from gnomon.measure.environment import Doubt
 from gnomon.session.model_session import open_lab, own_tolerance
-from gnomon.session.reference import Sensitivity, doubts, reference
+from gnomon.session.reference import Sensitivity, checked_by, doubts, reference
 from gnomon.session.request import ModelRequest
 
 onnx = pytest.importorskip("onnx", reason="needs onnx")
@@ -95,6 +96,12 @@ def test_a_file_that_does_not_fit_is_not_blamed_on_the_runtimes() -> None:
         reference(failing_lab(refused("Refused: no such operator"), refused("InputError: input 'x': x.npy holds no")))
     with pytest.raises(MeasurementError, match=r"r0.*r1"):
         reference(failing_lab(refused("ValueError: input 'x'"), refused("InputError: ", kind="crash")))
+
+
+def test_who_checked_is_told_where_only_threads_are_undecided() -> None:
+    right = Sensitivity(relative=1.0, finite_share=1.0, checked_by="mnn")
+    for kind, expected in (("threads-undecided", "mnn"), ("judges-undecided", ""), ("unrepeatable", "")):
+        assert checked_by(right, (), [Doubt(kind=kind, message="m", hint="h")]) == expected
 
 
 def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensitivity, set[str]]:

@@ -13,7 +13,7 @@ from typing import cast
 
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
-from gnomon.errors import MeasurementError, UsageError
+from gnomon.errors import MeasurementError, UsageError, exit_code_of
 from gnomon.installing import install_line
 from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
@@ -277,8 +277,13 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     return tuple(found)
 
 
-def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]]) -> str:
-    """Who else computed the reference's outputs: a judge, or a contender of another runtime; "" where nobody did."""
+def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Doubt]) -> str:
+    """Who else computed the reference's outputs: a judge, or a contender of another runtime.
+
+    "" where nobody did, and where by these doubts it is open which outputs are right.
+    """
+    if exit_code_of(doubt.kind for doubt in doubts if doubt.kind != "threads-undecided"):
+        return ""
     right = (contender for contender, measured in field if measured.ok and sensitivity.runtime)
     others = (c.label for c in right if sensitivity.runtime not in {p.configuration.runtime for p in c.parts})
     return sensitivity.checked_by or next(others, "")

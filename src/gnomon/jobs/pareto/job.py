@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.front.front import Certificate
-from gnomon.errors import GnomonError, MeasurementError, UsageError, exit_code_of
+from gnomon.errors import GnomonError, MeasurementError, UsageError
 from gnomon.jobs.pareto.document import (
     FailedPart,
     ParetoDocument,
@@ -124,7 +124,6 @@ def _measured(
         warnings = (*doubts(lab, sensitivity), *failed, *extra)
         plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
         graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
-        proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
         return ParetoDocument(
             model=model_part(request.model, graph),
             graph=graph_part(graph),
@@ -154,7 +153,7 @@ def _measured(
             dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
             sensitivity=sensitivity.relative,
             reference=sensitivity.reference or None,
-            reference_checked_by="" if proves_nothing else checked_by(sensitivity, list(tried.values())),
+            reference_checked_by=checked_by(sensitivity, tried.values(), warnings),
             missing=tuple(dict.fromkeys(lab.missing)),
             doubts=warnings,
             environments=environment_parts(

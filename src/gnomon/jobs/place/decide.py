@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
-from gnomon.errors import MeasurementError, exit_code_of
+from gnomon.errors import MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.document import (
     ColumnPart,
@@ -481,7 +481,6 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     parts = _contender_parts(lab, verdict, rows, times)
     warnings = _weighed(_all_doubts(lab, verdict, sensitivity), {c.label: c.level_s for c in parts if c.level_s})
     field = [(proved.contender, proved.measured) for proved in verdict.proved]
-    proves_nothing = exit_code_of(doubt.kind for doubt in warnings)
     conditions = conditions_part(lab)
     return PlaceDocument(
         model=model_part(request.model, chosen.graph),
@@ -500,7 +499,7 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
         sensitivity=sensitivity.relative,
         reference=sensitivity.reference or None,
-        reference_checked_by="" if proves_nothing else checked_by(sensitivity, field),
+        reference_checked_by=checked_by(sensitivity, field, warnings),
         reference_agreement=sensitivity.agreement,
         missing=tuple(dict.fromkeys(lab.missing)),
         doubts=warnings,
