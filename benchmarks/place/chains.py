@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.common import arguments, model_path, own_record, publish, spread
 from gnomon.jobs.place.across import AcrossPlacer, random_chains
-from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
+from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles, trace_of
 from gnomon.session.model_session import open_lab
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
@@ -36,11 +36,11 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         result = placer.run(alive, clock, always=True)
         if result.prices is None:
             return {"model": name, "why_not": result.why}
-        known = placer.priced
         names = [target.configuration.name for target in placer.targets]
         blocks = len(placer.files.places) - 1
         drawn = random_chains(blocks, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
-        chains = [c for c in drawn if c not in known][:CHAINS]
+        run = {c for c in drawn if lab.runner.known(trace_of(placer.chain("plan", "", c, None)).key).runs}
+        chains = [c for c in drawn if c not in run][:CHAINS]
         predicted = [sum(result.prices.segment_s(*part) for part in c) for c in chains]
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
         # All chains beside one anchor, the fastest whole model: live times are compared as interleaved ratios.
@@ -67,7 +67,6 @@ def figures(name: str, record: Path) -> dict[str, Any]:
             "model": name,
             "clock": clock,
             "blocks": blocks,
-            "chains_priced": len(known),
             "absolute_error": spread(errors),
             "chains": rows,
         }

@@ -458,13 +458,17 @@ class BlockFacts(TypedDict):
 
 
 class FailureFacts(TypedDict):
-    """How a process failed: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, the next step."""
+    """How a process failed: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, the next step.
+
+    `segment` is the number of a job's segment that was refused when it was loaded.
+    """
 
     kind: str
     message: str
     log_tail: str
     transient: bool
     signal: NotRequired[str]
+    segment: NotRequired[int]
     block: NotRequired[int]
     hint: NotRequired[str]
 

@@ -20,7 +20,10 @@ _MOST = sys.float_info.max
 
 
 class Job:
-    """The loaded models of a job. Close it when done; a closed job is of no further use."""
+    """The loaded models of a job. Close it when done; a closed job is of no further use.
+
+    What is raised where a segment cannot be loaded has its number as the attribute `segment`.
+    """
 
     def __init__(self, spec: wire.Job, *, profiled: bool = False) -> None:
         self.spec = spec
@@ -35,8 +38,9 @@ class Job:
                 # A chain is profiled by timing its segments; a single model by the runtime's own profiler.
                 inner = profiled and len(spec["segments"]) == 1
                 self.parts.append(driver.load(segment, self.buffers, profiled=inner))
-        except BaseException:
+        except BaseException as error:
             self.close()
+            vars(error)["segment"] = len(self.parts)
             raise
         self._segment_ns: list[list[int]] = [[] for _ in self.parts]
         self.call = self._make_call(profiled)

@@ -40,7 +40,6 @@ class WorkerProcess:
             stderr=self._log,
             # Runtimes leave files behind when they are killed: here they go away with the private folder.
             env={**os.environ, "TMPDIR": os.getcwd(), **environment},
-            start_new_session=False,
         )
         self._selector = selectors.DefaultSelector()
         assert self._process.stdout is not None
@@ -74,7 +73,10 @@ class WorkerProcess:
         line, _, self._pending = self._pending.partition(b"\n")
         reply = json.loads(line)
         if "refused" in reply:
-            raise ProcessFailed("refused", reply["refused"], self.log_tail(), transient=reply["transient"])
+            failed = ProcessFailed("refused", reply["refused"], self.log_tail(), transient=reply["transient"])
+            if "segment" in reply:
+                failed.facts["segment"] = reply["segment"]
+            raise failed
         return reply["ok"]
 
     def _ended(self) -> ProcessFailed:

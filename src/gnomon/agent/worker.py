@@ -195,7 +195,8 @@ def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
         return {"refused": "MemoryError: the device has too little memory", "transient": True}
     except Exception as error:  # a runtime raises whatever it likes
         where = f" (in {os.getcwd()})" if getattr(error, "errno", None) in _OF_THE_MACHINE else ""
-        return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error)}
+        which = {"segment": error.segment} if hasattr(error, "segment") else {}
+        return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error), **which}
 
 
 def _may_pass(error: BaseException | None) -> bool:

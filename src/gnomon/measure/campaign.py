@@ -203,10 +203,13 @@ class Known:
         return not any(self._recorded(key).ok for key in self._runs)
 
 
+_FAILURE_FACTS: tuple[Literal["signal", "segment"], ...] = ("signal", "segment")
 _BLOCK_FACTS: tuple[Literal["energy", "pace", "state"], ...] = ("energy", "pace", "state")
 
-BESIDE, SIGNAL = "beside", "signal"
-"""Facts of a failed run: whether another candidate worked at that moment, and what signal ended the process."""
+BESIDE, SIGNAL, SEGMENT = "beside", "signal", "segment"
+"""Facts of a failed run: whether another candidate worked at that moment, what signal ended the process, and the number
+of the segment of its job that was refused when it was loaded.
+"""
 
 
 def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
@@ -498,7 +501,7 @@ class CampaignRunner(Known):
                     started_at_s=time.time(),
                     failure=failure_of(event),
                     profiled=key in profiled,
-                    facts={**opened.pop(key, {}), **({SIGNAL: event["signal"]} if "signal" in event else {})},
+                    facts=opened.pop(key, {}) | {name: event[name] for name in _FAILURE_FACTS if name in event},
                 )
             elif event["event"] == "opened":
                 working.add(event["candidate"])

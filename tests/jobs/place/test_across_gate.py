@@ -79,7 +79,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
         known[contender.key] = Measured(key=contender.key, runs=(run,), failure=None)
         known[trace_of(contender).key] = Measured(key=trace_of(contender).key, runs=(traced,), failure=None)
 
-    def price(self: AcrossPlacer, anchor: object) -> None:
+    def price(self: AcrossPlacer, anchor: object, greedy: object) -> None:
         raise Priced("priced", hint="none")
 
     monkeypatch.setattr(AcrossPlacer, "price_chains", price)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from gnomon.api import place as api
 from gnomon.api.options import model_request
 from gnomon.api.pareto import pareto
 from gnomon.core.graph import Graph
+from gnomon.core.sample import Run, Samples
 from gnomon.errors import UsageError
-from gnomon.jobs.place.across import AcrossPlacer
-from gnomon.measure.campaign import Candidate
+from gnomon.jobs.place.decide import _mixable
+from gnomon.measure.campaign import Candidate, Measured
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.litert import LiteRt
@@ -25,7 +27,7 @@ from gnomon.runtimes.onert import Onert
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.runtimes.tunings import configurations
-from gnomon.session.contender import Contender
+from gnomon.session.contender import Contender, Part
 from gnomon.session.targets import Target
 
 PROBES: list[tuple[Runtime, Probe]] = [
@@ -75,18 +77,20 @@ def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_pat
     graph = Graph(name="g", format="onnx", digest="d", operators=(), tensors=(), inputs=(), outputs=())
     placed = PlacedModel(graph=graph, path="", inputs=(), outputs=())
     model = Model(path=tmp_path, graph=graph, kind="onnx", package=None, size_bytes=0)
-    targets, wholes = [], []
-    for name, threads, predicted_s in (("a", 1, 3.0), ("b", 1, 4.0), ("a2", 2, 2.0), ("b2", 2, 5.0), ("c4", 4, 9.0)):
+    contenders, known = [], {}
+    for name, threads, taken_ns in (("a", 1, 3), ("b", 1, 4), ("a2", 2, 2), ("b2", 2, 5), ("c4", 4, 9)):
         made = Configuration(runtime="r", name=name, backends=("r",), options={"threads": threads})
-        targets.append(
-            Target(runtime=OnnxRuntime(), configuration=made, support=Support(operators={}), placed=placed, model=model)
-        )
+        support = Support(operators={})
+        target = Target(runtime=OnnxRuntime(), configuration=made, support=support, placed=placed, model=model)
+        part = Part(target=target, operators=(), backends={})
         candidate = Candidate(key=name, job=NO_JOB)
-        wholes.append(Contender(label=name, kind="single", parts=(), candidate=candidate, predicted_s=predicted_s))
-    lab: Any = None
-    placer = AcrossPlacer(lab, targets, tmp_path)
-    assert placer._of_equal_threads(range(5), wholes) == [2, 3]
-    assert placer._of_equal_threads([0, 1, 3, 4], wholes) == [0, 1]
+        contenders.append(Contender(label=name, kind="single", parts=(part,), candidate=candidate))
+        samples = Samples(wall_ns=(taken_ns,), cpu_ns=(taken_ns,))
+        run = Run(candidate=name, process=0, block=0, started_at_s=0.0, samples=samples)
+        known[name] = Measured(key=name, runs=(run,), failure=None)
+    lab: Any = SimpleNamespace(runner=SimpleNamespace(known=lambda key: known[key]), targets=())
+    assert [c.label for c in _mixable(lab, contenders)] == ["a2", "b2"]
+    assert [c.label for c in _mixable(lab, [c for c in contenders if c.label != "a2"])] == ["a", "b"]
 
 
 @pytest.mark.usefixtures("short_visits")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +28,7 @@ from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
 from gnomon.errors import ModelError
-from gnomon.measure.campaign import Candidate
+from gnomon.measure.campaign import SEGMENT, Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
 from gnomon.runtimes.base import PlacedModel, chained_options
 from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
@@ -161,10 +161,7 @@ class SegmentFiles:
     def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, wire.Tensor]:
         """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
         outer = {*whole.inputs, *whole.outputs}
-        last_use: dict[str, int] = {}
-        for k, (first, last) in enumerate(chain):
-            for tensor in self.segment(first, last)[0].inputs:
-                last_use[tensor.name] = k
+        last_use = {tensor.name: k for k, span in enumerate(chain) for tensor in self.segment(*span)[0].inputs}
         tensors: dict[str, wire.Tensor] = {}
         free: list[int] = []
         busy: dict[str, int] = {}
@@ -186,6 +183,8 @@ _MOST_SEGMENTS = 4
 """Segments of a random chain at most."""
 
 Chain = tuple[tuple[int, int, int], ...]
+End = tuple[int, int, bool]
+"""A cut, the number of a configuration, and whether a segment in that one begins at the cut (else it ends there)."""
 
 
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
@@ -195,13 +194,8 @@ def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generat
     """
     chains: dict[Chain, None] = {}
     used = np.zeros(blocks + 1)
-    possible = sum(
-        math.comb(blocks - 1, cuts) * backends * max(backends - 1, 1) ** cuts
-        for cuts in range(1, min(_MOST_SEGMENTS, blocks))
-    )
-    ceiling = min(count, possible)
-    for _ in range(50 * count):
-        if len(chains) >= ceiling:
+    for _ in range(50 * count):  # so often at most: there may be fewer chains than are asked for
+        if len(chains) == count:
             break
         cuts_wanted = int(rng.integers(1, min(_MOST_SEGMENTS, blocks)))
         inner = np.arange(1, blocks)
@@ -243,14 +237,17 @@ class AcrossResult:
 class AcrossPlacer:
     """Prices and solves the targets of a lab that take the model whole.
 
-    `folder` takes the segment files and must outlive their use; `priced` collects the chains that were run to price.
+    `folder` takes the segment files and must outlive their use; `files` are the segments, once the blocks are chosen.
     """
+
+    files: SegmentFiles
 
     def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.targets = tuple(targets)
-        self._files: SegmentFiles | None = None
-        self.priced: set[Chain] = set()
+        # Where a chain that ran began and ended segments; and for each that was refused, one of which ends is to blame.
+        self._taken: set[End] = set()
+        self._refused: list[set[End]] = []
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
@@ -291,13 +288,6 @@ class AcrossPlacer:
         )
         return Contender(label=label, kind=kind, parts=tuple(parts), candidate=candidate, predicted_s=predicted_s)
 
-    @property
-    def files(self) -> SegmentFiles:
-        """The segments, once the blocks are chosen."""
-        if self._files is None:
-            raise RuntimeError("the blocks are not chosen yet")
-        return self._files
-
     def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
         """Decide from the profiled wholes whether mixing can pay at all, and if so price chains and solve.
 
@@ -327,9 +317,6 @@ class AcrossPlacer:
         ]
         if len(mixable) < 2:
             return unmixed("fewer than two configurations take parts of the file, report times and are fast enough")
-        mixable = self._of_equal_threads(mixable, wholes)
-        if len(mixable) < 2:
-            return unmixed("no two configurations have as many threads as the fastest")
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
@@ -349,26 +336,21 @@ class AcrossPlacer:
         ideal = float(least.min(axis=1).sum())
         if ideal > 0.98 * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
-        used_s = self.lab.request.used_s
-        if self.lab.runner.over("price chains", needs_s=used_s):  # the proof alone would take as long as what was done
+        # The proof alone would take as long as what was done.
+        if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
             return unmixed("too little of --max-time was left to price chains and prove them", ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
-        times = self.price_chains(anchor)
+        greedy = merge([int(b) for b in prior.argmin(axis=1)])
+        times = self.price_chains(anchor, greedy)
         times += [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
         ]
         prices, solution = self._settle(prior, times, anchor)
-        extra = self._extra(prices, prior, solution)
+        extra = self._extra(prices, merge(solution.assignment), greedy)
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=""
         )
-
-    def _of_equal_threads(self, mixable: Sequence[int], wholes: Sequence[Contender]) -> list[int]:
-        """Those that have as many threads as the fastest: in one process they would wait for each other's threads."""
-        threads = [t.configuration.options.get("threads") for t in self.targets]
-        fastest = min(mixable, key=lambda i: wholes[i].predicted_s or 0.0)
-        return [i for i in mixable if threads[i] == threads[fastest]]
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
         """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
@@ -383,26 +365,37 @@ class AcrossPlacer:
         places = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
         if len(places) < 3:
             return None
-        self._files = SegmentFiles(cutter, places, self.folder, self.lab)
+        self.files = SegmentFiles(cutter, places, self.folder, self.lab)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in pairwise(places)]
         least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in found]) * scale[:, None]
         return np.asarray(sums), least.T
 
-    def price_chains(self, anchor: Anchor) -> list[SegmentTime]:
-        """Times of segments inside random real chains, each in a process of its own."""
+    def price_chains(self, anchor: Anchor, greedy: Chain) -> list[SegmentTime]:
+        """Times of segments inside the greedy and random real chains, each in a process of its own."""
         blocks = len(self.files.places) - 1
         rng = np.random.default_rng([self.lab.request.seed, 7])
         chains = random_chains(blocks, len(self.targets), 3 * blocks, rng)
-        self.priced.update(chains)
+        if len(greedy) > 1 and greedy not in chains:
+            chains.append(greedy)
         contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
         return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
 
     def _times(
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
     ) -> list[SegmentTime]:
-        """Times of the segments of chains, at the speed that the machine had while the anchor was profiled."""
+        """Times of the segments of chains, at the speed that the machine had while the anchor was profiled.
+
+        Also learns what was refused.
+        """
         wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
+        for chain, candidate in zip(chains, wanted, strict=True):
+            found = measured[candidate.key]
+            if found.worked:
+                self._taken |= self._ends(chain)
+            elif found.runs and found.failure is not None and not found.failure.transient:
+                number = found.fact(SEGMENT)
+                self._refused.append(self._ends(chain if number is None else [chain[number]]))
         return [
             replace(time, time_s=time.time_s * factor[candidate.key])
             for chain, candidate in zip(chains, wanted, strict=True)
@@ -413,20 +406,35 @@ class AcrossPlacer:
     def _settle(self, prior: Array, times: list[SegmentTime], anchor: Anchor) -> tuple[SegmentPrices, Solution]:
         """Solve, run the plan, add what its segments took, and solve again, until the plan stays.
 
-        The best of many plans by uncertain prices looks better than it is; its own run tells by how much.
+        The best of many plans by uncertain prices looks better than it is; its own run tells by how much. One that is
+        refused gives way to the best that does without what it was refused for.
         """
         tried: set[Chain] = set()
         while True:
             prices = segment_prices(prior, times)
             solution = solve(self._model(prices))
             chain = merge(solution.assignment)
-            if len(chain) < 2 or chain in tried or len(tried) == _REFITS:
+            enough = len(tried) >= _REFITS and self._ends(chain) <= self._taken
+            if len(chain) < 2 or chain in tried or enough:
                 return prices, solution
             tried.add(chain)
-            self.priced.add(chain)
             contender = self.chain("plan", "plan", chain, None)
             again = self._times("refine", {chain: contender}, anchor, self._once(3))
             times += [replace(t, weight=2.0) for t in again]
+
+    def _ends(self, segments: Iterable[tuple[int, int, int]]) -> set[End]:
+        """The ends of segments that are cuts."""
+        blocks = len(self.files.places) - 1
+        ends = {end for first, last, b in segments for end in ((first, b, True), (last, b, False))}
+        return {end for end in ends if 0 < end[0] < blocks}
+
+    def _barred(self) -> set[End]:
+        """The ends that no plan may have: all that a refusal may be due to.
+
+        What takes the model whole takes each operator: what it refuses of a segment comes of a cut, as where one goes
+        through operators that it takes together only. An end that another chain has is not to blame, unless all are.
+        """
+        return {end for ends in self._refused for end in (ends - self._taken or ends)}
 
     def _once(self, processes: int) -> Effort:
         """The request's effort for runs that only price: no stop rule."""
@@ -439,9 +447,12 @@ class AcrossPlacer:
         """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other."""
         blocks = len(prices.block_s)
         names = tuple(t.configuration.name for t in self.targets)
+        enter_s, leave_s = prices.enter_s.copy(), prices.leave_s.copy()
+        for cut, number, begins in self._barred():
+            (enter_s if begins else leave_s)[cut, number] = math.inf
         pairs = []
         for cut in range(1, blocks):
-            cost = prices.leave_s[cut][:, None] + prices.enter_s[cut][None, :]
+            cost = leave_s[cut][:, None] + enter_s[cut][None, :]
             np.fill_diagonal(cost, 0.0)
             pairs.append(PairCost(first=cut - 1, second=cut, cost=cost[:, :, None]))
         return CostModel(
@@ -451,20 +462,15 @@ class AcrossPlacer:
             pairs=tuple(pairs),
         )
 
-    def _extra(self, prices: SegmentPrices, prior: Array, solution: Solution) -> list[Contender]:
-        """The plan, and the greedy choice per block, where they really mix."""
-        made: list[Contender] = []
-        greedy = tuple(int(b) for b in prior.argmin(axis=1))
-        kinds: tuple[tuple[Kind, tuple[int, ...]], ...] = (("plan", solution.assignment), ("greedy", greedy))
-        for kind, assignment in kinds:
-            chain = merge(assignment)
-            if len(chain) < 2:
-                continue
-            predicted = sum(prices.segment_s(*link) for link in chain)
-            contender = self.chain(kind, f"{kind} of {len(chain)} segments", chain, predicted)
-            if contender.key not in {c.key for c in made}:
-                made.append(contender)
-        return made
+    def _extra(self, prices: SegmentPrices, plan: Chain, greedy: Chain) -> list[Contender]:
+        """The plan, and the greedy choice per block, where they really mix and are not refused."""
+        kinds: dict[Chain, Kind] = {plan: "plan"}
+        kinds.setdefault(greedy, "greedy")
+        return [
+            self.chain(kind, f"{kind} of {len(chain)} segments", chain, sum(prices.segment_s(*link) for link in chain))
+            for chain, kind in kinds.items()
+            if len(chain) > 1 and not self._ends(chain) & self._barred()
+        ]
 
 
 def merge(assignment: Sequence[int]) -> Chain:
