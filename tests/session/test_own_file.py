@@ -202,6 +202,23 @@ def test_weights_of_which_most_are_zero_are_run(small: Effort, tmp_path: Path) -
         assert reference(lab).runtime == "onnxruntime"
 
 
+def test_subnormal_weights_are_told_and_taken_for_zero_too(small: Effort, tmp_path: Path) -> None:
+    proto = two_products("p", "q", "r")
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.full((64, 64), 3e-40, np.float32), "w"))
+    with opened(save(proto, tmp_path / "m.onnx"), small, "onnxruntime", shapes={"x": (1, 64)}) as lab:
+        assert "subnormal" in [doubt.kind for doubt in lab.doubts]
+        names = [target.configuration.name for target in lab.targets]
+        assert names == ["onnxruntime", "onnxruntime[session.set_denormal_as_zero=1]"]
+
+
+def test_a_program_of_which_nothing_is_delegated_says_so(small: Effort) -> None:
+    pytest.importorskip("executorch", reason="needs executorch")
+    path = Path(__file__).parents[1] / "models" / "golden" / "small-portable.pte"
+    with opened(path, small, "executorch") as lab:
+        (told,) = (doubt for doubt in lab.doubts if doubt.kind == "undelegated")
+        assert "XnnpackPartitioner" in told.hint
+
+
 @pytest.mark.parametrize(("laid", "refusing"), [("shapes outside", "onnxruntime"), ("links", "openvino")])
 def test_data_where_a_runtime_does_not_look_are_moved_for_it(
     laid: str, refusing: str, small: Effort, tmp_path: Path
