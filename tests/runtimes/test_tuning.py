@@ -94,7 +94,7 @@ def test_what_is_no_value_or_named_twice_is_refused() -> None:
     assert "FirstFit" in told.value.hint
     with pytest.raises(UsageError, match="twice"):
         planner.checked(("WIC", "WIC"))
-    with pytest.raises(UsageError, match="no option 'planner'"):
+    with pytest.raises(UsageError, match="no setting 'planner'"):
         tuned(Ncnn(), Configuration(runtime="ncnn", name="ncnn", backends=("cpu",), options={}), {"planner": "WIC"})
 
 

@@ -409,7 +409,7 @@ def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int
     if len(counts) > 1 and not sweeps:
         raise UsageError(
             f"several numbers of threads ({', '.join(map(str, counts))}) are for place and profile alone",
-            hint="Give one. `gnomon pareto` chooses among several with --option threads=1,2.",
+            hint="Give one. `gnomon pareto` chooses among several with --tuning threads=1,2.",
         )
     return counts
 

@@ -46,11 +46,11 @@ _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]
 
 
 def tuning(text: str) -> tuple[str, tuple[str, ...]]:
-    """An option of a runtime, with the values to try; none mean the usual ones."""
+    """A setting of a runtime, with the values to try; none mean the usual ones."""
     name, sign, rest = text.partition("=")
     values = tuple(part.strip() for part in rest.split(",")) if sign else ()
     if not name or (sign and not all(values)):
-        raise ValueError(f"{text!r} is not an option: give NAME, or NAME=VALUE,VALUE")
+        raise ValueError(f"{text!r} is not a setting: give NAME, or NAME=VALUE,VALUE")
     return name, values
 
 
@@ -112,11 +112,11 @@ class ParetoOptions(Options, total=False):
     tunings: Annotated[
         Mapping[str, Sequence[str]],
         option(
-            "--option",
+            "--tuning",
             repeat=True,
             read=tuning,
             metavar="NAME[=VALUE,VALUE]",
-            help="Choose among the values of a runtime's option, such as planner, executor, threads=1,2, optimise, "
+            help="Choose among the values of a runtime's setting, such as planner, executor, threads=1,2, optimise, "
             "precision.",
         ),
     ]

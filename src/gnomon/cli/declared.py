@@ -102,7 +102,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     if isinstance(function, click.Command):
         function.short_help = row.short_help
         return function
-    parameters = signature(function).parameters
+    parameters = {n: one for n, one in signature(function).parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
     declared = list(declared_by(function))
     places = [one.name for one in declared if one.has_place]
     defaults = {one.name: one.default for one in declared if one.name not in parameters}
@@ -161,10 +161,9 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
 
 
 def options_of(record: Any) -> Iterator[Declared]:
-    """The options of the fields of a TypedDict. Of two with one name on the command line the later one counts."""
+    """The options of the fields of a TypedDict."""
     kinds = [(name, *_split(hint)) for name, hint in get_type_hints(record, include_extras=True).items()]
-    found = [Declared(name=n, kind=kind, option=o, default=o.default) for n, kind, o in kinds if o is not None]
-    yield from {long_name(one): one for one in found}.values()
+    return (Declared(name=n, kind=kind, option=o, default=o.default) for n, kind, o in kinds if o is not None)
 
 
 def parameter_of(declared: Declared) -> click.Parameter:

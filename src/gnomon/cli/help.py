@@ -55,7 +55,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "pareto": (
         "gnomon pareto model.circle",
-        "gnomon pareto model.circle --option threads --option planner --objective latency --objective peak-memory",
+        "gnomon pareto model.circle --tuning threads --tuning planner --objective latency --objective peak-memory",
         "gnomon pareto model.circle --under peak-memory=80MB --out small",
     ),
     "stab": (

@@ -41,7 +41,7 @@ class Tuning:
             else:
                 good, known = value in self.values, f"one of: {', '.join(self.values)}"
             if not good:
-                raise UsageError(f"{value!r} is not a value of the option {self.name}", hint=f"Give {known}.")
+                raise UsageError(f"{value!r} is not a value of the setting {self.name}", hint=f"Give {known}.")
         if len(set(chosen)) != len(chosen):
             raise UsageError(f"the option {self.name} names a value twice", hint="Name each value once.")
         return chosen
@@ -70,7 +70,7 @@ def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, s
     for name, value in values.items():
         if name not in known:
             has = ", ".join(known) or "none"
-            raise UsageError(f"{runtime.name} has no option {name!r}", hint=f"It has: {has}.")
+            raise UsageError(f"{runtime.name} has no setting {name!r}", hint=f"It has: {has}.")
         options = known[name].change(options, value)
     if not values:
         return configuration

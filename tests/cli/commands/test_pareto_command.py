@@ -115,10 +115,10 @@ def words(found: dict[str, Any]) -> str:
 
 def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoRequest]) -> None:
     done = call(
-        *("m.circle", "--objective", "latency", "--objective", "output-error", "--by", "group", "--option", "planner"),
-        *("--option", "threads=1,2", "--search", "nsga2", "--iterations", "20", "--seed", "7"),
+        *("m.circle", "--objective", "latency", "--objective", "output-error", "--by", "group", "--tuning", "planner"),
+        *("--tuning", "threads=1,2", "--search", "nsga2", "--iterations", "20", "--seed", "7"),
         *("--under", "output-error=0.5", "--runtime", "onert", "--threads", "2", "--processes", "4", "--overwrite"),
-        *("--dumpfile", str(tmp_path / "d.json"), "--no-profile"),
+        *("--dumpfile", str(tmp_path / "d.json"), "--no-profile", "--option", "onnxruntime:session.x=1"),
     )
     assert isinstance(done.exception, Stopped), done.output
     (asked,) = requests
@@ -133,6 +133,7 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
     assert asked.source is None
     assert asked.request is not None
     assert asked.request.model == Path("m.circle")
+    assert asked.request.wish.options == (("onnxruntime", {"session.x": "1"}),)
     assert asked.request.runtimes == ("onert",)
     assert asked.request.wish.threads == 2
     assert asked.request.effort.processes_most == 4
@@ -152,15 +153,15 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
         ((), "neither a model nor a dump is given"),
         (("m.circle", "--from", "d.json"), "a model and a dump are given"),
         (("--from", "d.json", "--by", "group"), "by says nothing of a dump"),
-        (("--from", "d.json", "--option", "threads=1"), "tunings says nothing of a dump"),
+        (("--from", "d.json", "--tuning", "threads=1"), "tunings says nothing of a dump"),
         (("m.circle", "--by", "colour"), "colour"),
         (("m.circle", "--under", "peak-memory=lots"), "is not a bound"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
         (("m.circle", "--under", "latency=8MB"), "not measured in MB"),
         (("m.circle", "--under", "energy=8ms"), "not measured in ms"),
-        (("m.circle", "--option", "=1"), "is not an option"),
-        (("m.circle", "--option", "threads=1,"), "is not an option"),
-        (("m.circle", "--option", "planner", "--option", "planner=WIC"), "twice"),
+        (("m.circle", "--tuning", "=1"), "is not a setting"),
+        (("m.circle", "--tuning", "threads=1,"), "is not a setting"),
+        (("m.circle", "--tuning", "planner", "--tuning", "planner=WIC"), "twice"),
         (("m.circle", "--under", "latency=1", "--under", "latency=2"), "twice"),
     ],
 )
@@ -189,7 +190,7 @@ def test_bounds_with_units(given: str, meant: tuple[str, float]) -> None:
 def test_option_values() -> None:
     assert tuning("planner") == ("planner", ())
     assert tuning("threads=1, 2") == ("threads", ("1", "2"))
-    with pytest.raises(ValueError, match="is not an option"):
+    with pytest.raises(ValueError, match="is not a setting"):
         tuning("threads=")
 
 

@@ -316,9 +316,9 @@ def test_nothing_is_measured_where_the_wish_cannot_be(tmp_path: Path, small: Eff
     model = tmp_path / "add.circle"
     model.write_bytes(add_circle())
     request = ModelRequest(model=model, runtimes=("onert",), effort=small, record=tmp_path / "record.sqlite")
-    with pytest.raises(UsageError, match="no option 'colour'"):
+    with pytest.raises(UsageError, match="no setting 'colour'"):
         pareto(ParetoRequest(request=request, options={"colour": ()}))
-    with pytest.raises(UsageError, match="not a value of the option planner"):
+    with pytest.raises(UsageError, match="not a value of the setting planner"):
         pareto(ParetoRequest(request=request, options={"planner": ("best",)}))
     nowhere = replace(request, model=tmp_path / "none.circle", device=replace(THIS_MACHINE, python="/no/python"))
     for values in ((), ("1", "2")):  # known before a model or a device is looked at

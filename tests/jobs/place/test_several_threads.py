@@ -70,7 +70,7 @@ def test_what_is_no_number_of_threads_is_refused(given: Any) -> None:
 def test_jobs_that_take_one_number_say_so() -> None:
     with pytest.raises(UsageError, match="several numbers of threads") as refused:
         pareto("m.onnx", threads=[1, 2])
-    assert "--option threads=1,2" in refused.value.hint
+    assert "--tuning threads=1,2" in refused.value.hint
 
 
 def test_only_configurations_of_as_many_threads_as_the_fastest_are_mixed(tmp_path: Path) -> None:

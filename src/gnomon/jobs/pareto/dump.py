@@ -116,7 +116,7 @@ def check_room(extra: Sequence[str]) -> None:
     if extra:
         raise UsageError(
             f"pareto_profiler's dumps have no place for {', '.join(extra)}",
-            hint="Leave --dumpfile out, or give each --option one value alone.",
+            hint="Leave --dumpfile out, or give each --tuning one value alone.",
         )
 
 

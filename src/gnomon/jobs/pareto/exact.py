@@ -85,7 +85,7 @@ def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
     if space.grouping is None or len(space.space.slots) > space.operator_slots:
         raise UsageError(
             "prices that add up are those of operators on backends alone",
-            hint="Name a runtime with several backends, one value an --option, or use --search hlps.",
+            hint="Name a runtime with several backends, one value a --tuning, or use --search hlps.",
         )
 
 

@@ -406,7 +406,7 @@ def choose(
         least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
             f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
-            hint="Loosen --under, search on with more --iterations, or add an --option that saves it. "
+            hint="Loosen --under, search on with more --iterations, or add a --tuning that saves it. "
             "The same command without --under shows the front.",
         )
     first = column.get(LATENCY, 0)

@@ -61,14 +61,14 @@ class DecisionSpace:
         return any(self._parallel(name, value) for name, values in self.options.items() for value in values)
 
     def threaded(self, assignment: Assignment, threads: int) -> bool:
-        """Whether several threads work on an assignment; `threads` are those of one that has no option for them."""
+        """Whether several threads work on an assignment; `threads` are those of one that has no setting for them."""
         chosen = self._values(assignment)
         if "threads" not in chosen and threads != 1:
             return True
         return any(self._parallel(name, value) for name, value in chosen.items())
 
     def _parallel(self, name: str, value: str) -> bool:
-        """Whether several threads work by this value of an option."""
+        """Whether several threads work by this value of a setting."""
         alone = {"threads": "1", "executor": "Linear"}
         return tunings(self.targets[0].runtime)[name].parallel and value != alone.get(name)
 
@@ -233,7 +233,7 @@ def _known(name: str, targets: Sequence[Target]) -> Tuning:
         if name not in known:
             has = ", ".join(known) or "none"
             raise UsageError(
-                f"{runtime.name} has no option {name!r}",
+                f"{runtime.name} has no setting {name!r}",
                 hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
             )
     return tunings(targets[0].runtime)[name]
