@@ -177,6 +177,13 @@ def test_names_are_quoted_for_the_shell() -> None:
     assert told.value.hint.endswith("such as: --shape '入力 画像:0=1,3,224,224'")
 
 
+@pytest.mark.parametrize(("dims", "told"), [((3, "", ""), "x=3,64,64"), ((2, "", 128), "x=2,1,128")])
+def test_an_example_is_a_picture_of_those_channels_or_one_of_a_batch(dims: tuple[str | int, ...], told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        fixed([tensor("x", *dims)])
+    assert refused.value.words == ("--shape", told)
+
+
 def test_the_shape_of_an_array_is_that_of_its_file(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 0, 3)))
     assert array_shape("x", tmp_path / "x.npy") == (2, 0, 3)

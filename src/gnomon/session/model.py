@@ -405,7 +405,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
         shape = _filled(tensor, known | examples)
         if tensor.shape is None or -1 in shape:
             # Of the state of a recurrent network, (layers, batch, size), the batch is what is left open.
-            sides, batch = image_sides(shape), 1 if len(shape) == 3 and shape[0] > 1 else 0
+            sides, batch = image_sides(shape), 1 if len(shape) == 3 and shape[0] > 1 and shape[2] > 0 else 0
             filled = [
                 n if n != -1 else 1 if k == batch else _SIDE if k in sides else _LENGTH for k, n in enumerate(shape)
             ]
