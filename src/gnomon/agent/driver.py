@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from .plan import digest_of
-
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
@@ -23,6 +21,8 @@ def libraries(options: Options) -> Iterator[str]:
 
     Refused, before it is given, for a file that is not what was named: loading one runs its code.
     """
+    from .plan import digest_of  # few jobs name any
+
     for path, digest in options.get("libraries", {}).items():
         if digest_of(path) != digest:
             raise Refused(f"{path} is not the library of operators that was named: its SHA-256 is another")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnomon import wire
 from gnomon.core.brief import brief
-from gnomon.core.sample import Failure
+from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
@@ -462,7 +462,10 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
 
 
 def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
-    """Run a written package on the device from its own files: outputs, and where each operator ran by its report."""
+    """Run a written package on the device from its own files: outputs, and where each operator ran.
+
+    It is traced too where a runtime does not report that of itself.
+    """
     if lab.link is None or lab.runner.over("run the package"):
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
     pushed = lab.push(folder, folder.name)
@@ -472,28 +475,29 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
     job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}
     # A key of its own each time: a package must be run as it is now, not as the record knows one of this name.
     plain = replace(contender.candidate, key=f"package/{contender.key}/{uuid.uuid4().hex[:8]}", job=job)
-    traced = traced_candidate(plain, len(contender.backends))
+    reported = all(part.configuration.reported for part in contender.parts)
+    traced = [] if reported else [traced_candidate(plain, len(contender.backends))]
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
-    known = lab.runner.measure("run the package", [plain, traced], effort)
-    failure = known[plain.key].failure or known[traced.key].failure
+    known = lab.runner.measure("run the package", [plain, *traced], effort)
+    failure = next((found.failure for found in known.values() if found.failure is not None), None)
     if failure is not None:
         return Verified(ok=False, skipped=False, moved=(), difference=None, failure=failure), {}
-    places = _places(contender, known[plain.key], known[traced.key])
+    places = _places(contender, known[plain.key], [run for found in known.values() for run in found.runs])
     planned = contender.backends
     moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
     difference = difference_part(known[plain.key].fact("difference"))
     return Verified(ok=not moved, skipped=False, moved=moved, difference=difference, failure=None), places
 
 
-def _places(contender: Contender, plain: Measured, traced: Measured) -> dict[int, str]:
-    """Where each operator ran: by the loaded runtime's own report, or by its trace where it has no report."""
+def _places(contender: Contender, plain: Measured, runs: Sequence[Run]) -> dict[int, str]:
+    """Where each operator ran: by the loaded runtime's own report, or by its trace, in `runs`, where it has none."""
     places: dict[int, str] = {}
     reports = plain.fact("where") or []
     for part, report in zip(contender.parts, reports, strict=True):
         names = part.configuration.reported
         if not names:
             # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
-            said = {i: row.backend for run in traced.runs for row in run.operators for i in row.sources}
+            said = {i: row.backend for run in runs for row in run.operators for i in row.sources}
             # Of a configuration that is run whole, under its own name, the trace names the one backend.
             whole = {} if part.assignment else dict.fromkeys(part.configuration.backends, part.configuration.name)
             places.update({i: whole.get(backend, backend) for i, backend in said.items()})
