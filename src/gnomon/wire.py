@@ -17,6 +17,35 @@ Details = Mapping[str, Any]
 """What a runtime reports of itself in its own words; the keys are of that runtime alone."""
 
 
+class OperatorTable(TypedDict):
+    """Where a command reports the times of operators; see `gnomon.agent.drivers.command.reading.readings`."""
+
+    read: str
+    label: str
+    unit: NotRequired[str]
+    file: NotRequired[str]
+
+
+class CommandSpec(TypedDict):
+    """A declared command, with one value for each of its choices; see `gnomon.runtimes.commands.Declaration`."""
+
+    name: str
+    run: list[str]
+    read: NotRequired[str]
+    unit: NotRequired[str]
+    file: NotRequired[str]
+    each: NotRequired[str]
+    outputs: NotRequired[str]
+    prepare: NotRequired[list[list[str]]]
+    files: NotRequired[dict[str, str]]
+    environment: NotRequired[dict[str, str]]
+    choices: NotRequired[dict[str, str]]
+    refused_if: NotRequired[str]
+    profile: NotRequired[list[str]]
+    operators: NotRequired[OperatorTable]
+    version: NotRequired[list[str]]
+
+
 class Tensor(TypedDict):
     """A buffer. Its shape is None, or has a -1, where only the runtime tells it; those of one `slab` share memory."""
 

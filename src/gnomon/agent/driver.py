@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import (
+        Answer,
+        BlockFacts,
+        BlockLimits,
+        KernelTimes,
+        Options,
+        Place,
+        ProbeAnswer,
+        RuntimeModel,
+        Segment,
+        WarmUp,
+    )
 
     from .arrays import Buffers
 
@@ -55,6 +66,14 @@ class Loaded(Protocol):
         self.call = closed
 
 
+@runtime_checkable
+class Reporting(Protocol):
+    """A loaded model whose calls are timed by a program of its own."""
+
+    def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
+        """A block of samples, after calls that do not count."""
+
+
 class Driver(Protocol):
     """A runtime on the device. Every method may crash or hang: it runs in a process of its own.
 
@@ -88,6 +107,7 @@ def closed() -> None:
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
     known = {
+        "command": ".drivers.command.driver:CommandDriver",
         "evaluator": ".drivers.evaluator:EvaluatorDriver",
         "executorch": ".drivers.executorch.driver:ExecuTorchDriver",
         "litert": ".drivers.litert.driver:LiteRtDriver",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .arrays import Array, Buffers, fill, finite_share, largest_difference, make_buffers, widened
-from .driver import Driver, Loaded, Refused, driver_for
+from .driver import Driver, Loaded, Refused, Reporting, driver_for
 
 if TYPE_CHECKING:
     from gnomon import wire
@@ -67,6 +67,12 @@ class Job:
                 before = after
 
         return timed_chain
+
+    @property
+    def program(self) -> Reporting | None:
+        """What reports the times of its calls itself, and is not timed here; None for all others."""
+        part = self.parts[0]
+        return part if len(self.parts) == 1 and isinstance(part, Reporting) else None
 
     def where(self) -> list[list[wire.Place]]:
         """What each segment's runtime says of where its operators run."""

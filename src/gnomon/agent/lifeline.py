@@ -1,4 +1,4 @@
-"""A process that must not outlive the one that started it."""
+"""Processes that must not outlive the one that started them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,27 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel knew
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process, and all that it and those started which it started, as far as the kernel tells (Linux)."""
+    for number in (*_descendants(pid), pid):
+        try:
+            os.kill(number, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _descendants(pid: int) -> list[int]:
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                    parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                pass
+    found = [pid]
+    for own in found:
+        found += [child for child, parent in parents.items() if parent == own]
+    return found[1:]

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from .lifeline import die_with_parent
+from .lifeline import die_with_parent, kill_tree
 from .rounds import ProcessFailed, Rounds
 from .settings import Settings, SettingsRefused
 from .snapshot import snapshot
@@ -73,7 +73,9 @@ class WorkerProcess:
         line, _, self._pending = self._pending.partition(b"\n")
         reply = json.loads(line)
         if "refused" in reply:
-            failed = ProcessFailed("refused", reply["refused"], self.log_tail(), transient=reply["transient"])
+            failed = ProcessFailed(
+                reply.get("kind", "refused"), reply["refused"], self.log_tail(), transient=reply["transient"]
+            )
             if "segment" in reply:
                 failed.facts["segment"] = reply["segment"]
             raise failed
@@ -108,7 +110,7 @@ class WorkerProcess:
     def stop(self) -> None:
         """End the worker: by itself if it can, by force otherwise."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.kill()
+        kill_tree(self._process.pid)  # and the programs that it started
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             try:

@@ -45,6 +45,7 @@ class Held:
         self.calls = 0
         self.best_ns = 1
         self.grid_ns = 0
+        self.warm: wire.WarmUp = {"warm_count": 0, "warm_s": 0.0}
 
     def counted(self) -> None:
         """A call that counts: a profiler's trace holds all of them."""
@@ -91,7 +92,8 @@ class Worker:
             answer["difference"] = job.check(command["check"], command["seeds"])
             made += len(command["seeds"])
         held.calls = made
-        if "save" not in command:
+        held.warm = {"warm_count": command["warm_count"], "warm_s": command["warm_s"]}
+        if "save" not in command and job.program is None:
             warm = held.counted if held.profiled else job.call
             held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
         return answer
@@ -103,6 +105,8 @@ class Worker:
         calls begin on a grid that goes on from block to block.
         """
         held = self.held[command.get("job_name", "")]
+        if held.job.program is not None:
+            return held.job.program.take(command, held.warm)
         call = held.job.call
         meter = None
         if command.get("energy"):
@@ -143,6 +147,15 @@ class Worker:
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""
         held = self.held[command.get("job_name", "")]
+        if held.job.program is not None:
+            limits: wire.BlockLimits = {
+                "sample_ns": 1,
+                "seconds": command["seconds"],
+                "least": command["least"],
+                "most": command["most"],
+                "rewarm_s": 0.0,
+            }
+            return held.job.program.take(limits, held.warm)
         wall, cpu = take(
             held.job.call, inner=1, seconds=command["seconds"], least=command["least"], most=command["most"]
         )
@@ -195,8 +208,8 @@ def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
         return {"refused": "MemoryError: the device has too little memory", "transient": True}
     except Exception as error:  # a runtime raises whatever it likes
         where = f" (in {os.getcwd()})" if getattr(error, "errno", None) in _OF_THE_MACHINE else ""
-        which = {"segment": error.segment} if hasattr(error, "segment") else {}
-        return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error), **which}
+        more = {name: getattr(error, name) for name in ("kind", "segment") if hasattr(error, name)}
+        return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error), **more}
 
 
 def _may_pass(error: BaseException | None) -> bool:

@@ -19,6 +19,7 @@ from gnomon.values import (
     cores,
     dimension,
     environment,
+    file,
     folder,
     input_files,
     runtime_options,
@@ -29,6 +30,7 @@ from gnomon.values import (
 
 if TYPE_CHECKING:
     from gnomon.devices.config import DeviceConfig
+    from gnomon.runtimes.declared import Declaration
     from gnomon.session.request import MeasureRequest, ModelRequest
 
 PathLike = str | os.PathLike[str]
@@ -183,6 +185,30 @@ class CommonOptions(TypedDict, total=False):
             "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
         ),
     ]
+    commands: Annotated[
+        Sequence[str],
+        option(
+            "--command",
+            repeat=True,
+            metavar="NAME|LINE",
+            help="Measure this command too: one that `gnomon commands` lists, or a line with {model} in it. May be "
+            "repeated.",
+        ),
+    ]
+    read: Annotated[
+        Sequence[str],
+        option(
+            "--read",
+            repeat=True,
+            metavar="WHERE",
+            help="Where the line of --command prints its times: json:PATH, csv:COLUMN, or a regular expression with a "
+            "group named ms, us, ns, s or fps.  [default: the wall time of its process]",
+        ),
+    ]
+    commands_file: Annotated[
+        PathLike | None,
+        option("--config", read=file, metavar="FILE", help="A TOML file that declares commands."),
+    ]
     timeout_s: Annotated[
         float,
         option(
@@ -335,6 +361,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
+            commands=_commands(options),
             **_sessions(options.get("options", ())),
         ),
         "effort": Effort(**effort),
@@ -343,6 +370,18 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
         "fresh": options.get("fresh", False),
         "wait_s": options.get("wait_s", WAIT_S),
     }
+
+
+def _commands(options: MeasureOptions) -> tuple[Declaration, ...]:
+    """The commands that are measured too. UsageError."""
+    given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
+    if not given:
+        if read or config:
+            raise UsageError("--read and --config are for --command, which is not given", hint="Name the command too.")
+        return ()
+    from gnomon.runtimes.declared import chosen_commands
+
+    return chosen_commands(tuple(given), tuple(read), None if config is None else Path(config))
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:

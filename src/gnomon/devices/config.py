@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 CONNECT_TIMEOUT_S = 10.0
+
+Record = TypeVar("Record")
+Unfit = Callable[[str, Record], Iterator[tuple[str, str]]]
+"""Gives the keys of a record that do not fit together, or its name, and why."""
 
 _HINT = "Correct that; docs/devices/devices.md describes every key."
 _WORD = r"[a-z0-9][a-z0-9_.-]{0,63}"
@@ -92,12 +96,20 @@ class DeviceConfig:
 
 def _config(name: str, table: Any, complaints: Complaints) -> DeviceConfig | None:
     """The device of a table of the file; what is wrong with it is told."""
-    place = f"devices.{shown_key(name)}"
+    return read_table(DeviceConfig, _unfit, "devices", (name, table), complaints)
+
+
+def read_table(
+    kind: type[Record], unfit: Unfit[Record], section: str, item: tuple[str, Any], complaints: Complaints
+) -> Record | None:
+    """The record of a table and its name; `unfit` gives the keys of a record that do not fit together, and why."""
+    name, table = item
+    place = f"{section}.{shown_key(name)}"
     whole = {"name": name, **table} if isinstance(table, dict) else table
-    config: DeviceConfig | None = decode(DeviceConfig, whole, complaints, place)
-    for key, wrong in _unfit(name, config) if config else ():
+    record: Record | None = decode(kind, whole, complaints, place)
+    for key, wrong in unfit(name, record) if record is not None else ():
         complaints.tell(f"{place}.{key}", wrong)
-    return config
+    return record
 
 
 def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
@@ -143,7 +155,7 @@ def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
     UsageError that tells everything that is wrong with the file at once, each with its path in it.
     """
     path = devices_path() if path is None else path
-    text = _read(path)
+    text = read_settings(_WHAT, path)
     return {} if text is None else _devices_in(text, path)
 
 
@@ -221,7 +233,7 @@ def _edit(
     from tomlkit.exceptions import TOMLKitError
 
     with usable(_WHAT, path, "written"), changing(path):
-        text = _read(path) or ""
+        text = read_settings(_WHAT, path) or ""
         after = wanted(_devices_in(text, path))
         try:
             document = tomlkit.parse(text)
@@ -247,29 +259,37 @@ def _inline(table: dict[str, object]) -> Any:
 
 
 def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:
+    return tables_in(text, path, "devices", DeviceConfig, _unfit, hint=_HINT)
+
+
+def tables_in(
+    text: str, path: Path, section: str, kind: type[Record], unfit: Unfit[Record], *, hint: str
+) -> dict[str, Record]:
+    """The records of the tables [SECTION.NAME] of a TOML file, by name, as `read_table` makes each.
+
+    UsageError with all that is wrong, also for other sections.
+    """
     from gnomon.formats.toml import read_toml
 
     try:
         document = read_toml(text)
     except ValueError as error:
-        raise UsageError(
-            f"{path} is not TOML: {str(error)[:200]}", hint="Correct the file; docs/devices/devices.md shows one."
-        ) from error
-    complaints = Complaints(what=str(path), hint=_HINT)
-    tables = document.pop("devices", {})
+        raise UsageError(f"{path} is not TOML: {str(error)[:200]}", hint=hint) from error
+    complaints = Complaints(what=str(path), hint=hint)
+    tables = document.pop(section, {})
     for key in document:
-        complaints.tell(shown_key(key), "there is no such key; known is devices")
+        complaints.tell(shown_key(key), f"there is no such key; known is {section}")
     if not isinstance(tables, dict):
-        complaints.tell("devices", f"a table for each device expected, {shown(tables)} found")
+        complaints.tell(section, f"a table for each expected, {shown(tables)} found")
         tables = {}
-    configs = {name: _config(name, table, complaints) for name, table in tables.items()}
+    records = {name: read_table(kind, unfit, section, (name, table), complaints) for name, table in tables.items()}
     complaints.raise_usage()
-    return {name: config for name, config in configs.items() if config}
+    return {name: record for name, record in records.items() if record is not None}
 
 
-def _read(path: Path) -> str | None:
-    """The text of the file; None if there is none."""
-    with usable(_WHAT, path, "read"):
+def read_settings(what: str, path: Path) -> str | None:
+    """The text of a file that decides which programs are started; None if there is none. UsageError."""
+    with usable(what, path, "read"):
         try:
             with open_regular(path, _MOST_BYTES) as file:
                 data, mode = file.read(_MOST_BYTES), os.fstat(file.fileno()).st_mode

@@ -11,6 +11,7 @@ from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
+from gnomon.runtimes.declared import Declaration
 from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, RuntimeModel, Segment, Tensor
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
@@ -80,8 +81,9 @@ class Wish:
     outputs are checked against the clean reference. So are those with `options`, sets of options of
     sessions, each with its runtime. `libraries` of operators, by runtime the SHA-256 of each by its path
     on the device, are loaded in all configurations: they are code, which a command line or a call names, and nothing
-    that is read does. With `usual` each runtime is also run as a program runs it that sets nothing, and all cores that
-    a process may use there are a number of threads beside one.
+    that is read does; so are `commands`, programs that are measured beside the runtimes. With `usual` each runtime is
+    also run as a program runs it that sets nothing, and all cores that a process may use there are a number of threads
+    beside one.
     """
 
     threads: int = 1
@@ -90,6 +92,7 @@ class Wish:
     environments: tuple[Mapping[str, str], ...] = ()
     options: tuple[tuple[str, Mapping[str, str]], ...] = ()
     libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    commands: tuple[Declaration, ...] = ()
     more_threads: tuple[int, ...] = ()
     usual: bool = False
 
@@ -131,8 +134,13 @@ class Configuration:
 
     @property
     def clean(self) -> bool:
-        """Whether neither variables of the environment nor options of sessions are tried in it."""
-        return not self.environment and "session" not in self.options
+        """Whether it is a runtime's own, with neither variables of the environment nor options of sessions."""
+        return not self.environment and not {"session", "command"} & self.options.keys()
+
+    @property
+    def checked(self) -> bool:
+        """Whether its outputs can be compared: a command may leave none."""
+        return "outputs" in self.options.get("command", {"outputs": ""})
 
     @property
     def usual(self) -> bool:
@@ -140,9 +148,14 @@ class Configuration:
         return bool(self.options.get("usual"))
 
     @property
+    def apart(self) -> bool:
+        """Whether it takes models whole alone: it sets nothing, or is a command."""
+        return self.usual or "command" in self.options
+
+    @property
     def serial(self) -> bool:
         """Whether one thread does the work, so that its CPU time is the time of a call."""
-        return self.options.get("threads", 1) == 1 and not self.usual
+        return self.options.get("threads", 1) == 1 and not self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

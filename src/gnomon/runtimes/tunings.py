@@ -94,7 +94,7 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
     else:
         chosen = tuple(
             replace(configuration, name=_named(configuration.name, {"threads": threads}))
-            for threads in wish.thread_counts
+            for threads in (wish.thread_counts if getattr(runtime, "threaded", True) else (wish.threads,))
             for configuration in _with_options(runtime, probe, replace(wish, threads=threads, more_threads=()))
         )
     usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)

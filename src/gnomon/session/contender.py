@@ -108,6 +108,11 @@ class Contender:
         return any(part.configuration.usual for part in self.parts)
 
     @property
+    def checked(self) -> bool:
+        """Whether its outputs are compared with the reference."""
+        return all(part.configuration.checked for part in self.parts)
+
+    @property
     def serial(self) -> bool:
         """Whether one thread does its work."""
         return all(part.configuration.serial for part in self.parts)

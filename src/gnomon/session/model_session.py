@@ -28,6 +28,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
 from gnomon.models.model import Model, changed, image_sides, is_float64, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.declared import FILE
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.document import ConditionsPart, FedInput
@@ -256,7 +257,7 @@ def open_lab(
             tell(f"reading {request.model.name}, {size / 1e6:.0f} MB")
         read = read_model(request, stack)
         request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
-        runtimes = chosen_runtimes(request.runtimes, read.model.graph.format)
+        runtimes = _runtimes_of(request, read.model.graph.format)
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
         check()
@@ -287,6 +288,21 @@ def open_lab(
                 f"--max-time was over before there was an answer: {error.message}",
                 hint="Start the same command again: it goes on from the results database. Or give it more time.",
             ) from error
+
+
+def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...]:
+    """The runtimes that are asked for, and the commands. UsageError where a command does not take the format."""
+    from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
+
+    commands = tuple(map(CommandRuntime, request.wish.commands))
+    for command in commands:
+        if model_format not in command.formats:
+            raise UsageError(
+                f"the command {command.name} does not take {model_format} models",
+                hint=f"It takes {', '.join(sorted(command.formats))}.",
+            )
+    own = chosen_runtimes(request.runtimes, model_format) if request.runtimes or model_format != FILE else ()
+    return (*own, *commands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,7 +206,8 @@ def judge_contenders(
 
     `beside` has what a contender is compared with, where it was not measured with the best single backend and that is
     not among what was `profiled`. `converted` are the keys of those that run the model as it was converted. Only what
-    computes in one of `precisions` is chosen. `busy` says what else worked on the machine meanwhile, if anything did.
+    computes in one of `precisions` is chosen, and of what leaves its outputs to be checked, if there is such.
+    `busy` says what else worked on the machine meanwhile, if anything did.
     `priced` says that mixes were thought of, so that without a plan none promised a gain.
 
     A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
@@ -216,7 +217,10 @@ def judge_contenders(
     thread is as fast, unless some are surely faster all the same. MeasurementError if none is left.
     """
     other = beside or {}
-    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and _asked(c, precisions)]
+    eligible = {c.key for c in contenders if _asked(c, precisions)}
+    if not any(results[key].ok for key in eligible):  # of commands alone nobody checks outputs
+        eligible = {c.key for c in contenders if not c.checked}
+    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and c.key in eligible]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint=AGAIN)
@@ -267,7 +271,7 @@ def judge_contenders(
     proved = {key: p if _may_be_told(p, best) else replace(p, against_best=None) for key, p in proved.items()}
     chosen = proved[chosen.contender.key]
     ties = [p for p in ties if _may_be_told(p, best)]
-    able = [p for p in proved.values() if p.ok and _asked(p.contender, precisions)]
+    able = [p for p in proved.values() if p.ok and p.contender.key in eligible]
     alike = [p for p in able if p.contender.serial is best.serial]
     field = {p.contender.label: p.measured for p in alike if p.contender.key not in other}
     field[chosen.contender.label] = chosen.measured
@@ -279,7 +283,7 @@ def judge_contenders(
         best_single=proved[best.key],
         chosen=chosen,
         reason=_reason(
-            [p for p in proved.values() if _asked(p.contender, precisions)],
+            [p for p in proved.values() if p.contender.key in eligible],
             proved[best.key],
             chosen,
             for_what,
@@ -301,8 +305,8 @@ def judge_contenders(
 
 
 def _asked(contender: Contender, precisions: Collection[str]) -> bool:
-    """Whether it computes in a precision that was asked for."""
-    return not contender.precision or contender.precision in precisions
+    """Whether it computes in a precision that was asked for, and its outputs were checked."""
+    return contender.checked and (not contender.precision or contender.precision in precisions)
 
 
 def _best_default(proved: Sequence[Proved], chosen: Proved) -> Default | None:

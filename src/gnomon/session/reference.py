@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -135,6 +135,11 @@ def reference(lab: Lab) -> Sensitivity:
     """
     if isinstance(lab.runner, RecordedRunner):
         return _recalled(lab, lab.runner)
+    unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
+    if unchecked:
+        lab.doubts.append(_unchecked(unchecked))
+    if len(unchecked) == len(lab.targets) or not lab.outputs:
+        return Sensitivity(relative=1.0, finite_share=1.0)
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if t.configuration.clean]
     loads_it = [t for t in clean if lab.graph.format in t.runtime.formats]
@@ -185,6 +190,13 @@ def reference(lab: Lab) -> Sensitivity:
         hint = "Inputs may ask for more work than real ones do: give these with --input NAME=FILE.npy, or more time"
         hint += f" with --timeout {5 * timeout_s:.0f}."
     raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
+
+
+def _unchecked(names: Sequence[str]) -> Doubt:
+    """A warning that nobody saw the outputs of commands."""
+    message = f"nobody checked the outputs of {' and '.join(names)}: what they compute is taken on trust"
+    hint = "A declaration with `outputs` tells where they are; docs/jobs/commands.md."
+    return Doubt(kind="unchecked-command", message=message, hint=hint)
 
 
 def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementError:

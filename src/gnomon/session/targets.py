@@ -28,7 +28,7 @@ from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
 from gnomon.system.files import user_folder
-from gnomon.wire import ProbeAnswer, ProbeCommand
+from gnomon.wire import FreshCommand, ProbeAnswer, ProbeCommand
 
 NOT_INSTALLED = "not installed"
 """Why a runtime is missing that its device simply has not."""
@@ -85,15 +85,17 @@ def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
     return pip_line(["numpy", *wheels], python)
 
 
-def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, ProbeCommand]:
+def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, FreshCommand]:
     """What the agent is asked to find out what it has of each runtime, by the runtime's name.
 
     Those that load the same library, which takes most of a probe, are asked one after the other in one process.
     """
-    return {
-        r.name: {"do": "probe", "runtime": driver_of(r), "packages": pip_names(r.wheels), "process": loads(r)}
-        for r in sorted(runtimes, key=loads)
-    }
+    return {r.name: getattr(r, "probing", None) or _probe_command(r) for r in sorted(runtimes, key=loads)}
+
+
+def _probe_command(runtime: Runtime) -> ProbeCommand:
+    packages = pip_names(runtime.wheels)
+    return {"do": "probe", "runtime": driver_of(runtime), "packages": packages, "process": loads(runtime)}
 
 
 def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict[str, Probe], list[Missing]]:

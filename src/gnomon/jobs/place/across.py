@@ -258,6 +258,7 @@ class AcrossPlacer:
             key=configuration.name,
             job=self.lab.job([segment]),
             environment=configuration.environment,
+            check=configuration.checked,
             tolerance=self.lab.tolerance(configuration),
         )
         part = Part(target=target, operators=tuple(backends), backends=backends)

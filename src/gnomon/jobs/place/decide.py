@@ -556,7 +556,7 @@ def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
     """Those with as many threads as the fastest that does not run by defaults: in one process threads of several
     numbers would wait for each other.
     """
-    set_ = [c for c in alive if not c.usual]
+    set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
     known = {c.key: lab.runner.known(c.key) for c in set_}
     clocks = choose_clocks(lab, known, set_)
     if not set_:

@@ -1,0 +1,272 @@
+"""A declared command on the device: its files, its processes, and what it reports of its calls."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+
+from ...arrays import Buffers, dtype_of, name_of, output_array
+from ...driver import Loaded, Refused
+from ...lifeline import kill_tree
+from ...plan import digest_of
+from ...timing import inner_loop
+from .reading import Unreadable
+from .said import Said, filled, placeholders, said
+
+if TYPE_CHECKING:
+    from gnomon.wire import Answer, BlockFacts, BlockLimits, CommandSpec, KernelTimes, RuntimeModel, Segment, WarmUp
+
+_MOST_PRINTED = 64 << 20
+"""Bytes that a process may print, on each of its two streams."""
+_LOOK_S = 0.1
+_LAST_LINES, _LAST_LETTERS = 3, 300
+
+
+class Died(Refused):
+    """The program was ended by a signal: `kind` is that of the failure."""
+
+    kind = "crash"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that ended well: what it printed, its times, and the largest memory that it had."""
+
+    printed: str
+    wall_ns: int
+    cpu_ns: int
+    peak_rss_bytes: int
+
+
+def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]) -> Ended:
+    """Run a program to its end in a folder. Refused where it cannot start, fails, or prints without end."""
+    name = os.path.basename(argv[0])
+    with tempfile.TemporaryFile(dir=folder) as output, tempfile.TemporaryFile(dir=folder) as errors:
+        began = time.perf_counter_ns()
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+        except OSError as error:
+            raise Refused(f"{name} cannot be started: {error.strerror or error}") from error
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(process.pid, (output, errors), ended), daemon=True)
+        watcher.start()
+        _, status, used = os.wait4(process.pid, 0)
+        wall_ns = time.perf_counter_ns() - began
+        ended.set()
+        watcher.join()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed = "\n".join(_text(stream) for stream in (output, errors))
+        if max(map(_size, (output, errors))) > _MOST_PRINTED:
+            raise Refused(f"{name} printed more than {_MOST_PRINTED >> 20} MiB, and was ended")
+    _check_end(name, process.returncode, printed)
+    cpu_ns = round((used.ru_utime + used.ru_stime) * 1e9)
+    return Ended(printed=printed, wall_ns=wall_ns, cpu_ns=cpu_ns, peak_rss_bytes=used.ru_maxrss * 1024)
+
+
+def _watch(pid: int, streams: Sequence[IO[bytes]], ended: threading.Event) -> None:
+    """End a process that prints without end: the disk is not only its own."""
+    while not ended.wait(_LOOK_S):
+        if max(map(_size, streams)) > _MOST_PRINTED:
+            kill_tree(pid)
+            return
+
+
+def _size(stream: IO[bytes]) -> int:
+    return os.fstat(stream.fileno()).st_size
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read(_MOST_PRINTED).decode("utf-8", "replace")
+
+
+def _check_end(name: str, code: int, printed: str) -> None:
+    lines = [line.strip()[:_LAST_LETTERS] for line in printed.splitlines() if line.strip()]
+    last = " | ".join(lines[-_LAST_LINES:]) or "it printed nothing"
+    if code < 0:
+        names = {int(number): number.name for number in signal.Signals}
+        raise Died(f"{name} was ended by {names.get(-code, f'signal {-code}')}: {last}")
+    if code:
+        raise Refused(f"{name} ended with status {code}: {last}")
+
+
+class LoadedCommand(Loaded):
+    """A model that a command runs, each time in a process of its own, bound to the caller's arrays."""
+
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
+        options = segment["options"]
+        self._spec: CommandSpec = options["command"]
+        self._segment, self._buffers, self._profiled = segment, buffers, profiled
+        self._folder = tempfile.mkdtemp(prefix="command-", dir=os.getcwd())
+        self._values = {
+            **self._spec.get("choices", {}),
+            "model": os.path.abspath(segment["model"]),
+            "threads": str(options.get("threads", 1)),
+            "folder": self._folder,
+            "inputs": os.path.join(self._folder, "in"),
+        }
+        self._words = [*self._spec["run"], *(self._spec.get("profile", ()) if profiled else ())]
+        files, prepare = self._spec.get("files", {}), self._spec.get("prepare", [])
+        self._used = placeholders([*self._words, *files.values(), *(w for words in prepare for w in words)])
+        self._fastest_ns = math.inf
+        self._peak_rss_bytes = 0
+        self._write_inputs()
+        for name, text in files.items():
+            with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
+                file.write(filled(text, {**self._values, "runs": "1", "warm": "0"}))
+        for words in prepare:
+            self._start(words, runs=1, warm_runs=0)
+        self.call = self._call
+
+    def _call(self) -> None:
+        """One process of one call: its outputs are in the arrays afterwards."""
+        self._write_inputs()
+        self._run(runs=1, warm_runs=0)
+        if self._spec.get("outputs"):
+            self._read_outputs()
+
+    def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
+        """A block of samples by the program's own clock: one process, or several where each has one call alone."""
+        alone = "runs" not in self._used
+        best_ns = min(max(self._fastest_ns, 1000.0), 1e12)
+        single = alone or self._spec.get("each", "call") != "call"
+        inner = 1 if single else inner_loop(int(best_ns), limits["sample_ns"])
+        wanted = math.ceil(limits["seconds"] * 1e9 / (best_ns * inner))
+        runs = max(limits["least"], min(limits["most"], wanted)) * inner
+        warm_runs = max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / best_ns))
+        calls: list[int] = []
+        cpu: list[int] = []
+        operators: list[KernelTimes] = []
+        end = time.monotonic() + limits["seconds"]
+        while not calls or (alone and len(calls) < limits["most"] and time.monotonic() < end):
+            ended, reported = self._run(runs=runs, warm_runs=warm_runs)
+            calls += reported.calls_ns
+            # Of a program's own calls nobody knows the CPU time: zeros, by which the wall decides.
+            cpu += [0 if self._spec.get("read") else ended.cpu_ns] * len(reported.calls_ns)
+            operators = reported.operators
+        inner = inner if len(calls) >= inner else 1
+        facts: BlockFacts = {
+            "wall_ns": _sums(calls, inner),
+            "cpu_ns": _sums(cpu, inner),
+            "inner": inner,
+            "peak_rss_bytes": self._peak_rss_bytes,
+            "waits": None,
+        }
+        if self._profiled:
+            facts["operators"] = operators
+        return facts
+
+    def close(self) -> None:
+        """Remove the folder; may be called twice."""
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Said]:
+        ended = self._start(self._words, runs=runs, warm_runs=warm_runs)
+        try:
+            reported = said(self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns)
+        except Unreadable as error:
+            raise Refused(f"{os.path.basename(self._words[0])}: {error}") from error
+        self._fastest_ns = min(self._fastest_ns, *reported.calls_ns)
+        self._peak_rss_bytes = max(self._peak_rss_bytes, ended.peak_rss_bytes)
+        return ended, reported
+
+    def _start(self, words: Sequence[str], *, runs: int, warm_runs: int) -> Ended:
+        values = {**self._values, "runs": str(runs), "warm": str(warm_runs)}
+        return run_program([filled(word, values) for word in words], self._folder, self._spec.get("environment", {}))
+
+    def _read_file(self, name: str) -> str:
+        try:
+            with open(
+                os.path.join(self._folder, filled(name, self._values)), encoding="utf-8", errors="replace"
+            ) as file:
+                return file.read(_MOST_PRINTED)
+        except OSError as error:
+            raise Unreadable(f"it left no {name} ({error.strerror or error})") from error
+
+    def _write_inputs(self) -> None:
+        """Write the inputs in each form that a placeholder asks for."""
+        bound = self._segment["inputs"]
+        paths = [f"{self._values['inputs']}.{number}" for number in range(len(bound))]
+        if self._used & {"inputs", "input_files", "input_list"}:
+            for path, (_, tensor) in zip(paths, bound, strict=True):
+                self._buffers[tensor].tofile(path)
+        listed = os.path.join(self._folder, "inputs.txt")
+        if "input_list" in self._used:
+            pairs = (f"{name}:={path}" for path, (name, _) in zip(paths, bound, strict=True))
+            with open(listed, "w", encoding="utf-8") as file:
+                file.write(" ".join(pairs) + "\n")
+        packed = os.path.join(self._folder, "inputs.npz")
+        if "inputs_npz" in self._used:
+            np.savez(packed, allow_pickle=False, **{name: self._buffers[tensor] for name, tensor in bound})
+        self._values.update(input_files=",".join(paths), input_list=listed, inputs_npz=packed)
+
+    def _read_outputs(self) -> None:
+        """Read what the program left of its outputs into the arrays. Refused where one is not there, or not as long."""
+        template = os.path.join(self._folder, filled(self._spec["outputs"], self._values))
+        for index, (name, tensor) in enumerate(self._segment["outputs"]):
+            path = filled(template, {"index": str(index), "name": name})
+            try:
+                if path.endswith(".npz"):
+                    with np.load(path, allow_pickle=False) as stored:
+                        array = stored[name] if name in stored else stored[stored.files[index]]
+                else:
+                    known = self._buffers.get(tensor)
+                    if known is None:
+                        raise Refused(f"the shape of the output {name!r} is open, and raw files do not tell it")
+                    array = np.fromfile(path, dtype_of(name_of(known.dtype))).reshape(known.shape)
+                np.copyto(output_array(self._buffers, tensor, array.shape, name_of(array.dtype)), array)
+            except (OSError, ValueError, KeyError, IndexError) as error:
+                raise Refused(f"the output {name!r} cannot be read from {os.path.basename(path)}: {error}") from error
+
+
+def _sums(values: Sequence[int], inner: int) -> list[int]:
+    return [sum(values[k : k + inner]) for k in range(0, len(values) - inner + 1, inner)]
+
+
+class CommandDriver:
+    """The driver of all declared commands: what is run stands in a segment's options."""
+
+    def probe(self) -> Answer:
+        """Nothing is known without a declaration: `supports` finds the program."""
+        return {"version": "", "backends": []}
+
+    def supports(self, segment: RuntimeModel) -> Answer:
+        """The program's version, "" where it does not say it. Refused where there is no such program."""
+        spec: CommandSpec = segment["options"]["command"]
+        program = shutil.which(spec["run"][0])
+        if program is None:
+            raise Refused(f"there is no program {spec['run'][0]} on the device's PATH")
+        return {"version": _version(spec, program), "backends": [spec["name"]]}
+
+    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
+        """Write the command's files and prepare the model; nothing of it stays loaded between processes."""
+        return LoadedCommand(segment, buffers, profiled=profiled)
+
+
+def _version(spec: CommandSpec, program: str) -> str:
+    """The first line that the program prints of its version; without such the digest of its file."""
+    if not spec.get("version"):
+        return f"SHA-256 {digest_of(program)[:12]}"
+    with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
+        lines = run_program(spec["version"], folder, spec.get("environment", {})).printed.split("\n")
+    return next((line.strip()[:80] for line in lines if re.search(r"\d", line)), "")

@@ -1,0 +1,159 @@
+"""Times in what a program printed or wrote: in JSON, in a column of CSV, or where a regular expression matches.
+
+It needs the standard library alone, so that gnomon reads on this machine what a device without Python printed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+"""Nanoseconds of each unit."""
+RATE = "fps"
+"""The unit of what is counted in a second, not timed."""
+UNITS = (*UNITS_NS, RATE)
+JSON, CSV = "json:", "csv:"
+_NAMED_UNIT = re.compile(r"(?:^|[^A-Za-z0-9])(s|ms|us|ns|fps)\W*$")
+_CAPITAL_UNIT = re.compile(r"(?<=[a-z])(Ms|Us|Ns)$")
+_STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
+_LONGEST_NS = 1e18
+
+Reading = tuple[str, float]
+"""A label, "" where none is read, and a time in nanoseconds."""
+
+
+class Unreadable(Exception):
+    """What was printed is not what the declaration says; one sentence that says how."""
+
+
+def unit_of(name: str) -> str:
+    """The unit that ends a name, as in "latency_ms", "realTime (ms)" and "averageMs"; "" where there is none."""
+    match = _NAMED_UNIT.search(name) or _CAPITAL_UNIT.search(name)
+    return match[1].lower() if match else ""
+
+
+def declared_unit(read: str) -> str:
+    """The unit that a way to read names itself, "" where it names none. ValueError for an invalid expression."""
+    if read.startswith(JSON):
+        return unit_of([quoted or plain for quoted, _, _, plain in _STEP.findall(read) if quoted or plain][-1])
+    if read.startswith(CSV):
+        return unit_of(read.removeprefix(CSV))
+    try:
+        groups = re.compile(read, re.MULTILINE).groupindex
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"it is not a regular expression ({error})") from error
+    return next((unit for unit in UNITS if unit in groups), "")
+
+
+def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[Reading]:
+    """All times in a text, in their order, each with its label.
+
+    `read` is "json:PATH" (keys with dots between, [] for each item, [N] for one, * for each key, quotes around a key
+    that holds any of these), "csv:COLUMN" by its title or number, or a regular expression, whose group named s, ms, us,
+    ns or fps is the number; without such a name its first group is. `unit` holds where neither the last key, the title
+    nor the group names one. `label` is the key beside a number of JSON ("*": its own), the title of a column of CSV, or
+    a named group.
+    Unreadable for a text that is not such, or a number that is no time.
+    """
+    own = declared_unit(read) or unit
+    if read.startswith(JSON):
+        found = _in_json(read.removeprefix(JSON), text, label)
+    elif read.startswith(CSV):
+        found = _in_csv(read.removeprefix(CSV), text, label)
+    else:
+        found = list(_matches(read, text, own, label))
+    return [(name, _nanoseconds(value, own)) for name, value in found]
+
+
+def _nanoseconds(value: object, unit: str) -> float:
+    try:
+        number = float(str(value).strip())
+        time_ns = 1e9 / number if unit == RATE else number * UNITS_NS[unit]
+    except (ValueError, ZeroDivisionError):
+        time_ns = math.nan
+    if not 0 <= time_ns <= _LONGEST_NS:
+        raise Unreadable(f"{str(value)[:40]!r} is read where a time is expected")
+    return time_ns
+
+
+def _in_json(path: str, text: str, label: str) -> list[tuple[str, object]]:
+    found: list[_Place] = [(None, "", document) for document in _documents(text)]
+    for match in _STEP.finditer(path):
+        quoted, index, every, plain = match.groups()
+        key = plain if quoted is None else quoted
+        found = [place for _, _, value in found for place in _below(value, key=key, index=index, every=bool(every))]
+    numbers = [place for place in found if _is_number(place[2])]
+    return [(key if label == "*" else _beside(parent, label), value) for parent, key, value in numbers]
+
+
+_Place = tuple[Any, str, Any]
+"""Where a value stands: what it is in, its key there, and the value."""
+
+
+def _beside(parent: Any, label: str) -> str:
+    return str(parent.get(label, "")) if isinstance(parent, dict) else ""
+
+
+def _below(value: Any, *, key: str | None, index: str | None, every: bool) -> Iterator[_Place]:
+    """Where a step of a path leads from a value: nowhere where the value has no such part."""
+    if isinstance(value, dict):
+        yield from ((value, own, item) for own, item in value.items() if every or own == key)
+    elif isinstance(value, list) and index is not None:
+        items = value if index == "" else value[int(index) : int(index) + 1]
+        yield from ((value, "", item) for item in items)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, str):  # several programs write numbers as text
+        try:
+            float(value)
+        except ValueError:
+            return False
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _documents(text: str) -> list[Any]:
+    """The JSON in a text: the whole of it, its lines, or what stands between its first and its last bracket."""
+    ends = [text.find(opening) for opening in "{[" if opening in text]
+    inner = text[min(ends) : max(text.rfind("}"), text.rfind("]")) + 1] if ends else ""
+    lines = [line for line in text.splitlines() if line.lstrip()[:1] in ("{", "[")]
+    for parts in ([text], lines, [inner]):
+        try:
+            return [json.loads(part) for part in parts if part]
+        except (ValueError, RecursionError):
+            continue
+    raise Unreadable("it is not JSON")
+
+
+def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        for delimiter in ",;\t":
+            titles = [title.strip() for title in next(csv.reader([line], delimiter=delimiter), [])]
+            if column in titles:
+                names = titles.index(label) if label in titles else None
+                return list(_cells(lines[number + 1 :], delimiter, titles.index(column), names))
+    if column.isdecimal():
+        return list(_cells(lines, ",", int(column) - 1, None))
+    raise Unreadable(f"there is no column {column[:60]!r}")
+
+
+def _cells(lines: list[str], delimiter: str, column: int, names: int | None) -> Iterator[tuple[str, object]]:
+    """The numbers of a column, as far as rows have it."""
+    for row in csv.reader(lines, delimiter=delimiter):
+        if 0 <= column < len(row) and _is_number(row[column]):
+            yield row[names] if names is not None and names < len(row) else "", row[column]
+
+
+def _matches(pattern: str, text: str, unit: str, label: str) -> Iterator[tuple[str, object]]:
+    expression = re.compile(pattern, re.MULTILINE)
+    number = unit if unit in expression.groupindex else min(1, expression.groups)
+    for match in expression.finditer(text):
+        if match[number] is not None:
+            yield (match[label] or "").strip() if label in expression.groupindex else "", match[number]

@@ -1,0 +1,219 @@
+"""Declarations of commands: any program that measures a model is a runtime by a few lines of TOML.
+
+Declarations come from the file that ships, the user's commands.toml, a file that is named, or the command line; what
+lies in a folder, a package, a plan or the results database declares nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from gnomon.agent.drivers.command.reading import UNITS, declared_unit
+from gnomon.agent.drivers.command.said import placeholders
+from gnomon.core.codec import Must, ReadBy, matching
+from gnomon.devices.config import Name, Text, read_settings, tables_in
+from gnomon.errors import ProblemError, UsageError, did_you_mean
+from gnomon.models.model import FORMATS
+from gnomon.system.files import user_folder
+from gnomon.wire import CommandSpec, OperatorTable
+
+PLACEHOLDERS = frozenset(
+    {"model", "threads", "runs", "warm", "folder", "inputs", "input_files", "input_list", "inputs_npz"}
+)
+"""What is filled into the words of a command, beside its choices."""
+FILE = "file"
+"""The format of a model that gnomon does not read, and hands on to commands as it is."""
+_HINT = "docs/jobs/commands.md has every key."
+
+
+def shell_words(value: Any) -> tuple[str, ...]:
+    """The words of a command: a list of texts, or one that is split as a shell splits it. ProblemError."""
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ProblemError(f"a command is wanted ({error})") from error
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
+        return tuple(value)
+    raise ProblemError("a command, as a list of texts, is wanted")
+
+
+Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
+"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
+FileName = Annotated[str, matching(r"(?!\.)[^/]+(/[^/]+)*", "the path of a file in the command's folder")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operators:
+    """The table of operators that a profiled run leaves: where their times are, and what names each."""
+
+    read: Text
+    label: Text
+    unit: Literal["", "s", "ms", "us", "ns"] = ""
+    file: FileName | Literal[""] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A command that measures a model: how it is started, and where its times are.
+
+    Texts hold `PLACEHOLDERS` and the names of `choices`. `read` is what
+    `gnomon.agent.drivers.command.reading.readings` takes, "" for the wall time of the process; `each` number is a
+    call's, or the mean or median of all calls. `outputs` is where outputs lie afterwards, with {index} or {name}, or an
+    .npz file: "" where nothing tells them, so that they are not checked. `prepare` are commands before the first run
+    of each process, `files` texts that are written before them. Printed lines that `refused_if` matches say that it
+    did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output was
+    read; `ran` says that the real program was.
+    """
+
+    name: Name
+    run: Words
+    read: Text | Literal[""] = ""
+    unit: Literal["", "s", "ms", "us", "ns", "fps"] = ""
+    file: FileName | Literal[""] = ""
+    each: Literal["call", "mean", "median"] = "call"
+    outputs: FileName | Literal[""] = ""
+    prepare: tuple[Words, ...] = ()
+    files: Mapping[FileName, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[
+        Annotated[str, matching("[a-z][a-z0-9_]*", "a name of small letters")],
+        Annotated[tuple[str, ...], Must(be="one value or more", fits=bool)],
+    ] = field(default_factory=dict)
+    formats: tuple[str, ...] = ()
+    refused_if: Text | Literal[""] = ""
+    profile: Words | tuple[()] = ()
+    operators: Operators | None = None
+    version: Words | tuple[()] = ()
+    format: Text | Literal[""] = ""
+    ran: bool = False
+    hint: Text | Literal[""] = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts in which placeholders are filled."""
+        return [*self.run, *self.profile, *self.files.values(), *(word for words in self.prepare for word in words)]
+
+    def spec(self, choices: Mapping[str, str]) -> CommandSpec:
+        """What the device is told of it, with one value for each choice; what is not set is left out."""
+        told = ("name", "run", "read", "unit", "file", "each", "outputs", "prepare", "files", "environment")
+        more = ("refused_if", "profile", "version")
+        values = asdict(self)
+        spec = {key: _plain(values[key]) for key in (*told, *more) if values[key]}
+        if self.operators is not None:
+            spec["operators"] = cast(OperatorTable, {k: v for k, v in values["operators"].items() if v})
+        return cast(CommandSpec, {**spec, **({"choices": dict(choices)} if choices else {})})
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
+    """The keys whose values do not go together, and why."""
+    if name != declaration.name:
+        yield "name", "there is no such key: the command is called as its table"
+    unknown = placeholders(declaration.texts) - PLACEHOLDERS - declaration.choices.keys()
+    if unknown:
+        known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS | declaration.choices.keys()))
+        yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {known}"
+    yield from _unread("read", declaration.read, declaration.unit)
+    if declaration.operators is not None:
+        yield from _unread("operators.read", declaration.operators.read, declaration.operators.unit)
+    for known_format in declaration.formats:
+        if known_format not in (*FORMATS, FILE):
+            yield "formats", f"there is no format {known_format!r}; known are {', '.join((*FORMATS, FILE))}"
+
+
+def _unread(key: str, read: str, unit: str) -> Iterator[tuple[str, str]]:
+    try:
+        named = declared_unit(read)
+    except ValueError as error:
+        yield key, str(error)
+        return
+    if read and not named and not unit:
+        yield key, f"it names no unit: end it with one, or add unit (one of {', '.join(UNITS)})"
+    elif named and unit and named != unit:
+        yield "unit", f"it is {unit}, and {key} names {named}"
+
+
+def commands_path() -> Path:
+    """The user's own file of commands; it need not exist."""
+    return user_folder() / "commands.toml"
+
+
+def declared_commands(config: Path | None = None) -> dict[str, Declaration]:
+    """All declared commands by name: those that ship, the user's own, and those of a file that is named.
+
+    A later one takes the place of an earlier one of its name. UsageError with all that is wrong with a file.
+    """
+    shipped = resources.files("gnomon.runtimes").joinpath("commands.toml")
+    found = _declarations(shipped.read_text(encoding="utf-8"), Path(str(shipped)))
+    for path in (commands_path(), config):
+        text = read_settings("file of commands", path) if path is not None else None
+        if text is not None and path is not None:
+            found |= _declarations(text, path)
+        elif path is not None and path == config:
+            raise UsageError(f"there is no file {path}", hint="Name a TOML file with tables [commands.NAME].")
+    return found
+
+
+def _declarations(text: str, path: Path) -> dict[str, Declaration]:
+    return tables_in(text, path, "commands", Declaration, _unfit, hint=_HINT)
+
+
+def chosen_commands(
+    given: Sequence[str], read: Sequence[str] = (), config: Path | None = None
+) -> tuple[Declaration, ...]:
+    """The commands that a user names, or writes as one line with the placeholder {model}, or any with a space in it.
+
+    `read` says where the times of such lines are: one for all of them, or one each. UsageError.
+    """
+    declared = declared_commands(config) if any(not _is_line(text) for text in given) or config else {}
+    lines = [text for text in given if _is_line(text)]
+    if len(read) > 1 and len(read) != len(lines):
+        raise UsageError(
+            f"{len(read)} ways to read times are given for {len(lines)} command lines",
+            hint="Give --read once for all, or once for each --command that is a line.",
+        )
+    found: list[Declaration] = []
+    for text in given:
+        if _is_line(text):
+            way = read[lines.index(text) % len(read)] if read else ""
+            found.append(_of_line(text, way, {one.name for one in found}))
+        elif text in declared:
+            found.append(declared[text])
+        else:
+            near = did_you_mean(text, declared)
+            raise UsageError(
+                f"there is no command {text!r}", hint=f"{near} `gnomon commands` lists all; or write a line.".lstrip()
+            )
+    return tuple(found)
+
+
+def _is_line(text: str) -> bool:
+    return "{model}" in text or " " in text.strip() or "/" in text
+
+
+def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
+    """The declaration of one line; its name is the program's."""
+    try:
+        words = shell_words(text)
+    except ProblemError as error:
+        raise UsageError(f"--command {text!r}: {error.message}", hint="Quote it as for a shell.") from error
+    base = "".join(c if c.isalnum() or c in "._-" else "_" for c in Path(words[0]).name).strip("._-")[:50] or "command"
+    name = next(n for n in (base, *(f"{base}-{k}" for k in range(2, 100))) if n not in taken)
+    declaration = Declaration(name=name, run=words, read=read)
+    wrong = "; ".join(sentence for _, sentence in _unfit(name, declaration))
+    if wrong:
+        raise UsageError(
+            f"--command {text!r} cannot be used: {wrong}",
+            hint=r'For "took 3.2 ms": --read "took (?P<ms>[0-9.]+)"; for JSON: --read "json:latency[].ms".',
+        )
+    return declaration
