@@ -34,6 +34,10 @@ HARMLESS = frozenset({
 """Variables that tune and can do no more: none names a file that is loaded."""
 
 
+COMMAND = "command"
+"""The runtime that starts any program."""
+
+
 class PlanRefused(Exception):
     """The plan is not run as it is: one sentence that says why, and what to do."""
 
@@ -58,6 +62,10 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     _check_settings(path, job.setdefault("environment", {}), allowed)
     for segment in job["segments"]:
         _check_settings(path, segment["options"].get("session", {}), allowed)
+        if segment["runtime"] == COMMAND and COMMAND not in allowed:
+            raise PlanRefused(
+                f"{path} starts a program of its own choice: if you trust who wrote it, add --allow {COMMAND}"
+            )
     _name_libraries(path, job, libraries)
     if any(not isinstance(feed, dict) or "file" in feed for feed in job["feeds"].values()):
         raise PlanRefused(f"{path} names files as inputs: give your own by --input NAME=FILE.npy")

@@ -87,6 +87,6 @@ class ProgramDriver(Protocol):
         """How a process is started that runs a segment's model."""
         ...
 
-    def read(self, printed: str, traces: Mapping[str, bytes]) -> Taken:
+    def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
         """What a process that ended well printed, and wrote into its trace files."""
         ...

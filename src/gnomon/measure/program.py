@@ -290,7 +290,7 @@ class ProgramLink(AgentLink):
             if failure is not None:
                 raise failure
             traces = {name: self._trace(f"{order.trace}/{name}") for name in command.traces}
-            return driver.read(done.stdout, traces)
+            return driver.read(segment, done, traces)
         except ProgramRefused as error:
             raise ProcessFailed("refused", str(error)) from error
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-from gnomon.core.graph import Graph
+from gnomon.core.graph import Graph, Operator
 from gnomon.core.strict_json import is_text
 from gnomon.errors import ModelError, PackageError, system_errors
 from gnomon.models.model import (
@@ -24,6 +24,7 @@ from gnomon.models.model import (
     ORT_MAGIC,
     PICKLES,
     PTE_MAGIC,
+    UNREAD,
     Limits,
     Model,
     image_sides,
@@ -32,6 +33,7 @@ from gnomon.models.model import (
     read_regular,
     weights_of,
 )
+from gnomon.system.files import file_digest
 from gnomon.wire import Feed
 
 _MOST_READ_BYTES = 64 << 20
@@ -56,6 +58,29 @@ def load(path: str | Path, limits: Limits | None = None, *, inferred: bool = Tru
         if not source.is_dir():
             return _load_file(source, limits, inferred=inferred)
         return _load_package(source, limits)
+
+
+_SUFFIXES = frozenset({".onnx", ".tflite", ".circle", ".xml", ".param", ".pte", ".pt2", ".ort"})
+
+
+def is_read(path: Path) -> bool:
+    """Whether gnomon reads a file, by its ending or its first bytes, or says what is wrong with it. ModelError."""
+    if path.suffix in _SUFFIXES or path.is_dir():
+        return True
+    with model_errors(path), open_regular(path, Limits().max_bytes) as file:
+        head = file.read(8)
+    return head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)) or _is_alone(head)
+
+
+def load_unread(path: Path) -> Model:
+    """A file that gnomon does not read: one operator, and nothing that goes in or comes out. ModelError."""
+    with model_errors(path), open_regular(path, Limits().max_bytes) as file:
+        size = os.fstat(file.fileno()).st_size
+    whole = Operator(index=0, name="model", type="model", inputs=(), outputs=(), macs=None)
+    graph = Graph(
+        name=path.stem, format=UNREAD, digest=file_digest(path), tensors=(), operators=(whole,), inputs=(), outputs=()
+    )
+    return Model(path=path, graph=graph, kind=UNREAD, package=None, size_bytes=size)
 
 
 def _load_package(source: Path, limits: Limits) -> Model:

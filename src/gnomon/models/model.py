@@ -69,6 +69,9 @@ class NnPackage:
     models: tuple[Path, ...]
 
 
+UNREAD = "file"
+"""The format of a file that gnomon does not read, and hands on to commands as it is."""
+
 FORMATS = {
     "onnx": "ONNX",
     "ort": "ONNX Runtime (.ort)",

@@ -1,16 +1,24 @@
-"""A declared command as a runtime: each combination of its choices is a configuration."""
+"""A declared command as a runtime: each combination of its choices is a configuration.
+
+And how it is run where there is no Python: by the link for programs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING
 
+from gnomon.agent.drivers.command.reading import Unreadable
+from gnomon.agent.drivers.command.said import filled, placeholders, said
+from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
-from gnomon.models.model import FORMATS
+from gnomon.models.model import FORMATS, UNREAD
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
-from gnomon.runtimes.declared import FILE, Declaration
+from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
-from gnomon.wire import FreshCommand
+from gnomon.system.process import Completed
+from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel
 
 _MOST_CONFIGURATIONS = 64
 
@@ -24,13 +32,13 @@ class CommandRuntime(WholeModelRuntime):
     def __init__(self, declaration: Declaration) -> None:
         self.declaration = declaration
         self.name = declaration.name
-        self.formats = frozenset(declaration.formats or (*FORMATS, FILE))
+        self.formats = frozenset(declaration.formats or (*FORMATS, UNREAD))
         self.threaded = any("{threads}" in text for text in declaration.texts)
 
     @property
     def probing(self) -> FreshCommand:
         """What finds the program and its version on the device."""
-        options = {"command": self.declaration.spec({})}
+        options = {"command": self.declaration.spec({}), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -56,5 +64,62 @@ class CommandRuntime(WholeModelRuntime):
         )
 
 
+_OUTPUTS = "outputs.{index}"
+"""The names of outputs that are fetched from a device without Python."""
+_NEEDS_PYTHON = frozenset({"files", "prepare", "file"})
+
+
+class CommandProgram:
+    """The driver of declared commands for devices without Python: what a command needs there is its program alone."""
+
+    name = "command"
+
+    def probe(self, shell: Shell) -> ProbeAnswer:
+        """Nothing: each declaration names its own program."""
+        return {"version": "", "backends": []}
+
+    def supports(self, attempt: Attempt, options: Options) -> Answer:
+        """Whether one process of the command ends well; where it is only looked for, nothing is started."""
+        reason = "" if options.get("probing") else attempt(options)
+        if reason:
+            raise ProgramRefused(reason)
+        return {"version": "", "backends": [options["command"]["name"]]}
+
+    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
+        """The declared words, filled."""
+        options = segment["options"]
+        spec: CommandSpec = options["command"]
+        words = [*spec["run"], *(spec.get("profile", ()) if order.trace is not None else ())]
+        unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & {"input_list", "input_files", "inputs_npz"}
+        if unknown:
+            raise ProgramRefused(f"without Python there, a command cannot have {' or '.join(sorted(unknown))}")
+        if not spec.get("read"):
+            raise ProgramRefused("without Python there, nobody takes the time of its process: declare `read`")
+        if spec.get("outputs", _OUTPUTS) != _OUTPUTS:
+            raise ProgramRefused(f"without Python there, its outputs must be called {_OUTPUTS}")
+        values = {
+            **spec.get("choices", {}),
+            "model": segment["model"],
+            "threads": str(options.get("threads", 1)),
+            "runs": str(order.runs),
+            "warm": str(order.warm_runs),
+            "inputs": order.inputs or "",
+            "folder": ".",
+        }
+        return Command(argv=tuple(filled(word, values) for word in words), environment=spec.get("environment", {}))
+
+    def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
+        """The times that it printed; its operators are not read here."""
+        spec: CommandSpec = segment["options"]["command"]
+        printed = f"{ended.stdout}\n{ended.stderr}"
+        try:
+            calls = said(spec, printed, lambda name: "", profiled=False, wall_ns=0).calls_ns
+        except Unreadable as error:
+            raise ProgramRefused(f"{spec['run'][0]}: {error}") from error
+        each = tuple(calls) if spec.get("each", "call") == "call" else ()
+        return Taken(load_ns=0, warm_ns=(), calls_ns=each, mean_ns=sum(calls) / len(calls))
+
+
 if TYPE_CHECKING:
     _: type[Runtime] = CommandRuntime
+    _program: ProgramDriver = CommandProgram()

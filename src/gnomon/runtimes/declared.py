@@ -6,6 +6,7 @@ lies in a folder, a package, a plan or the results database declares nothing.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,7 @@ from gnomon.agent.drivers.command.said import placeholders
 from gnomon.core.codec import Must, ReadBy, matching
 from gnomon.devices.config import Name, Text, read_settings, tables_in
 from gnomon.errors import ProblemError, UsageError, did_you_mean
-from gnomon.models.model import FORMATS
+from gnomon.models.model import FORMATS, UNREAD
 from gnomon.system.files import user_folder
 from gnomon.wire import CommandSpec, OperatorTable
 
@@ -26,8 +27,6 @@ PLACEHOLDERS = frozenset(
     {"model", "threads", "runs", "warm", "folder", "inputs", "input_files", "input_list", "inputs_npz"}
 )
 """What is filled into the words of a command, beside its choices."""
-FILE = "file"
-"""The format of a model that gnomon does not read, and hands on to commands as it is."""
 _HINT = "docs/jobs/commands.md has every key."
 
 
@@ -127,8 +126,8 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     if declaration.operators is not None:
         yield from _unread("operators.read", declaration.operators.read, declaration.operators.unit)
     for known_format in declaration.formats:
-        if known_format not in (*FORMATS, FILE):
-            yield "formats", f"there is no format {known_format!r}; known are {', '.join((*FORMATS, FILE))}"
+        if known_format not in (*FORMATS, UNREAD):
+            yield "formats", f"there is no format {known_format!r}; known are {', '.join((*FORMATS, UNREAD))}"
 
 
 def _unread(key: str, read: str, unit: str) -> Iterator[tuple[str, str]]:
@@ -207,7 +206,9 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
         words = shell_words(text)
     except ProblemError as error:
         raise UsageError(f"--command {text!r}: {error.message}", hint="Quote it as for a shell.") from error
-    base = "".join(c if c.isalnum() or c in "._-" else "_" for c in Path(words[0]).name).strip("._-")[:50] or "command"
+    # It runs in a folder of its own: what is named from the user's folder is named whole.
+    words = tuple(str(Path(word).absolute()) if Path(word).is_file() else word for word in words)
+    base = _program_name(words)
     name = next(n for n in (base, *(f"{base}-{k}" for k in range(2, 100))) if n not in taken)
     declaration = Declaration(name=name, run=words, read=read)
     wrong = "; ".join(sentence for _, sentence in _unfit(name, declaration))
@@ -217,3 +218,11 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
             hint=r'For "took 3.2 ms": --read "took (?P<ms>[0-9.]+)"; for JSON: --read "json:latency[].ms".',
         )
     return declaration
+
+
+def _program_name(words: Sequence[str]) -> str:
+    """What people call a command line: its program, or the script that an interpreter runs."""
+    scripts = [word for word in words[1:] if Path(word).is_file()]
+    interpreted = re.fullmatch(r"(python[0-9.]*|sh|bash|node|perl)", Path(words[0]).name)
+    own = Path(scripts[0]).stem if interpreted and scripts else Path(words[0]).name
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", own).strip("._-")[:50] or "command"

@@ -33,6 +33,7 @@ from gnomon.runtimes.base import (
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
 from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
+from gnomon.system.process import Completed
 from gnomon.wire import Answer, Options, Packaged, ProbeAnswer, RuntimeModel, Segment, SupportsCommand
 
 _LACKING = re.compile(r"NYI for operation '(\w+)'")
@@ -318,10 +319,11 @@ class OnertProgram:
         traces = (_TRACE,) if order.trace is not None else ()
         return Command(argv=(*argv, segment["model"]), environment=environment, traces=traces)
 
-    def read(self, printed: str, traces: Mapping[str, bytes]) -> Taken:
+    def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
         """The time of each run (whole microseconds), their mean, the loading, and the trace's operators."""
         from gnomon.formats.onert.trace import read_chrome_trace
 
+        printed = ended.stdout
         phases = {name: round(float(number) * 1e6) for name, number in _PHASE.findall(printed)}
         if not {"MODEL_LOAD", "PREPARE", "EXECUTE"} <= phases.keys():
             last = printed.strip().splitlines()[-1:] or ["nothing"]

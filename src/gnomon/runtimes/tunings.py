@@ -89,12 +89,12 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
     Where the wish is the usual one, also the configuration that sets nothing, unless backends are named. All of them
     load the libraries of operators that are wished.
     """
-    if not wish.more_threads:
+    if not (wish.more_threads and getattr(runtime, "threaded", True)):
         chosen = _with_options(runtime, probe, wish)
     else:
         chosen = tuple(
             replace(configuration, name=_named(configuration.name, {"threads": threads}))
-            for threads in (wish.thread_counts if getattr(runtime, "threaded", True) else (wish.threads,))
+            for threads in wish.thread_counts
             for configuration in _with_options(runtime, probe, replace(wish, threads=threads, more_threads=()))
         )
     usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)

@@ -301,6 +301,12 @@ def not_compared(label: str, *known: Measured) -> Doubt | None:
     return Doubt(kind="not-compared", message=f"{label} {told}", hint=AGAIN)
 
 
+def command_failed(missing: Missing) -> Doubt:
+    """A warning that a command, which was named, gave no time."""
+    hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
+    return Doubt(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
+
+
 AGAIN = "Run the same command again: what failed is measured once more."
 """What to do where a failure may be the machine's."""
 
@@ -331,6 +337,8 @@ def profile_singles(
         else:
             lab.missing.append(Missing(name=contender.label, reason=describe(measured[contender.key].failure)))
             doubt = not_compared(contender.label, measured[contender.key])
+            if doubt is None and any("command" in part.configuration.options for part in contender.parts):
+                doubt = command_failed(lab.missing[-1])
             lab.doubts += [doubt] if doubt is not None else []
     if not alive:
         what, hint = "nothing runs the model with right outputs", "Try another runtime with --runtime."

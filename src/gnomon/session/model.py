@@ -20,7 +20,16 @@ import numpy as np
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
 from gnomon.measure.environment import Doubt
-from gnomon.models.load import convert, files_beside, load, plausible_feeds, reachable, steering_inputs
+from gnomon.models.load import (
+    convert,
+    files_beside,
+    is_read,
+    load,
+    load_unread,
+    plausible_feeds,
+    reachable,
+    steering_inputs,
+)
 from gnomon.models.model import (
     Model,
     dynamic_inputs,
@@ -101,7 +110,12 @@ class ReadModel:
 
 
 def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
-    """The model as its file has it, or that of the signature that is asked for. Raises GnomonError."""
+    """The model as its file has it, or that of the signature that is asked for. Raises GnomonError.
+
+    A file that gnomon does not read is left to the commands that are measured.
+    """
+    if request.wish.commands and not is_read(request.model):
+        return load_unread(request.model)
     model = load(request.model)
     if not request.signature:
         return model

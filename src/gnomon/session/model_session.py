@@ -26,9 +26,8 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Watch
-from gnomon.models.model import Model, changed, image_sides, is_float64, stamp_of
+from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
-from gnomon.runtimes.declared import FILE
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.document import ConditionsPart, FedInput
@@ -200,12 +199,18 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
         threads=tuple(map(int, threads)) or wish.thread_counts,
         defaults=wish.usual,
         signature=lab.request.signature,
-        precisions=tuple(dict.fromkeys(("float64" if is_float64(lab.graph) else "float32", *wish.precisions))),
+        precisions=_precisions(lab.graph, wish),
         inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
         cores=lab.cores,
         date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
     )
+
+
+def _precisions(graph: Graph, wish: Wish) -> tuple[str, ...]:
+    """What is computed in, as far as it is known: of a file that is not read only its command knows."""
+    own = "float64" if is_float64(graph) else "float32"
+    return () if graph.format == UNREAD else tuple(dict.fromkeys((own, *wish.precisions)))
 
 
 def own_tolerance(graph: Graph) -> float:
@@ -270,6 +275,7 @@ def open_lab(
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
         lab.doubts += _loaded(request.wish)
+        lab.doubts += _commands_missing(lab)
         lab.doubts += _lower_precision(lab)
         lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
@@ -301,7 +307,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
                 f"the command {command.name} does not take {model_format} models",
                 hint=f"It takes {', '.join(sorted(command.formats))}.",
             )
-    own = chosen_runtimes(request.runtimes, model_format) if request.runtimes or model_format != FILE else ()
+    own = chosen_runtimes(request.runtimes, model_format) if request.runtimes or model_format != UNREAD else ()
     return (*own, *commands)
 
 
@@ -354,6 +360,15 @@ def _loaded(wish: Wish) -> Iterator[Doubt]:
         yield Doubt(
             kind="library", message=message, hint="The package does not hold it: --library FILE names it there."
         )
+
+
+def _commands_missing(lab: Lab) -> Iterator[Doubt]:
+    """A warning for each command that is not on the device, or does not take the model."""
+    hints = {command.name: command.hint for command in lab.request.wish.commands}
+    for missing in lab.missing:
+        if missing.name in hints:
+            message = f"{missing.name} was not measured: {missing.reason}"
+            yield Doubt(kind="command-failed", message=message, hint=hints[missing.name])
 
 
 def _drawn_text(name: str) -> Doubt:
@@ -639,6 +654,7 @@ def options_of(request: ModelRequest) -> dict[str, object]:
         "environments": [dict(e) for e in wish.environments],
         **({"options": [[name, dict(own)] for name, own in wish.options]} if wish.options else {}),
         **({"libraries": {name: [*own.values()] for name, own in wish.libraries.items()}} if wish.libraries else {}),
+        **({"commands": [command.name for command in wish.commands]} if wish.commands else {}),
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
         "feeds": {name: file_digest(path) for name, path in request.feeds.items()},
     }

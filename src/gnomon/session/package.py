@@ -159,6 +159,7 @@ def run_line(job: PlanJob, before: str = "") -> str:
     """
     options = [portable(segment["options"]) for segment in job["segments"]]
     allowed = dict.fromkeys([*job["environment"], *(name for own in options for name in own.get("session", ()))])
+    allowed |= dict.fromkeys("command" for own in options if "command" in own)
     libraries = dict.fromkeys(shlex.quote(name) for own in options for name in own.get("libraries", ()))
     given = "".join([*(f" --allow {name}" for name in allowed), *(f" --library {name}" for name in libraries)])
     return f"python {before}{_AGENT} run {before}{_PLAN}{given}"

@@ -19,6 +19,7 @@ from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
+from gnomon.report.plain import listed
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -194,7 +195,7 @@ def reference(lab: Lab) -> Sensitivity:
 
 def _unchecked(names: Sequence[str]) -> Doubt:
     """A warning that nobody saw the outputs of commands."""
-    message = f"nobody checked the outputs of {' and '.join(names)}: what they compute is taken on trust"
+    message = f"nobody checked the outputs of {listed(names)}: its times are what it reports itself"
     hint = "A declaration with `outputs` tells where they are; docs/jobs/commands.md."
     return Doubt(kind="unchecked-command", message=message, hint=hint)
 

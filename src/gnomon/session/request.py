@@ -116,10 +116,13 @@ def link_to(
         return KeptLink(device, timeout_s=timeout_s, machine=machine)
     if device.describe().python:
         return AgentLink(device, timeout_s=timeout_s, machine=machine)
+    from gnomon.devices.program import ProgramDriver
     from gnomon.measure.program import ProgramLink  # for boards without Python alone
+    from gnomon.runtimes.commands import CommandProgram
     from gnomon.runtimes.onert import OnertProgram
 
-    return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs={"onert": OnertProgram()})
+    programs: dict[str, ProgramDriver] = {"onert": OnertProgram(), "command": CommandProgram()}
+    return ProgramLink(device, timeout_s=timeout_s, machine=machine, programs=programs)
 
 
 def machine_of(config: DeviceConfig) -> Machine:

@@ -107,7 +107,9 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
         answer = answers[runtime.name]
         if isinstance(answer, Failure):
             python, reason = link.info.python, reason_of(answer, runtime)
-            if answer.transient and answer.kind != "refused":
+            if not runtime.wheels:
+                missing.append(Missing(name=runtime.name, reason=reason))
+            elif answer.transient and answer.kind != "refused":
                 missing.append(Missing(name=runtime.name, reason=reason, hint="Start the same command again."))
             elif python:
                 line = pip_requirements_line(runtime.wheels, python)

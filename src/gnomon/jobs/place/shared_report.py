@@ -30,7 +30,7 @@ _FIRST = frozenset(
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "signature", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering", "empty-input"),
-        *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch"),
+        *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch", "command-failed", "unchecked-command"),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""
@@ -40,8 +40,11 @@ def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | 
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     if conditions is None:  # of an older gnomon
         return model_line(model, device)
+    held = held_for(Path(model.path).name, device, conditions)
+    if not conditions.inputs:
+        return f"{held}."
     how = "defaults as programs call them, the rest" if conditions.defaults else "called"
-    return f"{held_for(Path(model.path).name, device, conditions)}; {how} with preset tensors of fixed shapes."
+    return f"{held}; {how} with preset tensors of fixed shapes."
 
 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
@@ -54,9 +57,9 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
     shapes = [f"{row.name if len(fed) > 1 else ''} {'x'.join(map(str, row.shape))}".strip() for row in fed]
     more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
     drawn = [row.name for row in fed if row.sha256 is None]
-    inputs = (
-        "given inputs" if not drawn else "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
-    )
+    inputs = "given inputs" if fed else ""
+    if drawn:
+        inputs = "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
     signature = conditions.signature and f"signature {conditions.signature}"
     parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
     return f"{name} on {device} ({machine}): {', '.join(filter(None, parts))}"

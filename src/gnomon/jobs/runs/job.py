@@ -249,9 +249,9 @@ def command_of(store: SqlStore, campaign: Campaign) -> tuple[tuple[str, ...], Pa
             hint="Ask for the same again, with the same options: it goes on from there.",
         )
     words = tuple(word for word in asked.arguments if word != "--fresh")  # which would begin again
-    if any("library=" in word for word in words):
+    if any("library=" in word or word.partition("=")[0] == "--command" for word in words):
         raise RecordError(
-            f"the campaign {campaign.id} loads a library of operators, which is code: you alone may name it",
+            f"the campaign {campaign.id} runs a command or a library of operators: you alone may name such code",
             hint=f"cd {shlex.quote(asked.folder)} && gnomon {shlex.join(words)}",
         )
     own = any(word.partition("=")[0] == "--record" for word in words)
