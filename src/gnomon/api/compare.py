@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.api.options import PathLike, Record
+from gnomon.api.options import CommandOptions, DeviceName, PathLike, Processes, Record, Timeout
 from gnomon.errors import UsageError
 from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
@@ -16,9 +17,10 @@ from gnomon.values import file, percent
 if TYPE_CHECKING:
     from gnomon.api.options import Options
     from gnomon.jobs.compare.document import CompareDocument
+    from gnomon.jobs.compare.sides import Side
     from gnomon.measure.progress import Watch
 
-Run = Annotated[PathLike, option(metavar="RUN", complete="run", least=1)]
+Run = Annotated[PathLike, option(metavar="[RUN|MODEL]", complete="run")]
 Sessions = Annotated[
     float,
     option(
@@ -33,6 +35,8 @@ Changed = Annotated[
     Sequence[Literal["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]],
     option(repeat=True, help="What was changed on purpose and is compared. May be repeated."),
 ]
+_COMMAND = "command"
+"""What commands are called that are compared with each other."""
 TURNS = 30
 """Fresh processes of each model that `compare_models` measures by turns."""
 
@@ -69,6 +73,18 @@ class CompareOptions(TypedDict, total=False):
     record: Record
 
 
+class MeasuredOptions(CommandOptions, total=False):
+    """Two commands that are measured by turns, in place of runs."""
+
+    device: DeviceName
+    processes: Processes
+    timeout_s: Timeout
+
+
+class RunOptions(MeasuredOptions, CompareOptions, total=False):
+    """What is compared, and how."""
+
+
 def compare(
     *runs: Run,
     junit: Annotated[
@@ -81,7 +97,9 @@ def compare(
         PathLike | None, option(read=file, metavar="FILE", help="Write what github-action-benchmark reads.")
     ] = None,
     bencher: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write Bencher's metrics.")] = None,
-    **options: Unpack[CompareOptions],
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
+    **options: Unpack[RunOptions],
 ) -> CompareDocument:
     """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
 
@@ -90,15 +108,61 @@ def compare(
     versions, shapes or inputs are not compared, nor are configurations of other threads, precision or options, unless
     --changed says that this is the change.
 
+    With two or more --command, these are measured and compared instead: by turns, a process of each and then of each
+    again, 30 times each unless --processes says otherwise. MODEL is their {model}, where they have one.
+
     Raises GnomonError.
     """
     from gnomon.jobs.compare.job import compare as compare_job
 
-    fail_slower, how = compare_settings(options)
-    compared = replace(compare_job([str(run) for run in runs], **how), fail_slower=fail_slower)
+    measuring = {name: value for name, value in options.items() if name in MeasuredOptions.__annotations__}
+    asked = {name: value for name, value in options.items() if name not in measuring}
+    fail_slower, how = compare_settings(cast("CompareOptions", asked))
+    sides: list[str | Side] = [str(run) for run in runs]
+    if measuring:
+        measuring["record"] = how["record"]
+        sides = _measured_commands([*runs], cast("Options", measuring), on_progress, on_message)
+        how |= {"sessions": 0.0, "changed": ("options", "version", *how["changed"])}
+    compared = replace(compare_job(sides, **how), fail_slower=fail_slower)
     files = {"junit": junit, "markdown": markdown, "action_benchmark": action_benchmark, "bencher": bencher}
     compared.write({form: None if path is None else Path(path) for form, path in files.items()})
     return compared
+
+
+def _measured_commands(
+    models: Sequence[PathLike],
+    options: Options,
+    on_progress: Watch | None,
+    on_message: Callable[[str], None] | None,
+) -> list[str | Side]:
+    """The sides of a comparison of commands, each of which is measured as the one configuration of its side."""
+    from gnomon.api.options import commands_of, model_request
+    from gnomon.jobs.compare.document import NO_MODEL
+    from gnomon.jobs.compare.sides import Side
+    from gnomon.jobs.place.job import profile_by_turns
+    from gnomon.jobs.runs.answers import keep
+    from gnomon.system.process import guarded_folder
+
+    commands = commands_of(options)
+    if len(commands) < 2 or len(models) > 1:
+        raise UsageError(
+            f"{len(commands)} commands and {len(models)} models cannot be compared",
+            hint='Give two commands, and a model if they take one: gnomon compare --command "A {model}" '
+            '--command "B {model}" net.onnx',
+        )
+    with guarded_folder("gnomon-compare-") as folder:
+        nothing = folder / NO_MODEL
+        nothing.touch()
+        alike = model_request(models[0] if models else nothing, {"processes": TURNS, **options})
+        wishes = [replace(alike.wish, commands=(replace(one, name=_COMMAND),)) for one in commands]
+        requests = [replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes]
+        profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)
+        for profile in profiles:
+            keep(profile.document(), on_message)
+    return [
+        Side(name=shlex.join(command.run), document=profile)
+        for command, profile in zip(commands, profiles, strict=True)
+    ]
 
 
 def compare_settings(options: CompareOptions) -> tuple[float | None, dict[str, Any]]:

@@ -95,7 +95,60 @@ Budget = Annotated[
 ]
 
 
-class CommonOptions(TypedDict, total=False):
+DeviceName = Annotated[
+    str,
+    option(
+        "--device",
+        repeat=True,
+        complete="device",
+        metavar="NAME",
+        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
+        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
+    ),
+]
+
+
+Timeout = Annotated[
+    float,
+    option(
+        "--timeout",
+        read=seconds,
+        default=60.0,
+        help="Seconds without an answer after which a measured process is killed.",
+    ),
+]
+
+
+class CommandOptions(TypedDict, total=False):
+    """Programs that are measured, and where they say their times."""
+
+    commands: Annotated[
+        Sequence[str],
+        option(
+            "--command",
+            repeat=True,
+            metavar="NAME|LINE",
+            help="Measure this command too: one that `gnomon commands` lists, or a line with {model} in it. May be "
+            "repeated.",
+        ),
+    ]
+    read: Annotated[
+        Sequence[str],
+        option(
+            "--read",
+            repeat=True,
+            metavar="WHERE",
+            help="Where the line of --command prints its times: json:PATH, csv:COLUMN, or a regular expression with a "
+            "group named ms, us, ns, s or fps.  [default: the wall time of its process]",
+        ),
+    ]
+    commands_file: Annotated[
+        PathLike | None,
+        option("--config", read=file, metavar="FILE", help="A TOML file that declares commands."),
+    ]
+
+
+class CommonOptions(CommandOptions, total=False):
     """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
 
     runtimes: Annotated[
@@ -119,17 +172,7 @@ class CommonOptions(TypedDict, total=False):
             "cores]",
         ),
     ]
-    device: Annotated[
-        str,
-        option(
-            "--device",
-            repeat=True,
-            complete="device",
-            metavar="NAME",
-            help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-            "sdb://SERIAL or labgrid:PLACE.  [default: local]",
-        ),
-    ]
+    device: DeviceName
     fetch: Annotated[
         bool,
         option(
@@ -185,39 +228,7 @@ class CommonOptions(TypedDict, total=False):
             "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
         ),
     ]
-    commands: Annotated[
-        Sequence[str],
-        option(
-            "--command",
-            repeat=True,
-            metavar="NAME|LINE",
-            help="Measure this command too: one that `gnomon commands` lists, or a line with {model} in it. May be "
-            "repeated.",
-        ),
-    ]
-    read: Annotated[
-        Sequence[str],
-        option(
-            "--read",
-            repeat=True,
-            metavar="WHERE",
-            help="Where the line of --command prints its times: json:PATH, csv:COLUMN, or a regular expression with a "
-            "group named ms, us, ns, s or fps.  [default: the wall time of its process]",
-        ),
-    ]
-    commands_file: Annotated[
-        PathLike | None,
-        option("--config", read=file, metavar="FILE", help="A TOML file that declares commands."),
-    ]
-    timeout_s: Annotated[
-        float,
-        option(
-            "--timeout",
-            read=seconds,
-            default=60.0,
-            help="Seconds without an answer after which a measured process is killed.",
-        ),
-    ]
+    timeout_s: Timeout
     seed: Annotated[
         int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed of random inputs and orders.")
     ]
@@ -361,7 +372,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
             backends=tuple(options.get("backends", ())),
             precisions=tuple(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
-            commands=_commands(options),
+            commands=commands_of(options),
             **_sessions(options.get("options", ())),
         ),
         "effort": Effort(**effort),
@@ -372,7 +383,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     }
 
 
-def _commands(options: MeasureOptions) -> tuple[Declaration, ...]:
+def commands_of(options: CommandOptions) -> tuple[Declaration, ...]:
     """The commands that are measured too. UsageError."""
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
     if not given:

@@ -59,7 +59,8 @@ class Candidate:
     calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
     `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
     profiled ones. A link that measures one after the other begins with the `anchor`, and blames what fails only where
-    that runs. One that `stays` remains loaded in a process that a link keeps.
+    that runs. One that `stays` remains loaded in a process that a link keeps. Of a program each block is a process of
+    its own: `separate` ones have one block for all.
     """
 
     key: str
@@ -73,6 +74,7 @@ class Candidate:
     process: str | None = None
     anchor: bool = False
     stays: bool = False
+    separate: bool = False
 
     __repr__ = brief
 
@@ -590,7 +592,7 @@ def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
 
 def _visits(candidate: Candidate, effort: Effort) -> int:
     """Visits in each process: a profiled one ends its process."""
-    return 1 if candidate.profiled else effort.rounds
+    return 1 if candidate.profiled or candidate.separate else effort.rounds
 
 
 UNMEASURED = Failure(

@@ -108,6 +108,12 @@ class Contender:
         return any(part.configuration.usual for part in self.parts)
 
     @property
+    def tells_operators(self) -> bool:
+        """Whether a profiled run says where its time goes; most commands do not."""
+        specs = [part.configuration.options.get("command", {"operators": {}}) for part in self.parts]
+        return all("operators" in spec for spec in specs)
+
+    @property
     def checked(self) -> bool:
         """Whether its outputs are compared with the reference."""
         return all(part.configuration.checked for part in self.parts)
@@ -349,7 +355,7 @@ def profile_singles(
         raise MeasurementError(f"{what} ({reasons_of(lab.missing)})", hint=hint)
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
-    wanted = trace(alive)
+    wanted = [c for c in trace(alive) if c.tells_operators]
     traced = lab.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort)
     for contender in wanted:
         if not traced[trace_of(contender).key].ok:

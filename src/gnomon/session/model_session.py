@@ -297,7 +297,10 @@ def open_lab(
 
 
 def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...]:
-    """The runtimes that are asked for, and the commands. UsageError where a command does not take the format."""
+    """The runtimes that are asked for, and the commands; those alone where they are all that is named as runtimes.
+
+    UsageError where a command does not take the format.
+    """
     from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
@@ -307,8 +310,11 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
                 f"the command {command.name} does not take {model_format} models",
                 hint=f"It takes {', '.join(sorted(command.formats))}.",
             )
-    own = chosen_runtimes(request.runtimes, model_format) if request.runtimes or model_format != UNREAD else ()
-    return (*own, *commands)
+    named = {command.name for command in commands}
+    asked = tuple(name for name in request.runtimes if name not in named)
+    if not asked and (request.runtimes or model_format == UNREAD):
+        return commands
+    return (*chosen_runtimes(asked, model_format), *commands)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from gnomon.report.answer import Answer
 from gnomon.report.plain import listed
 from gnomon.session.document import ConditionsPart
 
+NO_MODEL = "no-model"
+"""What stands for the model where commands are compared that take none."""
 ORDER = ("slower", "faster", "unknown", "same")
 """Verdicts in the order in which they are reported."""
 

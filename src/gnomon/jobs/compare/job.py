@@ -8,6 +8,7 @@ says that this is the change, and a neighbour that only one side had widens the 
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -501,11 +502,19 @@ def _fed(document: Compared) -> list[tuple[str, list[int] | None, str | None]]:
     return [(name, None if shape is None else list(shape), None) for name, shape in shapes]
 
 
+def _setting(value: object) -> object:
+    """A setting as people write it: of a declared command its words."""
+    return shlex.join(value["run"]) if isinstance(value, Mapping) and "run" in value else value
+
+
 def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[str, str]]:
     """How the settings of two configurations of one name differ: (what it is of `CHANGES`, in words)."""
     a, b = before.settings, after.settings
     return [
-        (key if key in CHANGES else "options", f"{name} differs in {key}: {a[name].get(key)} and {b[name].get(key)}")
+        (
+            key if key in CHANGES else "options",
+            f"{name} differs in {key}: {_setting(a[name].get(key))} and {_setting(b[name].get(key))}",
+        )
         for name in sorted(a.keys() & b.keys())
         for key in sorted(a[name].keys() | b[name].keys())
         if a[name].get(key) != b[name].get(key)

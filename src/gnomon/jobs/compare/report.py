@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from gnomon.jobs.compare.document import ORDER, CompareDocument, OperatorsPart, PairPart, SidePart, VerdictPart, word
+from gnomon.jobs.compare.document import (
+    NO_MODEL,
+    ORDER,
+    CompareDocument,
+    OperatorsPart,
+    PairPart,
+    SidePart,
+    VerdictPart,
+    word,
+)
 from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
 from gnomon.report.page import Page, Table
@@ -105,7 +114,8 @@ _CHANGED = "If that is the change to be judged, say so with --changed: machine, 
 
 def _who(side: SidePart) -> str:
     told = side.conditions
-    where = held_for(side.model, side.device, told) if told else f"{side.model} on {side.device}"
+    name = side.name if side.model == NO_MODEL else side.model
+    where = held_for(name, side.device, told) if told else f"{name} on {side.device}"
     return f"{where}; run {side.campaign[:8]}"
 
 

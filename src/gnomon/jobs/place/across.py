@@ -259,6 +259,7 @@ class AcrossPlacer:
             job=self.lab.job([segment]),
             environment=configuration.environment,
             check=configuration.checked,
+            separate="command" in configuration.options,
             tolerance=self.lab.tolerance(configuration),
         )
         part = Part(target=target, operators=tuple(backends), backends=backends)

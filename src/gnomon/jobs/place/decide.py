@@ -107,7 +107,7 @@ def profile_turns(labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, 
         # Each goes first as often as last: else a machine that gets slower makes the last one slower.
         for lab, wanted in turn if number % 2 else reversed(turn):
             measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
-            right = [trace_of(c) for c in wanted if measured[c.key].ok]
+            right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
             if number <= traces:
                 lab.runner.measure("profile, traced", right, effort)
             steps.step(1)
