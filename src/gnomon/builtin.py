@@ -43,6 +43,18 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("check", check="CheckDocument check_report"),
         functions=_functions("check", "check"),
     ),
+    "commands": Job(
+        section=RESULTS,
+        commands={
+            "commands": CommandRow(
+                "gnomon.api.commands:list_commands",
+                "List the programs that can be measured as runtimes are.",
+                html=False,
+            )
+        },
+        documents=_documents("commands", commands="CommandsDocument commands_report"),
+        functions=_functions("commands", "list_commands"),
+    ),
     "place": Job(
         section=PLACING,
         commands={

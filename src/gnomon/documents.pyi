@@ -1,4 +1,5 @@
 from gnomon.jobs.check.document import CheckDocument as CheckDocument
+from gnomon.jobs.commands.document import CommandsDocument as CommandsDocument
 from gnomon.jobs.compare.document import CompareDocument as CompareDocument
 from gnomon.jobs.devices.document import DeviceAddedDocument as DeviceAddedDocument
 from gnomon.jobs.devices.document import DeviceCleanedDocument as DeviceCleanedDocument

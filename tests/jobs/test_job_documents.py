@@ -212,6 +212,7 @@ def test_a_document_of_a_large_model_stays_small() -> None:
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check",),
+    "commands": ("commands",),
     "place": ("place", "fleet", "sweep"),
     "profile": ("profile", "sweep"),
     "pareto": ("pareto",),

@@ -184,6 +184,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "runs resume": ("gnomon runs resume last",),
     "runtimes": ("gnomon runtimes",),
+    "commands": ("gnomon commands -v",),
     "devices": (
         "gnomon devices",
         "gnomon devices add board ssh://pi@10.0.0.7",

@@ -147,24 +147,21 @@ def commands_path() -> Path:
     return user_folder() / "commands.toml"
 
 
-def declared_commands(config: Path | None = None) -> dict[str, Declaration]:
-    """All declared commands by name: those that ship, the user's own, and those of a file that is named.
+def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Path]]:
+    """All declared commands with their files, by name: those that ship, the user's own, those of a file that is named.
 
     A later one takes the place of an earlier one of its name. UsageError with all that is wrong with a file.
     """
-    shipped = resources.files("gnomon.runtimes").joinpath("commands.toml")
-    found = _declarations(shipped.read_text(encoding="utf-8"), Path(str(shipped)))
-    for path in (commands_path(), config):
-        text = read_settings("file of commands", path) if path is not None else None
-        if text is not None and path is not None:
-            found |= _declarations(text, path)
-        elif path is not None and path == config:
+    shipped = Path(str(resources.files("gnomon.runtimes").joinpath("commands.toml")))
+    found: dict[str, tuple[Declaration, Path]] = {}
+    for path in (shipped, commands_path(), *((config,) if config else ())):
+        text = read_settings("file of commands", path)
+        if text is not None:
+            made = tables_in(text, path, "commands", Declaration, _unfit, hint=_HINT)
+            found |= {name: (declaration, path) for name, declaration in made.items()}
+        elif path == config:
             raise UsageError(f"there is no file {path}", hint="Name a TOML file with tables [commands.NAME].")
     return found
-
-
-def _declarations(text: str, path: Path) -> dict[str, Declaration]:
-    return tables_in(text, path, "commands", Declaration, _unfit, hint=_HINT)
 
 
 def chosen_commands(
@@ -174,7 +171,7 @@ def chosen_commands(
 
     `read` says where the times of such lines are: one for all of them, or one each. UsageError.
     """
-    declared = declared_commands(config) if any(not _is_line(text) for text in given) or config else {}
+    declared = declarations(config) if any(not _is_line(text) for text in given) or config else {}
     lines = [text for text in given if _is_line(text)]
     if len(read) > 1 and len(read) != len(lines):
         raise UsageError(
@@ -187,7 +184,7 @@ def chosen_commands(
             way = read[lines.index(text) % len(read)] if read else ""
             found.append(_of_line(text, way, {one.name for one in found}))
         elif text in declared:
-            found.append(declared[text])
+            found.append(declared[text][0])
         else:
             near = did_you_mean(text, declared)
             raise UsageError(

@@ -1,0 +1,1 @@
+"""The declared commands: programs that can be measured as runtimes are."""

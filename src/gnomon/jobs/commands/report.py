@@ -1,0 +1,29 @@
+"""What `gnomon commands` prints."""
+
+from __future__ import annotations
+
+from gnomon.jobs.commands.document import CommandPart, CommandsDocument
+from gnomon.report.page import Page, Table
+
+
+def commands_report(document: CommandsDocument, page: Page) -> None:
+    """A line a command; with -v how each is started, and how it is installed."""
+    page.headline(f"{document.headline()[1]}.")
+    table = Table(document.commands).text("command", lambda row: row.name)
+    table.text("program here", lambda row: "yes" if row.found else "no")
+    page.table(table.text("outputs", _checked).text("declaration", _known))
+    page.line("gnomon place MODEL --command NAME measures one beside the runtimes.", style="dim")
+    with page.details("how each is started and installed"):
+        for command in document.commands:
+            page.item(f"{command.name} ({command.origin}): {command.line}", command.hint)
+
+
+def _checked(command: CommandPart) -> str:
+    return "checked" if command.checked else "not checked"
+
+
+def _known(command: CommandPart) -> str:
+    """What the declaration rests on."""
+    if not command.format:
+        return "your own"
+    return f"{command.format}, {'ran the real program' if command.ran else 'read from documents only'}"
