@@ -48,7 +48,7 @@ JOBS: Mapping[str, Job] = {
         commands={
             "commands": CommandRow(
                 "gnomon.api.commands:list_commands",
-                "List the programs that can be measured as runtimes are.",
+                "List the programs that are measured as runtimes are.",
                 html=False,
             )
         },

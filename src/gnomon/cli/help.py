@@ -18,7 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
         *("runtime", "backend", "toolchain", "threads", "shape", "dim", "signature", "input", "precision", "env"),
         *("set", "option", "fuse", "objective", "space", "family", "blocks", "mixed", "target", "linker", "clock"),
-        *("nets", "model", "numbering", "dtype", "compat", "given", "inside"),
+        *("nets", "model", "numbering", "dtype", "compat", "given", "inside", "command", "read", "config"),
     ),
     "Where": (
         *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),
