@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnomon.devices.program import Order, ProgramRefused, Shell
+from gnomon.devices.program import Order, ProgramRefused, Shell, Taken
 from gnomon.runtimes.onert import OnertProgram
 from gnomon.system.process import Completed
-from gnomon.wire import ProbeAnswer
+from gnomon.wire import ProbeAnswer, RuntimeModel
 
 RULE = "=" * 35
 PRINTED = f"""Model Filename m.circle
@@ -50,8 +50,13 @@ def shell(stdout: str, returncode: int = 0) -> Shell:
     return run
 
 
+def read(printed: str) -> Taken:
+    segment: RuntimeModel = {"runtime": "onert", "model": "m.circle", "options": {}}
+    return OnertProgram().read(segment, shell(printed)(""), {})
+
+
 def test_what_it_prints_is_read() -> None:
-    taken = OnertProgram().read(PRINTED, {})
+    taken = read(PRINTED)
     assert taken.load_ns == 3_750_000
     assert taken.warm_ns == (2_500_000,)
     assert taken.calls_ns == (1_250_000, 750_000)
@@ -62,7 +67,7 @@ def test_what_it_prints_is_read() -> None:
 
 def test_without_lines_of_runs_there_is_the_mean() -> None:
     quiet = "\n".join(line for line in PRINTED.splitlines() if not line.startswith("..."))
-    taken = OnertProgram().read(quiet, {})
+    taken = read(quiet)
     assert (taken.calls_ns, taken.mean_ns) == ((), 1_000_000)
 
 
@@ -70,7 +75,7 @@ def test_without_lines_of_runs_there_is_the_mean() -> None:
 def test_a_run_is_whole_microseconds(us: int) -> None:
     """As C++ streams print them: six digits, `us` / 1000 milliseconds."""
     line = f"... run 1 takes {us / 1e3:.6g} ms"
-    (taken,) = OnertProgram().read(re.sub(r"\.\.\. run [12].*\n", "", PRINTED) + line, {}).calls_ns
+    (taken,) = read(re.sub(r"\.\.\. run [12].*\n", "", PRINTED) + line).calls_ns
     assert taken == pytest.approx(us * 1000, rel=5e-6)
 
 

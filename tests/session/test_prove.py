@@ -183,7 +183,7 @@ def test_a_tie_goes_to_no_conversion_and_less_memory(
 
 def test_a_tie_goes_to_what_has_no_environment_of_its_own() -> None:
     own = SimpleNamespace(accelerators=(), usual=False, serial=True, options={}, precision="", tolerance=0.0)
-    own.clean = False
+    own.clean, own.checked = False, True
     parts: Any = (SimpleNamespace(configuration=own, backends={}),)
     set_ = replace(FIELD[0], parts=parts)
     field = {"a": with_memory(measured("a", 1.0), 200), "b": with_memory(measured("b", 1.004), 201)}
@@ -203,6 +203,7 @@ def test_what_is_a_mix_itself_is_told_of_another() -> None:
                 tolerance=0.0,
                 backends=("x", "y"),
                 clean=True,
+                checked=True,
             ),
             backends={0: "x", 1: "y"},
         ),

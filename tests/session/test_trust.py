@@ -65,7 +65,9 @@ def failing_lab(*failures: Failure) -> Any:
     runtime = SimpleNamespace(name="r", formats=frozenset({"onnx"}), segment=lambda *_: {"options": {}})
     targets = [
         SimpleNamespace(
-            runtime=runtime, configuration=SimpleNamespace(environment={}, clean=True, name=f"r{k}"), placed=None
+            runtime=runtime,
+            configuration=SimpleNamespace(environment={}, clean=True, checked=True, name=f"r{k}"),
+            placed=None,
         )
         for k in range(len(left))
     ]

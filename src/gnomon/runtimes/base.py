@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.model import Model
-from gnomon.runtimes.declared import Declaration
 from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, RuntimeModel, Segment, Tensor
+
+if TYPE_CHECKING:
+    from gnomon.runtimes.declared import Declaration
 
 #: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
 Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]

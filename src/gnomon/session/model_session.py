@@ -301,7 +301,9 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
     UsageError where a command does not take the format.
     """
-    from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
+    if not request.wish.commands:
+        return chosen_runtimes(request.runtimes, model_format)
+    from gnomon.runtimes.commands import CommandRuntime
 
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:

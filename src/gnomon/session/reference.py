@@ -19,6 +19,7 @@ from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
+from gnomon.models.model import UNREAD
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import all_runtimes
@@ -139,7 +140,7 @@ def reference(lab: Lab) -> Sensitivity:
     unchecked = [t.configuration.name for t in lab.targets if not t.configuration.checked]
     if unchecked:
         lab.doubts.append(_unchecked(unchecked))
-    if len(unchecked) == len(lab.targets) or not lab.outputs:
+    if unchecked and (len(unchecked) == len(lab.targets) or lab.graph.format == UNREAD):
         return Sensitivity(relative=1.0, finite_share=1.0)
     runner, timeout_s = lab.runner, lab.request.effort.timeout_s
     clean = [t for t in lab.targets if t.configuration.clean]

@@ -58,7 +58,7 @@ def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[R
     ns or fps is the number; without such a name its first group is. `unit` holds where neither the last key, the title
     nor the group names one. `label` is the key beside a number of JSON ("*": its own), the title of a column of CSV, or
     a named group.
-    Unreadable for a text that is not such, or a number that is no time.
+    Unreadable for another text, or a number that cannot be a time.
     """
     own = declared_unit(read) or unit
     if read.startswith(JSON):

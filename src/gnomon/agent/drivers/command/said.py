@@ -39,7 +39,7 @@ class Said:
 def said(spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int) -> Said:
     """What a process reported, by its declaration; `read_file` reads a file of its folder.
 
-    Unreadable where the times are not there, are no times, or where it printed that it ran elsewhere than declared.
+    Unreadable where times are missing or invalid, and where it printed that it ran elsewhere than declared.
     """
     refusal = re.search(spec["refused_if"], printed, re.MULTILINE) if spec.get("refused_if") else None
     if refusal is not None:
