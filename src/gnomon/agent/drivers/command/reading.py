@@ -62,12 +62,10 @@ def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[R
     """
     own = declared_unit(read) or unit
     if read.startswith(JSON):
-        found = _in_json(read.removeprefix(JSON), text, label)
-    elif read.startswith(CSV):
-        found = _in_csv(read.removeprefix(CSV), text, label)
-    else:
-        found = list(_matches(read, text, own, label))
-    return [(name, _nanoseconds(value, own)) for name, value in found]
+        return [(name, _nanoseconds(value, own)) for name, value in _in_json(read.removeprefix(JSON), text, label)]
+    if read.startswith(CSV):
+        return [(name, _nanoseconds(value, own)) for name, value in _in_csv(read.removeprefix(CSV), text, label)]
+    return list(_matches(read, text, own, label))
 
 
 def _nanoseconds(value: object, unit: str) -> float:
@@ -151,9 +149,13 @@ def _cells(lines: list[str], delimiter: str, column: int, names: int | None) -> 
             yield row[names] if names is not None and names < len(row) else "", row[column]
 
 
-def _matches(pattern: str, text: str, unit: str, label: str) -> Iterator[tuple[str, object]]:
+def _matches(pattern: str, text: str, unit: str, label: str) -> Iterator[Reading]:
+    """The number of each match: the first of its groups of units that took part, else its first group or all of it."""
     expression = re.compile(pattern, re.MULTILINE)
-    number = unit if unit in expression.groupindex else min(1, expression.groups)
+    named = [name for name in UNITS if name in expression.groupindex]
     for match in expression.finditer(text):
-        if match[number] is not None:
-            yield (match[label] or "").strip() if label in expression.groupindex else "", match[number]
+        took_part = [(name, match[name]) for name in named if match[name] is not None]
+        own, value = next(iter(took_part), (unit, None if named else match[min(1, expression.groups)]))
+        if value is not None:
+            name = match[label] if label in expression.groupindex else ""
+            yield (name or "").strip(), _nanoseconds(value, own)
