@@ -36,7 +36,7 @@ _BLOCKS = 5
 _LAST_LINES, _LAST_LETTERS = 3, 300
 
 
-class Died(Refused):
+class Crashed(Refused):
     """The program was ended by a signal: `kind` is that of the failure."""
 
     kind = "crash"
@@ -106,7 +106,7 @@ def _check_end(name: str, code: int, printed: str) -> None:
     last = " | ".join(lines[-_LAST_LINES:]) or "it printed nothing"
     if code < 0:
         names = {int(number): number.name for number in signal.Signals}
-        raise Died(f"{name} was ended by {names.get(-code, f'signal {-code}')}: {last}")
+        raise Crashed(f"{name} was ended by {names.get(-code, f'signal {-code}')}: {last}")
     if code:
         raise Refused(f"{name} ended with status {code}: {last}")
 
