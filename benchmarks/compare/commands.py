@@ -77,7 +77,8 @@ def intervals(line: Callable[[str, float], str], model: Path, record: Path, repe
                 model, commands=[line(world, 2.0)], read=[_READ], runtimes=("program",), record=record, fresh=True
             )
             wall = found.columns[0].wall
-            rows.append({"median_ms": wall.median_s * 1e3, "low_ms": wall.low_s * 1e3, "high_ms": wall.high_s * 1e3})
+            low_s, high_s = wall.low_s or 0.0, wall.high_s or 0.0
+            rows.append({"median_ms": wall.median_s * 1e3, "low_ms": low_s * 1e3, "high_ms": high_s * 1e3})
         held = sum(row["low_ms"] <= 2.0 * factor <= row["high_ms"] for row in rows)
         told[world] = {
             "true_ms": 2.0 * factor,

@@ -222,7 +222,8 @@ def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     several threads (some runtimes start them unasked) or another processor do the work. So an accelerator that takes
     any operator makes wall time decide, whatever its driver's own waiting looks like in CPU time.
     """
-    if lab.request.wish.thread_counts != (1,) or any(map(_takes_beside, lab.targets)):
+    wish = lab.request.wish
+    if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):
         return "wall"
     return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
 

@@ -91,6 +91,8 @@ class InsidePlacer:
             key=f"{configuration.name}/{identity}",
             job=self.lab.job([segment]),
             environment=configuration.environment,
+            check=configuration.checked,
+            separate="command" in configuration.options,
             tolerance=self.lab.tolerance(configuration),
         )
         return Contender(label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
