@@ -34,6 +34,8 @@ _LOOK_S = 0.1
 _BLOCKS = 5
 """A program has one block in a worker, as long as this many of others: it loads its model each time."""
 _LAST_LINES, _LAST_LETTERS = 3, 300
+_MOST_TOLD = 500
+"""Bytes of what a process printed that go to the worker's log each time."""
 
 
 class Crashed(Refused):
@@ -85,11 +87,19 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
 
 
 def _watch(pid: int, streams: Sequence[IO[bytes]], ended: threading.Event) -> None:
-    """End a process that prints without end: the disk is not only its own."""
+    """End a process that prints without end: the disk is not only its own.
+
+    The last that it prints goes to the worker's own log, which is reported where the worker has to be killed.
+    """
+    told = [0] * len(streams)
     while not ended.wait(_LOOK_S):
-        if max(map(_size, streams)) > _MOST_PRINTED:
-            kill_tree(pid)
-            return
+        for number, stream in enumerate(streams):
+            size = _size(stream)
+            if size > _MOST_PRINTED:
+                kill_tree(pid)
+                return
+            os.write(2, os.pread(stream.fileno(), _MOST_TOLD, max(told[number], size - _MOST_TOLD)))
+            told[number] = size
 
 
 def _size(stream: IO[bytes]) -> int:
