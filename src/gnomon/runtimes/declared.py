@@ -118,7 +118,10 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     """The keys whose values do not go together, and why."""
     if name != declaration.name:
         yield "name", "there is no such key: the command is called as its table"
-    unknown = placeholders(declaration.texts) - PLACEHOLDERS - declaration.choices.keys()
+    used = placeholders(declaration.texts)
+    unknown = used - PLACEHOLDERS - declaration.choices.keys()
+    if "model" not in used:
+        yield "run", "there is no {model} in it, where the path of the model goes"
     if unknown:
         known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS | declaration.choices.keys()))
         yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {known}"
