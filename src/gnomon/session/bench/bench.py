@@ -26,6 +26,7 @@ from gnomon.measure.progress import Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
+from gnomon.runtimes.commands import CommandRuntime
 from gnomon.runtimes.registry import check_options, chosen_runtimes
 from gnomon.runtimes.tunings import configurations
 from gnomon.session import replay as recall
@@ -114,7 +115,12 @@ class Bench:
         # Each model is its own reference: there is no other that its outputs could be compared with. Starting a
         # process takes longer than a visit to a small model, so that those of a session share one.
         candidate = Candidate(
-            key=key, job=job, environment=self.configuration.environment, check=False, process=self.configuration.name
+            key=key,
+            job=job,
+            environment=self.configuration.environment,
+            check=False,
+            process=self.configuration.name,
+            separate="command" in self.configuration.options,
         )
         return Placed(key=key, graph=placed.graph, candidate=candidate)
 
@@ -137,12 +143,13 @@ def open_bench(
 
     `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
     same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
-    one that is named, or the only one there is, and `loads` a format that its models have; or `tool`, whose models stay
-    on this machine. `kept` keeps the processes that candidates share from one request to the next, on this machine
-    alone. Raises GnomonError.
+    command that is wished for, else the one that is named, or the only one there is, and `loads` a format that its
+    models have; or `tool`, whose models stay on this machine. `kept` keeps the processes that candidates share from one
+    request to the next, on this machine alone. Raises GnomonError.
     """
     with ExitStack() as stack:
-        runtimes = () if tool else chosen_runtimes(request.runtimes, loads)
+        commands = tuple(map(CommandRuntime, request.wish.commands))
+        runtimes = () if tool else commands or chosen_runtimes(request.runtimes, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
             raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
@@ -169,7 +176,11 @@ def open_bench(
                 versions={measures.name: probe.version},
                 model_digest=hashlib.sha256(subject.encode()).hexdigest(),
                 model_name=subject,
-                options={"threads": request.wish.threads, "backends": list(request.wish.backends)},
+                options={
+                    "threads": request.wish.threads,
+                    "backends": list(request.wish.backends),
+                    **({"commands": [one.spec({}) for one in request.wish.commands]} if request.wish.commands else {}),
+                },
                 seed=request.seed,
                 gnomon_version=gnomon.__version__,
             )
@@ -188,6 +199,7 @@ def open_bench(
                 ),
                 watch=watch,
                 fresh=request.fresh,
+                time_of_job=request.time,
             )
             runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
             return runner
