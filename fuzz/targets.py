@@ -26,6 +26,7 @@ from tests.formats.scans import read_block_table, read_snpe_csv, read_snpe_json
 from fuzz import seeds as good
 from gnomon import values
 from gnomon.agent.arrays import InputError, fill, make_buffers
+from gnomon.agent.drivers.command import reading
 from gnomon.agent.plan import PlanRefused, checked_plan
 from gnomon.api.pareto import bound, tuning
 from gnomon.api.solve import objective_weights
@@ -83,7 +84,7 @@ from gnomon.models.onnx import graph as onnx_graph
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
 from gnomon.models.pytorch.pt2 import read_pt2
-from gnomon.serving.command import timing_command
+from gnomon.runtimes.declared import declarations
 from gnomon.serving.job import outcome_of
 from gnomon.serving.models import sent_model
 from gnomon.session.package import read_plan
@@ -449,7 +450,18 @@ def _tracked() -> list[bytes]:
     return [magic + struct.pack("<i", len(reply)) + reply for reply in replies]
 
 
-_PRINTED = timing_command("x {model}", "FPS= (?P<fps>[^ ]*)|took (?P<ms>[0-9.]+)", None)
+def _printed(data: str) -> object:
+    """What a program printed, read in each of the ways that a declaration can name."""
+    ways = (("FPS= (?P<fps>[^ ]*)|took ([0-9.]+)", "fps"), ("json:latency[].*", "ms"), ("csv:averageMs", "name"))
+    for read, label in (*ways, ("csv:2", ""), ('json:"a b"[0].us', "*")):
+        with contextlib.suppress(reading.Unreadable):
+            reading.readings(read, data, unit="ms", label=label)
+    return None
+
+
+def _declared(path: Path) -> object:
+    """The commands of a file, and what a device gets of each."""
+    return [one.spec({}) for one, _ in declarations(path).values()]
 
 
 def _served(data: bytes) -> object:
@@ -909,9 +921,22 @@ TARGETS: dict[str, Target] = _all(
     Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
     Target(
         name="printed times",
-        seeds=good.texts("FPS= 628.476 number_of_frames= 37710\nFPS= 1e3", "took 3.5 ms"),
-        read=text(_PRINTED.times_s),
+        seeds=good.texts(
+            "FPS= 628.476 number_of_frames= 37710\nFPS= 1e3",
+            "took 3.5 ms",
+            'x\n{"latency": [{"ms": 1.5}, {"ms": "2"}], "a b": [{"us": 3}]}',
+            "name;averageMs\nconv;0.5\n",
+        ),
+        read=text(_printed),
         lines=True,
+    ),
+    Target(
+        name="declared commands",
+        seeds=good.texts(
+            "[commands.x]\nrun = 'x {model} {p}'\nread = 'json:a[].ms'\nfiles = {a = 'b'}\nchoices = {p = ['a', 'b']}",
+            "[commands.y]\nrun = ['y', '{model}']\nunit = 'us'\n[commands.y.operators]\nread = 'csv:t_ms'\nlabel = 'n'",
+        ),
+        read=file("commands.toml", _declared),
     ),
     Target(name="outcome", seeds=good.values(*_REPLIES), read=text(outcome_of)),
     # The command line, and what other programs print

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 import socket
 import sys
@@ -9,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.models import modelkit
 from tests.serving.servekit import Server, form, request, served, waited
 
 from gnomon.cli.main import run
 from gnomon.devices.address import LOCAL
 from gnomon.devices.lease import lease, lease_folder
-from gnomon.errors import ModelError, UsageError
 from gnomon.formats.dpu_profile import read_dpu_profile
-from gnomon.serving.command import Command, timing_command
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -41,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path: Path) -> None:
     reply = server.post(b"us 2500", Accept="application/json")
     found = reply.json()
-    assert (reply.status, found["processes"], found["samples"]) == (200, 3, 3)
+    assert (reply.status, found["processes"], found["samples"] >= 3) == (200, 3, True)
     assert found["low_s"] <= found["latency_s"] <= found["high_s"]
     assert found["latency_s"] == pytest.approx(2500e-6, rel=0.02)
     assert (found["device"], found["clock"]) == ("local", "wall")
@@ -54,8 +55,8 @@ def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path
     [
         (b"fail", 422, "ended with status 3: WARNING"),
         (b"fail", 422, "fingerprint of the model: isa mismatch"),
-        (b"crash", 422, "was ended by signal 11"),
-        (b"silent", 422, "printed nothing that --read of this server matches"),
+        (b"crash", 422, "was ended by SIGSEGV"),
+        (b"silent", 422, "printed no time that"),
         (b"hang", 504, "it last said: WARNING: Logging before InitGoogleLogging() is written to STDERR | I0101 0%"),
         (ELF, 200, "1.0"),
     ],
@@ -80,7 +81,7 @@ def test_nothing_is_left_and_the_times_are_in_the_record(server: Server) -> None
     assert list(server.folder.glob("gnomon-serve-*/*")) == []
     with SqliteStore.open(server.folder.parent / "home" / "record.sqlite") as store:
         last = max(store.query(CampaignQuery(kind="serve", finished=True)), key=lambda one: one.started_at_s)
-        assert last.context.options["read"] == RATE
+        assert last.context.options["commands"][0]["read"] == RATE
         runs = list(store.query(RunQuery(campaign=last.id)))
     assert len(runs) == 3
     assert all(run.samples is not None and run.samples.wall_ns[0] == pytest.approx(70_000, rel=0.02) for run in runs)
@@ -89,9 +90,34 @@ def test_nothing_is_left_and_the_times_are_in_the_record(server: Server) -> None
 def test_a_client_that_goes_ends_its_program(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as link:
         link.sendall(request(form(b"hang", "n")))
-        waited(server.left, lambda left: any("model.xmodel 1" in one for one in left))
-    waited(server.left, lambda left: not any("model.xmodel 1" in one for one in left))
+        waited(lambda: _programs(server), bool)
+    waited(lambda: _programs(server), lambda found: not found)
     assert server.post(b"us 40").status == 200
+
+
+def test_a_declared_command_gets_the_inputs_of_a_model_that_gnomon_reads(tmp_path: Path) -> None:
+    words = [sys.executable, str(XDPUTIL.with_name("measurer")), "npz", "{model}", "{runs}", "{inputs_npz}"]
+    config = tmp_path / "more.toml"
+    keys = f'run = {json.dumps(words)}\nread = "json:latency[].ms"\nformats = ["onnx"]\noutputs = "out.npz"'
+    config.write_text(f"[commands.mine]\n{keys}\n")
+    config.chmod(0o600)
+    ends = [modelkit.value("x", (2, 3))], [modelkit.value("y", (2, 3))]
+    made = modelkit.model([modelkit.node("Relu", ["x"], ["y"])], *ends)
+    what = ("--command", "mine", "--config", str(config), "--model-name", "model.onnx", "--runs", "1")
+    with served(tmp_path, what=what) as server:
+        found = server.post(made.SerializeToString(), Accept="application/json").json()
+        assert (found["runtime"], found["processes"], found["low_s"]) == ("mine", 1, None)
+        assert found["latency_s"] == pytest.approx(1e-3, rel=0.05)
+        assert server.post(b"not ONNX").status == 422
+
+
+def _programs(server: Server) -> list[bytes]:
+    """The commands of the programs that run a model of this server."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found.append((process / "cmdline").read_bytes())
+    return [one for one in found if str(server.folder).encode() in one and one.endswith(b"model.xmodel\x001\0")]
 
 
 @pytest.mark.parametrize(
@@ -99,19 +125,17 @@ def test_a_client_that_goes_ends_its_program(server: Server) -> None:
     [
         ([], "one of --runtime and --command"),
         (["--runtime", "onnxruntime", *WHAT], "one of --runtime and --command"),
-        (["--command", "x {model}"], "--command needs --read REGEX"),
-        (["--command", "x {model} {arch} {out}", "--read", RATE], "has {arch}, {out}, and the placeholders there are"),
-        (["--command", "x", "--read", RATE], "has no {model}"),
-        (["--command", "", "--read", RATE], "--command is empty"),
-        (["--command", "x '{model}", "--read", RATE], "cannot be split"),
+        (["--command", "x {model} {arch}", "--read", RATE], "there is no placeholder {arch}"),
+        (["--command", "x y", "--read", RATE], "there is no {model} in it"),
+        (["--command", "xdputil", "--read", RATE], "there is no command 'xdputil'"),
+        (["--command", "x '{model}", "--read", RATE], "a command is wanted (No closing quotation)"),
         (["--command", "x {model}", "--read", "("], "not a regular expression"),
-        (["--command", "x {model}", "--read", "took (.*)"], "no --unit is given"),
-        (["--command", "x {model}", "--read", "(a)(b)", "--unit", "ms"], "has 2 groups"),
-        (["--command", "x {model}", "--read", RATE, "--unit", "ms"], "--unit is given as well"),
+        (["--command", "x {model}", "--read", "took (.*)"], "it names no unit"),
+        (["--command", "x", "--config", "no.toml"], "there is no file no.toml"),
         (["--command", "x {model}", "--read", RATE, "--backend", "b"], "--backend are a runtime's"),
         (["--command", "x {model}", "--read", RATE, "--model-name", "a/b"], "is not a name for the model's file"),
         (["--command", "x {model}", "--read", RATE, "--device", "nosuch"], "there is no device named"),
-        (["--runtime", "onnxruntime", "--unit", "ms"], "--unit read what --command prints"),
+        (["--runtime", "onnxruntime", "--read", RATE], "--read and --config are for --command"),
         (["--runtime", "onnxruntime", "--device", "ssh://a", "--device", "ssh://b@A:22"], "are one machine"),
     ],
 )
@@ -155,24 +179,4 @@ def test_a_program_that_goes_is_the_servers_affair(tmp_path: Path) -> None:
         assert made.post(b"us 1000").status == 200
         program.unlink()
         reply = made.post(b"us 1000")
-        assert (reply.status, "cannot be started" in reply.body) == (500, True), reply.body
-
-
-def test_times_of_several_matches_and_units() -> None:
-    command = timing_command("x {model}", r"(?P<ms>[0-9.]+) ms|(?P<us>[0-9.]+) us", None)
-    assert command.times_s("took 3.5 ms, then 250 us\nand 1 ms") == pytest.approx([3.5e-3, 2.5e-4, 1e-3])
-    assert timing_command("x {model}", "[0-9]+", "ns").times_s("12 13") == pytest.approx([12e-9, 13e-9])
-    assert Command(argv=("x",), read="(x)|b (.)", unit="s").times_s("nothing") == []
-    for printed, unit in (("-1", "s"), ("inf", "s"), ("nan", "s"), ("x", "s"), ("0", "fps"), ("1e-9", "ns")):
-        with pytest.raises(ModelError, match="not a time above 0"):
-            timing_command("x {model}", "t=(.*)", unit).times_s(f"t={printed}")
-
-
-def test_the_path_of_a_model_is_one_word_and_taken_as_it_is() -> None:
-    command = timing_command("run --in={model} '{\"a\": 1}' {model}", "(.)", "s")
-    path = "/x/a b {model} $(x)"
-    assert command.filled(path) == ["run", f"--in={path}", '{"a": 1}', path]
-    with pytest.raises(UsageError) as caught:
-        timing_command("run {modle}", "(.)", None)
-    assert "xdputil" in caught.value.hint
-    assert "{modle}" in caught.value.message
+        assert (reply.status, "there is no program" in reply.body) == (500, True), reply.body

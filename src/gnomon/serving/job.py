@@ -42,16 +42,18 @@ class Job:
 class Measurement:
     """What was measured, with the keys of the JSON reply (docs/jobs/serve.md); the last two are for the server alone.
 
+    Without times it says what will measure: a command of which the program alone was looked for.
+
     `reference_s` is what the reference kernel took, by process; `workload_mop` are millions of operations.
     """
 
-    latency_s: float
-    low_s: float | None
-    high_s: float | None
-    processes: int
-    loads: int
+    latency_s: float = 0.0
+    low_s: float | None = None
+    high_s: float | None = None
+    processes: int = 0
+    loads: int = 0
     interval_of: str = "processes"
-    samples: int
+    samples: int = 0
     drift: float = 1.0
     runtime: str
     version: str = ""

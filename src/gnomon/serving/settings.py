@@ -12,7 +12,7 @@ from pathlib import Path
 from gnomon.devices.address import LOCAL
 from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
-from gnomon.serving.command import Command
+from gnomon.runtimes.declared import Declaration
 from gnomon.system.files import read_file
 
 TOKEN_VARIABLE = "GNOMON_SERVE_TOKEN"  # noqa: S105 - the variable's name
@@ -39,7 +39,7 @@ class Measuring:
     """
 
     runtime: str = ""
-    command: Command | None = None
+    command: Declaration | None = None
     devices: tuple[str, ...] = (LOCAL,)
     model_name: str = "model"
     threads: int = 1

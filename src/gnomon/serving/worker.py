@@ -6,7 +6,8 @@ the way to the device, what was found there and, on this machine, the agent with
 device when no job comes for a while, and now and then in any case, as others may wait for it.
 
 A model is measured as the nets of search spaces are: beside a reference kernel, which brings all times to the speed
-that the machine had when the server was started.
+that the machine had when the server was started. A command is measured alone, and lets go of the device after each
+model, with all that the program left there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -24,10 +26,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
-from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError
-from gnomon.serving.commanded import TookTooLong, measure_by_command
+from gnomon.errors import GnomonError, MeasurementError, ModelError, ProblemError, RuntimeMissingError
+from gnomon.runtimes.declared import Declaration
 from gnomon.serving.job import Job, Measurement, Outcome, job_of, to_line
 from gnomon.serving.models import sent_model
 from gnomon.store.address import record_address
@@ -40,6 +43,12 @@ _MORE = 2
 
 _LOADS = 3
 """How often a model is loaded where one process is kept."""
+
+_KEY = "model"
+"""What a model is called on the bench: its file on the device begins so."""
+
+_LAST_LINES = 5
+"""So many of the last lines are reported of a program that took too long."""
 
 _IDLE_S, _MOST_HELD_S = 5.0, 30.0
 """How long the device is held without a job, and with jobs: then others get their turn."""
@@ -62,7 +71,7 @@ def main() -> None:
             _limit(job)
             sys.stdout.write(to_line(_outcome(job, held)))
             sys.stdout.flush()
-            held.close_old()
+            held.close_old(0.0 if job.measuring.command else _MOST_HELD_S)
 
 
 class _HeldBench:
@@ -74,20 +83,20 @@ class _HeldBench:
         self._stack = ExitStack()
         self._since_s = 0.0
 
-    def for_job(self, job: Job, subject: str) -> tuple[Bench, Placed]:
-        """The bench with a campaign of its own for a model. Raises GnomonError."""
+    def for_job(self, job: Job, subject: str) -> tuple[Bench, Placed | None]:
+        """The bench with a campaign of its own for a model; no kernel stands beside a command. Raises GnomonError."""
         question = {"digest": job.digest, "processes": "one that is kept" if job.kept else job.processes}
-        if self.bench is None or self.anchor is None:
+        if self.bench is None:
             self._since_s = time.monotonic()
             self.bench = self._stack.enter_context(_opened(job, subject, question))
-            self.anchor = _anchor(self.bench)
+            self.anchor = None if job.measuring.command else _anchor(self.bench)
         else:
             self.bench.runner = self.bench.begin(subject, question)
         return self.bench, self.anchor
 
-    def close_old(self) -> None:
+    def close_old(self, most_s: float) -> None:
         """Let go of it where it was held for long: whoever waits for the device comes first then."""
-        if time.monotonic() - self._since_s > _MOST_HELD_S:
+        if time.monotonic() - self._since_s > most_s:
             self.close()
 
     def close(self) -> None:
@@ -96,15 +105,15 @@ class _HeldBench:
         self._stack.close()
 
 
+class _TookTooLong(Exception):
+    """The model was ended at the time limit; its text is the last that was printed."""
+
+
 def _outcome(job: Job, held: _HeldBench) -> Outcome:
     try:
-        if job.measuring.command is not None:
-            result = measure_by_command(job, _device_of(job), _print)
-        else:
-            result = _measured(job, held)
-        return Outcome(kind="measured", result=result)
-    except TookTooLong as error:
-        return Outcome(kind="timed_out", message=_without_paths(error.printed, job))
+        return Outcome(kind="measured", result=_measured(job, held))
+    except _TookTooLong as error:
+        return Outcome(kind="timed_out", message=_without_paths(str(error), job))
     except MemoryError:
         return Outcome(
             kind="refused",
@@ -123,10 +132,12 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
 
 
 def _without_paths(text: str, job: Job) -> str:
-    """A text without where the server keeps the model."""
+    """A text without where the server, or the device, keeps the model."""
     if job.model is None:
         return text
-    return re.sub(re.escape(str(Path(job.model).parent)) + r"[^\s:,'\"]*", "the model", text)
+    path = Path(job.model)
+    own = "|".join(map(re.escape, (str(path.parent), f"{_KEY}-{path.name}")))
+    return re.sub(rf"[^\s:,'\"]*(?:{own})[^\s:,'\"]*", "the model", text)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
@@ -152,24 +163,30 @@ def _device_of(job: Job) -> DeviceConfig:
 
 
 def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
+    from gnomon.measure.effort import JobTime
     from gnomon.models.load import reachable
     from gnomon.runtimes.base import Wish
+    from gnomon.runtimes.commands import CommandRuntime
     from gnomon.runtimes.registry import all_runtimes
     from gnomon.session.bench.bench import open_bench
     from gnomon.session.request import ModelRequest
 
     measuring = job.measuring
-    formats = next((runtime.formats for runtime in all_runtimes()[0] if runtime.name == measuring.runtime), frozenset())
+    commands = (measuring.command,) if measuring.command else ()
+    own = [*map(CommandRuntime, commands), *(one for one in all_runtimes()[0] if one.name == measuring.runtime)]
+    formats = own[0].formats if own else frozenset()
     request = ModelRequest(
         model=Path(),
         device=_device_of(job),
-        runtimes=(measuring.runtime,),
+        runtimes=(measuring.runtime,) if measuring.runtime else (),
         wish=Wish(
             threads=measuring.threads,
             backends=(measuring.backend,) if measuring.backend else (),
             precisions=(measuring.precision,) if measuring.precision else (),
+            commands=commands,
         ),
         effort=_effort(job),
+        time=JobTime(job.limits.job_s) if commands else None,
         seed=measuring.seed,
         record=None if measuring.record is None else record_address(measuring.record),
         fresh=True,
@@ -192,27 +209,44 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
     from gnomon.session.request import device_met
     from gnomon.session.targets import describe
 
-    model = None if job.model is None else sent_model(Path(job.model), job.limits.most_bytes)
-    subject = "the reference kernel of a server" if model is None else f"served model {job.digest[:16]}"
+    command, model = job.measuring.command, None if job.model is None else Path(job.model)
+    if command is None and model is not None:
+        model = sent_model(model, job.limits.most_bytes)
+    if command is not None and model is None:
+        _check_program(_device_of(job), command)
+    subject = "the start of a server" if model is None else f"served model {job.digest[:16]}"
     bench, anchor = held.for_job(job, subject)
     with device_met(bench.runner):
         placed = anchor if model is None else _placed(bench, model)
-        beside = replace(anchor.candidate, stays=model is not None)
-        wanted = list({one.key: one for one in (beside, placed.candidate)}.values()) if model else [beside]
+        beside = [] if anchor is None else [replace(anchor.candidate, stays=model is not None)]
+        wanted = [*beside, placed.candidate] if model and placed else beside
         try:
             measured = bench.runner.measure("served", wanted, _effort(job))
         finally:
             bench.runner.finish({"reason": "a server was asked for it"})
+    found = Measurement(
+        runtime=bench.runtime.name,
+        version=bench.probe.version,
+        configuration=bench.configuration.name,
+        device=bench.device.name,
+        doubts=tuple(worst(bench.runner.environments)),
+    )
+    if placed is None:
+        return found
+    failure = measured[placed.key].failure
+    if failure is not None and failure.kind == "hang":
+        raise _TookTooLong(" | ".join(failure.log_tail.strip().splitlines()[-_LAST_LINES:]))
     if not measured[placed.key].ok:
         raise MeasurementError(
-            f"{bench.runtime.name} does not run it: {describe(measured[placed.key].failure)}",
+            f"{bench.runtime.name} does not run it: {describe(failure)}",
             hint="Try it on the server's machine: gnomon profile MODEL",
         )
     clock = clock_of(bench, list(measured.values()))
-    anchors = [measured[anchor.key]] if model is not None else []
+    anchors = [] if anchor is None else [measured[anchor.key]]
     one = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
     kept = isinstance(bench.link, KeptLink)
-    return Measurement(
+    return replace(
+        found,
         latency_s=one.call_s,
         low_s=one.low_s,
         high_s=one.high_s,
@@ -221,22 +255,27 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
         interval_of="loads in one process" if kept else "processes",
         samples=sum(map(len, one.samples.values())),
         drift=one.drift,
-        runtime=bench.runtime.name,
-        version=bench.probe.version,
-        configuration=bench.configuration.name,
         clock=clock,
-        doubts=tuple(worst(bench.runner.environments)),
-        device=bench.device.name,
-        reference_s=job.reference_s or tuple(levels_of(measured[anchor.key], clock).values()),
+        reference_s=job.reference_s or tuple(level for m in anchors for level in levels_of(m, clock).values()),
         workload_mop=None if placed.graph.macs is None else 2e-6 * placed.graph.macs,
     )
 
 
+def _check_program(config: DeviceConfig, command: Declaration) -> None:
+    """RuntimeMissingError at once, also while others measure, for a program that this machine lacks."""
+    program = command.run[0]
+    if config.address.kind == LOCAL and shutil.which(program, path=config.environment.get("PATH")) is None:
+        raise RuntimeMissingError(
+            f"there is no program {program!r} on {config.name}",
+            hint=command.hint or "Install it there, and give its whole path where it is not on the PATH of its user.",
+        )
+
+
 def _placed(bench: Bench, path: Path) -> Placed:
     """The model on the device. ModelError for one of a format that the runtime does not load."""
-    from gnomon.models.load import load, reachable
+    from gnomon.models.load import is_read, load, load_unread, reachable
 
-    model = load(path)
+    model = load_unread(path) if bench.request.wish.commands and not is_read(path) else load(path)
     wanted = bench.runtime.formats
     if not wanted & reachable(model.graph.format):
         loads = ", ".join(sorted(wanted))
@@ -246,7 +285,7 @@ def _placed(bench: Bench, path: Path) -> Placed:
         )
     if model.package and "circle" not in wanted:
         return _placed(bench, model.package.models[0])  # a package is loaded whole by onert alone
-    return bench.put("model", model, path)
+    return bench.put(_KEY, model, path)
 
 
 def _effort(job: Job) -> Any:

@@ -30,12 +30,17 @@ _PATH = click.Path(path_type=Path)
     "--runtime", shell_complete=complete_runtime, metavar="NAME", help="The runtime that measures; or give --command."
 )
 @click.option(
-    "--command", metavar="WORDS", help="A program that prints a time, with {model} for the file; no shell is used."
+    "--command",
+    metavar="NAME|LINE",
+    help="Measure with this command: one that `gnomon commands` lists, or a line with {model} in it; no shell is used.",
 )
 @click.option(
-    "--read", metavar="REGEX", help="Finds the time in what --command prints: a group named s, ms, us, ns, fps."
+    "--read",
+    multiple=True,
+    metavar="WHERE",
+    help="Where that prints its times.  [default: the wall time of its process]",
 )
-@click.option("--unit", type=click.Choice(["s", "ms", "us", "ns", "fps"]), help="The unit, where --read names none.")
+@click.option("--config", type=_PATH, metavar="FILE", help="A TOML file that declares commands.")
 @click.option("--model-name", metavar="NAME", default="model", show_default=True, help="The file's name for --command.")
 @click.option(
     "--device",
@@ -141,20 +146,17 @@ def _settings(values: dict[str, Any]) -> ServeSettings:
 
 def _command(values: dict[str, Any]) -> Any:
     """The command that is given; None where a runtime is. UsageError for both, and for options of the other."""
+    from gnomon.api.options import commands_of
     from gnomon.errors import UsageError
-    from gnomon.serving.command import timing_command
 
-    if (values["command"] is None) == (values["runtime"] is None):
+    line = values["command"]
+    if (line is None) == (values["runtime"] is None):
         raise UsageError(
             "one of --runtime and --command measures the models",
-            hint="Give --runtime NAME (gnomon runtimes lists them), or --command and --read for a program's own times.",
+            hint="Give --runtime NAME (gnomon runtimes lists them), or --command for a program that measures.",
         )
-    if values["command"] is not None:
-        idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
-        if idle:
-            raise UsageError(f"{' and '.join(idle)} are a runtime's", hint="Write them into --command.")
-        return timing_command(values["command"], values["read"], values["unit"])
-    idle = [f"--{name}" for name in ("read", "unit") if values[name]]
-    if idle:
-        raise UsageError(f"{' and '.join(idle)} read what --command prints", hint="Leave them out with --runtime.")
-    return None
+    idle = [f"--{name}" for name in ("backend", "precision") if values[name]]
+    if line is not None and idle:
+        raise UsageError(f"{' and '.join(idle)} are a runtime's", hint="Write them into --command.")
+    given = [] if line is None else [line]
+    return next(iter(commands_of({"commands": given, "read": values["read"], "commands_file": values["config"]})), None)
