@@ -21,6 +21,10 @@ JSON, CSV = "json:", "csv:"
 _NAMED_UNIT = re.compile(r"(?:^|[^A-Za-z0-9])(s|ms|us|ns|fps)\W*$")
 _CAPITAL_UNIT = re.compile(r"(?<=[a-z])(Ms|Us|Ns)$")
 _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
+_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+_DECODER = json.JSONDecoder()
+_MOST_WRONG = 1000
+"""Lines that begin as JSON and are not: each costs a look at all before it."""
 _LONGEST_NS = 1e18
 
 Reading = tuple[str, float]
@@ -40,7 +44,8 @@ def unit_of(name: str) -> str:
 def declared_unit(read: str) -> str:
     """The unit that a way to read names itself, "" where it names none. ValueError for an invalid expression."""
     if read.startswith(JSON):
-        return unit_of([quoted or plain for quoted, _, _, plain in _STEP.findall(read) if quoted or plain][-1])
+        keys = [quoted or plain for quoted, _, _, plain in _STEP.findall(read.removeprefix(JSON)) if quoted or plain]
+        return unit_of(keys[-1]) if keys else ""
     if read.startswith(CSV):
         return unit_of(read.removeprefix(CSV))
     try:
@@ -64,7 +69,10 @@ def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[R
     if read.startswith(JSON):
         return [(name, _nanoseconds(value, own)) for name, value in _in_json(read.removeprefix(JSON), text, label)]
     if read.startswith(CSV):
-        return [(name, _nanoseconds(value, own)) for name, value in _in_csv(read.removeprefix(CSV), text, label)]
+        try:
+            return [(name, _nanoseconds(value, own)) for name, value in _in_csv(read.removeprefix(CSV), text, label)]
+        except csv.Error as error:
+            raise Unreadable(f"it is not CSV ({error})") from error
     return list(_matches(read, text, own, label))
 
 
@@ -117,16 +125,24 @@ def _is_number(value: object) -> bool:
 
 
 def _documents(text: str) -> list[Any]:
-    """The JSON in a text: the whole of it, its lines, or what stands between its first and its last bracket."""
-    ends = [text.find(opening) for opening in "{[" if opening in text]
-    inner = text[min(ends) : max(text.rfind("}"), text.rfind("]")) + 1] if ends else ""
-    lines = [line for line in text.splitlines() if line.lstrip()[:1] in ("{", "[")]
-    for parts in ([text], lines, [inner]):
+    """The JSON in a text, among other lines: from each line that begins with a bracket, else from the first bracket."""
+    starts = [match.end() for match in _JSON_LINE.finditer(text)]
+    starts = starts or sorted(text.find(bracket) for bracket in "{[" if bracket in text)
+    found: list[Any] = []
+    end = wrong = 0
+    for start in starts:
+        if start < end or wrong > _MOST_WRONG:
+            continue  # it is inside the one before, or these are not the lines of JSON
         try:
-            return [json.loads(part) for part in parts if part]
-        except (ValueError, RecursionError):
-            continue
-    raise Unreadable("it is not JSON")
+            document, end = _DECODER.raw_decode(text, start)
+            found.append(document)
+        except ValueError:
+            wrong += 1
+        except RecursionError as error:
+            raise Unreadable("it is JSON that is nested too deeply") from error
+    if not found:
+        raise Unreadable("it is not JSON")
+    return found
 
 
 def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
