@@ -255,7 +255,12 @@ def files_beside(path: Path, limits: Limits | None = None) -> Mapping[Path, Path
     from gnomon.models.onnx.file import LOCATION, parse_onnx
 
     # Looking for what names such a file is much faster than parsing.
-    return parse_onnx(path, limits).external if LOCATION in read_regular(path, limits.max_bytes) else {}
+    if LOCATION not in read_regular(path, limits.max_bytes):
+        return {}
+    try:
+        return parse_onnx(path, limits).external
+    except ModelError:  # a file that a command alone reads: an ONNX model was parsed before
+        return {}
 
 
 def copy_model(source: Path, target: Path) -> None:
