@@ -44,7 +44,7 @@ def shell_words(value: Any) -> tuple[str, ...]:
 
 Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
 """A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
-FileName = Annotated[str, matching(r"(?!\.)[^/]+(/[^/]+)*", "the path of a file in the command's folder")]
+FileName = Annotated[str, matching(r"(?!\.)[^/]+(/(?!\.)[^/]+)*", "the path of a file in the command's folder")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,13 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     if unknown:
         known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS | declaration.choices.keys()))
         yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {known}"
+    for key in sorted(PLACEHOLDERS & declaration.choices.keys()):
+        yield f"choices.{key}", "it is a placeholder of its own: call it otherwise"
     yield from _unread("read", declaration.read, declaration.unit)
+    try:
+        re.compile(declaration.refused_if, re.MULTILINE)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield "refused_if", f"it is not a regular expression ({error})"
     if declaration.operators is not None:
         yield from _unread("operators.read", declaration.operators.read, declaration.operators.unit)
     for known_format in declaration.formats:

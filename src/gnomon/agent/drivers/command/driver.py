@@ -144,7 +144,9 @@ class LoadedCommand(Loaded):
         self._peak_rss_bytes = 0
         self._write_inputs()
         for name, text in files.items():
-            with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
+            path = os.path.join(self._folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
                 file.write(filled(text, {**self._values, "runs": "1", "warm": "0"}))
         for words in prepare:
             self._start(words, runs=1, warm_runs=0)
