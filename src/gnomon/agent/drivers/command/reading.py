@@ -18,6 +18,7 @@ RATE = "fps"
 """The unit of what is counted in a second, not timed."""
 UNITS = (*UNITS_NS, RATE)
 JSON, CSV = "json:", "csv:"
+_DELIMITERS = ",;\t"
 _NAMED_UNIT = re.compile(r"(?:^|[^A-Za-z0-9])(s|ms|us|ns|fps)\W*$")
 _CAPITAL_UNIT = re.compile(r"(?<=[a-z])(Ms|Us|Ns)$")
 _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
@@ -147,14 +148,15 @@ def _documents(text: str) -> list[Any]:
 
 def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
     lines = text.splitlines()
+    if column.isdecimal():  # and never a title: a row of numbers may hold it
+        by_delimiter = (list(_cells(lines, delimiter, int(column) - 1, None)) for delimiter in _DELIMITERS)
+        return next(filter(None, by_delimiter), [])
     for number, line in enumerate(lines):
-        for delimiter in ",;\t":
+        for delimiter in _DELIMITERS:
             titles = [title.strip() for title in next(csv.reader([line], delimiter=delimiter), [])]
             if column in titles:
                 names = titles.index(label) if label in titles else None
                 return list(_cells(lines[number + 1 :], delimiter, titles.index(column), names))
-    if column.isdecimal():
-        return list(_cells(lines, ",", int(column) - 1, None))
     raise Unreadable(f"there is no column {column[:60]!r}")
 
 
