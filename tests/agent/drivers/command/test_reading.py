@@ -82,8 +82,10 @@ def test_another_text_is_unreadable(read: str, printed: str, reason: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "unit"),
-    [("latency_ms", "ms"), ("realTime (us)", "us"), ("averageMs", "ms"), ("s", "s"), ("fps", "fps"), ("items", "")]
-    + [("time [ns]", "ns"), ("ms_total", ""), ("RUNS", "")],
+    [
+        *(("latency_ms", "ms"), ("realTime (us)", "us"), ("averageMs", "ms"), ("s", "s"), ("time [ns]", "ns")),
+        *(("fps", "fps"), ("items", ""), ("ms_total", ""), ("RUNS", "")),
+    ],
 )
 def test_the_unit_that_ends_a_name(name: str, unit: str) -> None:
     assert unit_of(name) == unit

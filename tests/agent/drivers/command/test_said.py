@@ -22,7 +22,7 @@ def test_without_a_way_to_read_it_is_the_wall_time() -> None:
 
 
 def test_each_number_is_a_call_or_the_last_is_that_of_all() -> None:
-    told = {"read": "took (?P<ms>[0-9.]+)"}
+    told: Any = {"read": "took (?P<ms>[0-9.]+)"}
     assert spoken("took 1\ntook 2.5", **told).calls_ns == [1_000_000, 2_500_000]
     assert spoken("took 1\ntook 2.5", **told, each="mean").calls_ns == [2_500_000]
     assert spoken("took 1\ntook 2.5", **told, each="median").calls_ns == [2_500_000]
@@ -42,7 +42,7 @@ def test_a_file_is_read_in_place_of_what_is_printed() -> None:
         ("x\n  falling back to CPU\ntook 1", {"refused_if": "^ *falling back.*"}, "it printed 'falling back to CPU'"),
     ],
 )
-def test_what_it_did_not_do_as_declared(printed: str, spec: dict[str, str], reason: str) -> None:
+def test_what_it_did_not_do_as_declared(printed: str, spec: Any, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         spoken(printed, **spec)
 
