@@ -390,6 +390,9 @@ class ProgramLink(AgentLink):
                 return ""
 
             return {"event": "answer", "key": key, "answer": driver.supports(attempt, segment["options"])}
+        except ProgramRefused as error:
+            refused = ProcessFailed("refused", str(error))
+            return {"event": "failure", "candidate": key, "stage": "probe", **refused.facts}
         except ProcessFailed as failure:
             return {"event": "failure", "candidate": key, "stage": "probe", **failure.facts}
 

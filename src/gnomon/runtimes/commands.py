@@ -66,6 +66,7 @@ class CommandRuntime(WholeModelRuntime):
 
 _OUTPUTS = "outputs.{index}"
 """The names of outputs that are fetched from a device without Python."""
+_LOOK = 'command -v "$1" || { echo "there is no program $1 on its PATH" >&2; exit 1; }'
 _NEEDS_PYTHON = frozenset({"files", "prepare", "file"})
 
 
@@ -79,8 +80,8 @@ class CommandProgram:
         return {"version": "", "backends": []}
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """Whether one process of the command ends well; where it is only looked for, nothing is started."""
-        reason = "" if options.get("probing") else attempt(options)
+        """Whether one process of the command ends well, or its program is there, where it is only looked for."""
+        reason = attempt(options)
         if reason:
             raise ProgramRefused(reason)
         return {"version": "", "backends": [options["command"]["name"]]}
@@ -89,6 +90,8 @@ class CommandProgram:
         """The declared words, filled."""
         options = segment["options"]
         spec: CommandSpec = options["command"]
+        if options.get("probing"):
+            return Command(argv=("sh", "-c", _LOOK, "sh", spec["run"][0]), environment={})
         words = [*spec["run"], *(spec.get("profile", ()) if order.trace is not None else ())]
         unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & {"input_list", "input_files", "inputs_npz"}
         if unknown:
@@ -111,6 +114,8 @@ class CommandProgram:
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
         """The times that it printed; its operators are not read here."""
         spec: CommandSpec = segment["options"]["command"]
+        if segment["options"].get("probing"):
+            return Taken(load_ns=0, warm_ns=(), calls_ns=(), mean_ns=0)
         printed = f"{ended.stdout}\n{ended.stderr}"
         try:
             calls = said(spec, printed, lambda name: "", profiled=False, wall_ns=0).calls_ns
