@@ -128,7 +128,8 @@ class LoadedCommand(Loaded):
         options = segment["options"]
         self._spec: CommandSpec = options["command"]
         self._segment, self._buffers, self._profiled = segment, buffers, profiled
-        self._folder = tempfile.mkdtemp(prefix="command-", dir=os.getcwd())
+        _sweep()
+        self._folder = tempfile.mkdtemp(prefix=f"command-{os.getpid()}-", dir=os.getcwd())
         self._values = {
             **self._spec.get("choices", {}),
             "model": os.path.abspath(segment["model"]),
@@ -255,6 +256,17 @@ class LoadedCommand(Loaded):
                 np.copyto(output_array(self._buffers, tensor, array.shape, name_of(array.dtype)), array)
             except (OSError, ValueError, KeyError, IndexError) as error:
                 raise Refused(f"the output {name!r} cannot be read from {os.path.basename(path)}: {error}") from error
+
+
+def _sweep() -> None:
+    """Remove the folders of processes that were ended: workers are killed, and what was prepared there may be large."""
+    for name in os.listdir():
+        owner = re.fullmatch(r"command-(\d+)-.*", name)
+        try:
+            if owner is not None:
+                os.kill(int(owner[1]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _sums(values: Sequence[int], inner: int) -> list[int]:
