@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -206,19 +207,22 @@ def test_who_asked_is_noted_once(
     assert "is not the results database" in capsys.readouterr().err
 
 
-def test_a_library_is_named_again_by_whoever_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "given", ["--option onnxruntime:a=1,library=x.so", "--command 'bench {model}'", "'--command=bench {model}'"]
+)
+def test_code_is_named_again_by_whoever_resumes(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path))
     campaign = sample_campaign("a1")
     with SqliteStore.open(tmp_path / "record.sqlite") as store:
         store.open_campaign(campaign)
-        words = ARGUMENTS.set(("place", "m.onnx", "--option", "onnxruntime:a=1,library=x.so", "--fresh"))
+        words = ARGUMENTS.set(("place", "m.onnx", *shlex.split(given), "--fresh"))
         note_command(store, "a1")
         ARGUMENTS.reset(words)
-    told = pytest.raises(RecordError, match="loads a library of operators, which is code")
+    told = pytest.raises(RecordError, match="you alone may name such code")
     with SqliteStore.open(tmp_path / "record.sqlite") as store, told as refused:
         command_of(store, campaign)
-    assert refused.value.hint == f"cd {tmp_path} && gnomon place m.onnx --option onnxruntime:a=1,library=x.so"
+    assert refused.value.hint == f"cd {tmp_path} && gnomon place m.onnx {given}"
 
 
 def test_tuning_is_in_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_home: Path) -> None:
