@@ -144,6 +144,16 @@ def test_a_line_is_a_command_of_the_programs_name(tmp_path: Path) -> None:
     assert (third.name, third.run) == ("my_bench", ("python3", str(program.absolute()), "{model}"))
 
 
+def test_a_program_in_the_working_folder_is_started_by_its_path_alone() -> None:
+    written(Path("bench"), "")
+    found = chosen_commands(["bench {model}", "./bench {model}"])
+    assert [one.run[0] for one in found] == ["bench", str(Path("bench").absolute())]
+
+
+def test_a_word_may_be_longer_than_any_files_name() -> None:
+    assert chosen_commands([f"sh -c '{'true;' * 1000}' {{model}}"])[0].run[2] == "true;" * 1000
+
+
 def test_one_way_to_read_is_that_of_all_lines() -> None:
     assert {one.read for one in chosen_commands(["a {model}", "b {model}"], ["json:ms"])} == {"json:ms"}
     with pytest.raises(UsageError, match="2 ways to read times are given for 3 command lines"):

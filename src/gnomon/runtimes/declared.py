@@ -212,8 +212,10 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
         words = shell_words(text)
     except ProblemError as error:
         raise UsageError(f"--command {text!r}: {error.message}", hint="Quote it as for a shell.") from error
-    # It runs in a folder of its own: what is named from the user's folder is named whole.
-    words = tuple(str(Path(word).absolute()) if Path(word).is_file() else word for word in words)
+    # It runs in a folder of its own: what is named from the user's folder is named whole. A program without a slash is
+    # that of the PATH, whatever lies here.
+    here = [_is_here(word) and (place > 0 or "/" in word) for place, word in enumerate(words)]
+    words = tuple(str(Path(word).absolute()) if own else word for word, own in zip(words, here, strict=True))
     base = _program_name(words)
     name = next(n for n in (base, *(f"{base}-{k}" for k in range(2, 100))) if n not in taken)
     declaration = Declaration(name=name, run=words, read=read)
@@ -226,9 +228,17 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
     return declaration
 
 
+def _is_here(word: str) -> bool:
+    """Whether a word names a file."""
+    try:
+        return Path(word).is_file()
+    except OSError:  # it is too long for a name
+        return False
+
+
 def _program_name(words: Sequence[str]) -> str:
     """What people call a command line: its program, or the script that an interpreter runs."""
-    scripts = [word for word in words[1:] if Path(word).is_file()]
+    scripts = [word for word in words[1:] if _is_here(word)]
     interpreted = re.fullmatch(r"(python[0-9.]*|sh|bash|node|perl)", Path(words[0]).name)
     own = Path(scripts[0]).stem if interpreted and scripts else Path(words[0]).name
     return re.sub(r"[^A-Za-z0-9._-]+", "_", own).strip("._-")[:50] or "command"
