@@ -200,7 +200,7 @@ def test_what_a_process_left_goes_with_the_next(link: AgentLink, device: LocalDe
 
 
 def test_each_combination_of_its_choices_is_a_configuration() -> None:
-    runtime = command("{a}", "{model}", choices={"a": ("x", "y"), "b": ("1", "2")})
+    runtime = command("calls", "{model}", "{a}", choices={"a": ("x", "y"), "b": ("1", "2")})
     made = runtime.configurations(PROBE, Wish(environments=({"K": "v"},)))
     names = ["measurer[a=x,b=1]", "measurer[a=x,b=2]", "measurer[a=y,b=1]", "measurer[a=y,b=2]"]
     assert [one.name for one in made[:4]] == names

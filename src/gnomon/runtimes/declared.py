@@ -122,6 +122,8 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     unknown = used - PLACEHOLDERS - declaration.choices.keys()
     if "model" not in used:
         yield "run", "there is no {model} in it, where the path of the model goes"
+    if "runs" in used and not declaration.read:
+        yield "read", "the time of a process with {runs} calls is that of no call: declare where their times are"
     if unknown:
         known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS | declaration.choices.keys()))
         yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {known}"
