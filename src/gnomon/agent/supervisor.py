@@ -60,6 +60,7 @@ class WorkerProcess:
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0:
+                kill_tree(self._process.pid)  # a program that it waits for too
                 self.stop()
                 message = f"no answer to {command['do']!r} within {timeout_s:.0f} s; the process was killed"
                 raise ProcessFailed("hang", message, self.log_tail())
@@ -110,7 +111,7 @@ class WorkerProcess:
     def stop(self) -> None:
         """End the worker: by itself if it can, by force otherwise."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        kill_tree(self._process.pid)  # and the programs that it started
+        self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             try:
