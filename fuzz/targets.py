@@ -54,8 +54,7 @@ from gnomon.formats.onert.trace import read_chrome_trace, read_trace, write_trac
 from gnomon.formats.pareto.dump import read_dump
 from gnomon.formats.pareto.oplist import read_oplist
 from gnomon.formats.problem import read_problem
-from gnomon.formats.snpe.bench import read_bench_result
-from gnomon.formats.snpe.meta import read_dlc_inputs, read_snpe_meta, write_snpe_meta
+from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     scan_nnabla_csv,
     write_snpe_csv,
@@ -352,7 +351,14 @@ def _known(name: str, chains: tuple[str, ...]) -> Any:
 
 def _options(data: str) -> object:
     """What stands behind options on a command line."""
-    readers = (values.shape, values.environment, values.setting, objective_weights, values.seconds, values.latency)
+    readers = (
+        values.shape,
+        values.environment,
+        values.toolchain_setting,
+        objective_weights,
+        values.seconds,
+        values.latency,
+    )
     for read in (*readers, values.cores, values.thread_counts, tuning, bound):
         with contextlib.suppress(ValueError):
             read(data)
@@ -543,19 +549,6 @@ Slice                    cut_0                    1 2 2 3 4 -23300=2,2,-233 1=0
 Interp                   big_0                    1 1 3 5 0=2 1=2.0 2=2.0
 InnerProduct             fc_0                     1 1 4 6 0=10 1=1 2=80
 """
-_DLC = """
-| Input Name  | Dimensions   | Type      | Encoding Info                     |
-------------------------------------------------------------------------------
-| input       | 1,480,640,3  | Float_16  | No encoding info for this tensor  |
-------------------------------------------------------------------------------
-| Output Name  | Dimensions  | Type      | Encoding Info                     |
-"""
-_OLD_DLC = """
-| Id | Name   | Type          | Inputs | Outputs | Out Dims    | Runtimes | Parameters                     |
------------------------------------------------------------------------------------------------------------
-| 0  | x0     | data          | x0     | x0      | 1x16x16x36  | A D G C  | input_preprocessing: passthrough |
-| 2  | y      | convolutional | x0     | y       | 1x16x16x192 | A D G C  | padding x: 2                   |
-"""
 _PROBLEM = {
     "format": "gnomon-problem",
     "version": 1,
@@ -738,9 +731,7 @@ TARGETS: dict[str, Target] = _all(
         read=back(read_latencies, write_flat_table),
         lines=True,
     ),
-    Target(name="bench result", seeds=good.golden("snpe-bench-result.json"), read=read_bench_result, lines=True),
     Target(name="block table", seeds=_BLOCKS, read=read_block_table, lines=True),
-    Target(name="dlc inputs", seeds=good.texts(_DLC, _OLD_DLC), read=text(read_dlc_inputs), lines=True),
     Target(name="dpu profile", seeds=good.golden("dpu-profile.txt"), read=text(read_dpu_profile), lines=True),
     Target(name="snpe csv", seeds=good.golden("snpe-table.csv"), read=back(read_snpe_csv, write_snpe_csv), lines=True),
     Target(

@@ -71,21 +71,12 @@ def runtime_options(text: str) -> dict[str, str]:
     return found
 
 
-def _setting(text: str, keys: re.Pattern[str], name: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not value or not keys.fullmatch(key):
-        raise ValueError(f"{text!r} is not a setting: give {name}")
-    return key, value
-
-
-def setting(text: str) -> tuple[str, str]:
-    """A setting of a tool: its name and its value."""
-    return _setting(text, _KEY, "KEY=VALUE")
-
-
 def toolchain_setting(text: str) -> tuple[str, str]:
     """A setting of one of several toolchains: its name with the toolchain's before it, and its value."""
-    return _setting(text, _TOOLCHAIN_KEY, "TOOLCHAIN.KEY=VALUE")
+    key, sign, value = text.partition("=")
+    if not sign or not value or not _TOOLCHAIN_KEY.fullmatch(key):
+        raise ValueError(f"{text!r} is not a setting: give TOOLCHAIN.KEY=VALUE")
+    return key, value
 
 
 def _number(text: str) -> float:

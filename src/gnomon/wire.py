@@ -298,7 +298,6 @@ class Candidate(TypedDict):
     calls_least: NotRequired[int]
     visits: NotRequired[list[int]]
     process: NotRequired[str]
-    anchor: NotRequired[bool]
     stay: NotRequired[bool]
 
 
@@ -466,10 +465,6 @@ class OpenedFacts(TypedDict, total=False):
     sensitivity: Sensitivity
     difference: Difference
     program: bool
-    reported: dict[str, float]
-    layers: list[str]
-    told: dict[str, Any]
-    rounding_s: float
 
 
 class BlockFacts(TypedDict):

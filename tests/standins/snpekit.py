@@ -12,15 +12,14 @@ SOURCES = Path(__file__).with_name("snpe")
 VERSION = "1.33.1.608"
 
 
-def sdk(folder: Path, *, old: bool = True) -> Path:
-    """The SDK's folder; `old` is the layout of 1.x, else of 2.x. Skips where ONNX Runtime is not installed."""
+def sdk(folder: Path) -> Path:
+    """The SDK's folder, in the layout of 2.x. Skips where ONNX Runtime is not installed."""
     if importlib.util.find_spec("onnxruntime") is None:
         pytest.skip("onnxruntime is not installed")
     root = folder / f"snpe-{VERSION}"
-    programs, bench = root / "bin" / "x86_64-linux-clang", root / "benchmarks" / ("" if old else "SNPE")
+    programs, bench = root / "bin" / "x86_64-linux-clang", root / "benchmarks" / "SNPE"
     for source, made in (
         ("snpe-onnx-to-dlc", programs / "snpe-onnx-to-dlc"),
-        ("snpe-dlc-info", programs / "snpe-dlc-info"),
         ("snpe-bench", bench / "snpe_bench.py"),
         ("common", root / "lib" / "python" / "snpe_standin.py"),
     ):

@@ -117,7 +117,6 @@ def measure_nets(
     """
     from gnomon.api.options import measure_request
     from gnomon.jobs.table import nets as table_nets
-    from gnomon.session.bench.tool import tool_of
 
     path = _unused(out, overwrite=overwrite)
     check_file(path)
@@ -125,12 +124,14 @@ def measure_nets(
     assert described.table is not None  # noqa: S101  # a table was given
     chosen = [row.assignment for row in _nets(nets, described)]
     request = measure_request(options)
-    named = described.table.manifest.context.get("runtime")
-    if not request.runtimes and isinstance(named, str):
+    context = described.table.manifest.context
+    named = context.get("runtime")
+    if not request.runtimes and not request.wish.commands and isinstance(named, str):
+        if "command" in (context.get("options") or {}):
+            raise UsageError(f"{table} was measured by the command {named}", hint=f"Give --command {named}, as there.")
         request = replace(request, runtimes=(named,))
-    tool = tool_of(request)
     rows, measured = table_nets.measure_nets(
-        request, described.space, described.table, chosen, tool=tool, watch=on_progress, tell=on_message
+        request, described.space, described.table, chosen, watch=on_progress, tell=on_message
     )
     job.save_nets(rows, described.space.space, path, measured=True)
     return replace(measured, file=str(out))

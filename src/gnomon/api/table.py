@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
@@ -23,7 +22,6 @@ from gnomon.measure.progress import Watch
 from gnomon.options import option
 from gnomon.spaces.latency_table import merged
 from gnomon.spaces.loading import SearchSpace, load_space
-from gnomon.values import setting
 
 Table = Annotated[PathLike, option(metavar="TABLE")]
 TablesSpace = Annotated[
@@ -50,17 +48,6 @@ def build_table(
         ),
     ] = (),
     again: Annotated[bool, option(help="Measure also the units that the table holds already.")] = False,
-    settings: Annotated[
-        Mapping[str, str],
-        option(
-            "--set",
-            repeat=True,
-            read=setting,
-            metavar="KEY=VALUE",
-            help="A setting of an external measuring tool, such as perf_profile=burst or runs=20 of snpe. May be "
-            "repeated.",
-        ),
-    ] = {},  # read alone
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[MeasureOptions],
@@ -74,8 +61,6 @@ def build_table(
     """
     from gnomon.jobs.table.job import TableRequest
     from gnomon.jobs.table.job import build_table as build_job
-    from gnomon.runtimes.snpe import bench_tools
-    from gnomon.session.bench.tool import tool_of, tool_runtime
     from gnomon.spaces.fuse import rules
 
     chains = [chain for chain in fuse if chain != "none"]
@@ -88,14 +73,6 @@ def build_table(
         rules=rules(chains) if fuse else None,
         again=again,
     )
-    tool = tool_of(asked.request)
-    if tool is not None:
-        asked = replace(asked, tool=tool_runtime(tool, asked.request, settings, on_message))
-    elif settings:
-        known = ", ".join(bench_tools())
-        raise UsageError(
-            f"{', '.join(settings)}: only tools that measure by themselves have settings", hint=f"Tools: {known}."
-        )
     return build_job(asked, watch=on_progress, tell=on_message)
 
 

@@ -58,9 +58,8 @@ class Candidate:
     outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
     calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
     `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
-    profiled ones. A link that measures one after the other begins with the `anchor`, and blames what fails only where
-    that runs. One that `stays` remains loaded in a process that a link keeps. Of a program each block is a process of
-    its own: `separate` ones have one block for all.
+    profiled ones. One that `stays` remains loaded in a process that a link keeps. Of a program each block is a process
+    of its own: `separate` ones have one block for all.
     """
 
     key: str
@@ -72,7 +71,6 @@ class Candidate:
     calls_least: int = 5
     laggard: bool = False
     process: str | None = None
-    anchor: bool = False
     stays: bool = False
     separate: bool = False
 
@@ -389,7 +387,7 @@ class CampaignRunner(Known):
         working = [c for c in candidates if not c.profiled and self._recorded(c.key).ok]
         working += [self._witness] if self._witness is not None else []
         if working:
-            self._witness = min(working, key=lambda c: (not c.anchor, self._recorded(c.key).fact("load_ns") or 0))
+            self._witness = min(working, key=lambda c: self._recorded(c.key).fact("load_ns") or 0)
 
     def _beside(self, group: Sequence[Candidate], effort: Effort) -> Candidate | None:
         """Who is loaded beside candidates that are tried again and may be to blame, where none of them has worked."""
@@ -540,8 +538,6 @@ class CampaignRunner(Known):
         }
         if candidate.process is not None:
             entry["process"] = candidate.process
-        if candidate.anchor:
-            entry["anchor"] = True
         if candidate.stays:
             entry["stay"] = True
         return entry

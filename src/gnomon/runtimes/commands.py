@@ -38,7 +38,8 @@ class CommandRuntime(WholeModelRuntime):
     @property
     def probing(self) -> FreshCommand:
         """What finds the program and its version on the device."""
-        options = {"command": self.declaration.spec({}), "probing": True}
+        usual = {name: values[0] for name, values in self.declaration.choices.items() if values}
+        options = {"command": self.declaration.spec(usual), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -53,7 +54,7 @@ class CommandRuntime(WholeModelRuntime):
         return tuple(
             Configuration(
                 runtime=self.name,
-                name=labelled(self.name, *(f"{key}={value}" for key, value in own.items()), label),
+                name=labelled(self.name, *(f"{k}={value}" for k, value in own.items() if len(choices[k]) > 1), label),
                 backends=(self.name,),
                 options={"threads": wish.threads, "command": self.declaration.spec(own)},
                 environment=environment,
@@ -109,7 +110,8 @@ class CommandProgram:
             "inputs": order.inputs or "",
             "folder": ".",
         }
-        return Command(argv=tuple(filled(word, values) for word in words), environment=spec.get("environment", {}))
+        environment = {name: filled(value, values) for name, value in spec.get("environment", {}).items()}
+        return Command(argv=tuple(filled(word, values) for word in words), environment=environment)
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
         """The times that it printed; its operators are not read here."""

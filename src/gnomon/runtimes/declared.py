@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from gnomon.agent.drivers.command.reading import UNITS, declared_unit
 from gnomon.agent.drivers.command.said import placeholders
-from gnomon.core.codec import Must, ReadBy, matching
+from gnomon.core.codec import ReadBy, matching
 from gnomon.devices.config import Name, Text, read_settings, tables_in
 from gnomon.errors import ProblemError, UsageError, did_you_mean
 from gnomon.models.model import FORMATS, UNREAD
@@ -63,9 +63,12 @@ class Declaration:
 
     Texts hold `PLACEHOLDERS` and the names of `choices`. `read` is what
     `gnomon.agent.drivers.command.reading.readings` takes, "" for the wall time of the process; `each` number is a
-    call's, or the mean or median of all calls. `outputs` is where outputs lie afterwards, with {index} or {name}, or an
-    .npz file: "" where nothing tells them, so that they are not checked. `prepare` are commands before the first run
-    of each process, `files` texts that are written before them. Printed lines that `refused_if` matches say that it
+    call's, or the mean or median of all calls; "part": what a part of a call took on average, so that all of them
+    together are a call, without what it costs around them. `file` is what is read in place of what is printed; of
+    several that match it (* and ?) the last by name. `outputs` is where outputs lie afterwards, with {index} or
+    {name}, or an .npz file: "" where nothing tells them, so that they are not checked. `prepare` are commands before
+    the first run of each process, `files` texts that are written before them. A choice without values has no default:
+    whoever names the command says it. Printed lines that `refused_if` matches say that it
     did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output was
     read; `ran` says that the real program was.
     """
@@ -75,14 +78,14 @@ class Declaration:
     read: Text | Literal[""] = ""
     unit: Literal["", "s", "ms", "us", "ns", "fps"] = ""
     file: FileName | Literal[""] = ""
-    each: Literal["call", "mean", "median"] = "call"
+    each: Literal["call", "mean", "median", "part"] = "call"
     outputs: FileName | Literal[""] = ""
     prepare: tuple[Words, ...] = ()
     files: Mapping[FileName, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Mapping[
         Annotated[str, matching("[a-z][a-z0-9_]*", "a name of small letters")],
-        Annotated[tuple[str, ...], Must(be="one value or more", fits=bool)],
+        tuple[str, ...],
     ] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     refused_if: Text | Literal[""] = ""
@@ -96,7 +99,8 @@ class Declaration:
     @property
     def texts(self) -> list[str]:
         """All texts in which placeholders are filled."""
-        return [*self.run, *self.profile, *self.files.values(), *(word for words in self.prepare for word in words)]
+        words = (word for words in (self.run, self.profile, *self.prepare) for word in words)
+        return [*words, *self.files.values(), *self.environment.values()]
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
         """What the device is told of it, with one value for each choice; what is not set is left out."""
@@ -194,18 +198,43 @@ def chosen_commands(
         if _is_line(text):
             way = read[lines.index(text) % len(read)] if read else ""
             found.append(_of_line(text, way, {one.name for one in found}))
-        elif text in declared:
-            found.append(declared[text][0])
         else:
-            near = did_you_mean(text, declared)
-            raise UsageError(
-                f"there is no command {text!r}", hint=f"{near} `gnomon commands` lists all; or write a line.".lstrip()
-            )
+            found.append(_of_name(text, declared))
     return tuple(found)
 
 
+_NAMED = re.compile(r"[A-Za-z0-9._-]+(:.*)?", re.ASCII)
+"""The name of a command, and what is chosen of it."""
+
+
 def _is_line(text: str) -> bool:
-    return "{model}" in text or " " in text.strip() or "/" in text
+    return "{model}" in text or not _NAMED.fullmatch(text)
+
+
+def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Declaration:
+    """The declaration that "NAME", or "NAME:KEY=VALUE,KEY=VALUE", means. UsageError."""
+    name, _, said = text.partition(":")
+    if name not in declared:
+        near = did_you_mean(name, declared)
+        raise UsageError(
+            f"there is no command {name!r}", hint=f"{near} `gnomon commands` lists all; or write a line.".lstrip()
+        )
+    declaration, _ = declared[name]
+    chosen: dict[str, tuple[str, ...]] = {}
+    for part in filter(None, said.split(",")):
+        key, _, value = part.partition("=")
+        chosen[key] = (*chosen.get(key, ()), *([value] if value else []))
+    unknown = chosen.keys() - declaration.choices.keys()
+    if unknown:
+        raise UsageError(
+            f"{name} has no choice {min(unknown)!r}", hint=f"It has: {', '.join(declaration.choices) or 'none'}."
+        )
+    choices = {**declaration.choices, **chosen}
+    open_ones = [key for key, values in choices.items() if not values]
+    if open_ones:
+        told = ",".join(f"{key}=VALUE" for key in open_ones)
+        raise UsageError(f"nothing says {' and '.join(open_ones)} of {name}", hint=f"Give --command {name}:{told}.")
+    return replace(declaration, choices=choices)
 
 
 def _of_line(text: str, read: str, taken: set[str]) -> Declaration:

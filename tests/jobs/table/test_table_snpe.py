@@ -1,24 +1,21 @@
-"""`gnomon table build` by SNPE on a phone: stand-ins for the SDK that run models, the real adb, a stand-in for adbd."""
+"""`gnomon table build --command snpe`: stand-ins for the SDK that run models, the real adb, a stand-in for adbd."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.shell.adbkit import Phone, adb_server, phone
+from tests.devices.shell.adbkit import Phone, adb, adb_server, phone
 from tests.formats.scans import read_snpe_csv
 from tests.standins import snpekit
 
 from gnomon.cli.main import run
-from gnomon.devices.base import Device
-from gnomon.devices.config import DeviceConfig
-from gnomon.devices.shell.bridge import BridgeDevice
-from gnomon.formats.snpe.table import KEYS, STATISTICS, runtimes_of
+from gnomon.formats.snpe.table import runtimes_of
 from gnomon.jobs.table.folder import read_table
-from gnomon.runtimes.snpe import BenchOrder, Snpe
 
 pytestmark = pytest.mark.devices
 
@@ -34,30 +31,51 @@ space = BlockSpace(
     name="two-choices", inputs=((1, 4, 8, 8),),
     parts=(Choice("a", {"small": conv(1), "large": conv(3)}), lambda x: x.relu6()),
 )
+longer = BlockSpace(name="longer", inputs=space.inputs, parts=(*space.parts, conv(1)))
 bare = BlockSpace(name="bare", inputs=((1, 4, 8, 8),), parts=(Choice("a", {"small": conv(1), "large": conv(3)}),))
 """
-QUICK = ("--fuse", "none", "--set", "runs=1", "--set", "inputs=1", "--set", "benches=1", "--seed", "1")
 
 
 @pytest.fixture(scope="module")
 def mobile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
     with adb_server(), phone(tmp_path_factory.mktemp("mobile") / "phone") as found:
+        adb("connect", found.serial)
         yield found
 
 
+Sets = Callable[[str], None]
+
+
 @pytest.fixture
-def space(mobile: Phone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("SNPE_ROOT", str(snpekit.sdk(tmp_path)))
+def habits(mobile: Phone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sets:
+    """Sets what the stand-ins do wrong, on a host of the phone."""
     monkeypatch.setenv("GNOMON_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GNOMON_LEASES", str(tmp_path / "leases"))
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "home").mkdir()
     (tmp_path / "space.py").write_text(SPACE)
+    server = {name: value for name, value in os.environ.items() if name.startswith(("ANDROID_ADB", "ADB_"))}
 
-    def hasty(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
-        """The phone notices within seconds that nobody is there any more."""
-        return BridgeDevice(mobile.settings(silence_s=2.0), on_wait=on_wait)
+    def sets(words: str) -> None:
+        given = "".join(f"{name} = {json.dumps(value)}\n" for name, value in {**server, "SNPE_STANDIN": words}.items())
+        device = f'[devices.host]\naddress = "local"\n[devices.host.environment]\n{given}'
+        (tmp_path / "home" / "devices.toml").write_text(device)
 
-    monkeypatch.setattr("gnomon.devices.shell.adb.adb_device", hasty)
-    return "space.py:space"
+    sets("")
+    return sets
+
+
+@pytest.fixture
+def command(mobile: Phone, tmp_path: Path, habits: Sets) -> str:
+    sdk = snpekit.sdk(tmp_path / "an sdk")
+    return f"snpe:sdk={sdk},serial={mobile.serial},starts=1,device_path={mobile.folder / 'snpebm'}"
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit is measured in one process, where its time does not matter."""
+    effort = {"rounds": 1, "processes_least": 1, "processes_most": 1}
+    monkeypatch.setattr("gnomon.jobs.table.job._STARTS", effort)
 
 
 @pytest.fixture
@@ -74,72 +92,67 @@ def gnomon(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 
 def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_replaced_tool(
-    space: str, mobile: Phone, gnomon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    command: str, habits: Sets, mobile: Phone, gnomon: Callable[..., Any]
 ) -> None:
-    monkeypatch.setenv("SNPE_STANDIN", "dies_on=Clip")
-    words = ("--device", f"adb://{mobile.serial}", "--runtime", "snpe", "--set", "perf_profile=burst")
-    gnomon("table", "build", space, "--out", "t", *words, *QUICK)
+    habits("dies_on=Clip")
+    words = ("--device", "host", "--command", f"{command},perf_profile=burst", "--fuse", "none")
+    gnomon("table", "build", "space.py:space", "--out", "t", *words)
     table = read_table(Path("t"))
     assert [row.unit.chain for row in table.failed] == ["Relu6"]
-    assert "snpe-onnx-to-dlc crashed with signal 11" in table.failed[0].reason
+    assert "snpe-onnx-to-dlc was ended by SIGSEGV" in table.failed[0].reason
     context = table.manifest.context
-    assert (context["runtime"], context["backend"], context["version"]) == ("snpe", "GPU", snpekit.VERSION)
-    assert context["protocol"]["settings"] == {"perf_profile": "burst"}
-    assert context["device"]["ro.product.model"] == "Stand_in"
+    chosen = context["options"]["command"]["choices"]
+    assert (context["runtime"], chosen["backend"], chosen["perf_profile"]) == ("snpe", "GPU", "burst")
+    assert (table.manifest.clock, table.manifest.overhead_s) == ("wall", 0.0), "the layers hold no call"
     timed = [row for row in table.rows if row.call_s]
-    for row in timed:
-        assert set(row.reported) == {f"{key}/{statistic}" for key in KEYS for statistic in STATISTICS}
-        assert row.reported["Layers Time/Avg_Time"] * 1e-6 * row.drift == pytest.approx(row.call_s)
-        assert 0 < row.reported["Layers Time/Avg_Time"] <= row.reported["Total Inference Time/Max_Time"]
-    gnomon("table", "export", "t", "--space", space, "--out", "t.csv")
+    assert {row.processes for row in timed} <= {3, 6}
+    gnomon("table", "export", "t", "--space", "space.py:space", "--out", "t.csv")
     found = read_snpe_csv(Path("t.csv").read_bytes())
     assert (len(found), runtimes_of(found)) == (len(timed), ("GPU",))
-    gnomon("table", "import", "t.csv", "--space", space, "--out", "back")
-    assert read_table(Path("back")).times_s == pytest.approx(table.times_s, rel=1e-4)
-    assert f"Devices:{mobile.serial}" in Path("t.meta").read_text().replace('"', "")
+    gnomon("table", "import", "t.csv", "--space", "space.py:space", "--out", "back")
+    assert read_table(Path("back")).times_s == pytest.approx(table.times_s, rel=1e-2)
+    assert (mobile.folder / "snpebm" / "model" / "inputs" / "in.0").stat().st_size == 4 * 4 * 8 * 8
+    error = gnomon("table", "build", "space.py:space", "--out", "t", *words[:2], "--command", command, status=7)[
+        "error"
+    ]
+    assert "options.command.choices.perf_profile: burst and default" in error["message"]
 
 
-def test_the_record_knows_a_table_and_goes_on_with_it(
-    space: str,
-    mobile: Phone,
-    gnomon: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_fusion_and_whole_nets(command: str, once: None, gnomon: Callable[..., Any]) -> None:
+    words = ("--device", "host", "--command", command)
+    gnomon("table", "build", "space.py:longer", "--out", "t", *words)
+    table = read_table(Path("t"))
+    assert table.manifest.rules == ("Conv+Relu6",), "as ONNX Runtime fuses, which is what the stand-in runs"
+    assert {one["source"] for one in table.manifest.evidence} == {"graph"}
+    gnomon("estimator", "suggest", "--table", "t", "--space", "space.py:longer", "--k", "2", "--out", "nets.csv")
+    nets = ("estimator", "measure", "nets.csv", "--table", "t", "--space", "space.py:longer")
+    document = gnomon(*nets, *words)
+    assert [net["latency_s"] > 0 for net in document["nets"]] == [True, True]
+    assert document["unlike"] == []
+    error = gnomon(*nets, "--device", "host", "--out", "other.csv", status=2)["error"]
+    assert "--command snpe" in error["hint"], "what a table says is never run"
+
+
+def test_a_phone_that_left_is_no_failure_of_the_units(
+    command: str, once: None, tmp_path: Path, gnomon: Callable[..., Any]
 ) -> None:
-    measured: list[Path] = []
-    whole = Snpe.measure
-
-    def measure(self: Snpe, device: Device, model: Path, order: BenchOrder) -> Any:
-        if len(measured) == 5:
-            raise KeyboardInterrupt
-        measured.append(model)
-        return whole(self, device, model, order)
-
-    monkeypatch.setattr(Snpe, "measure", measure)
-    words = ("table", "build", space.replace(":space", ":bare"), "--out", "t", "--runtime", "snpe")
-    assert run([*words, "--device", f"adb://{mobile.serial}", *QUICK, "--quiet"]) == 130
-    (listed,) = gnomon("runs", "list")["campaigns"]
-    assert (listed["campaign"]["kind"], listed["finished"], listed["runs"]) == ("table", False, 5)
-    monkeypatch.setattr(Snpe, "measure", whole)
-    assert run(["runs", "resume", "last"]) == 0
-    capsys.readouterr()
-    (listed,) = gnomon("runs", "list")["campaigns"]
-    assert listed["finished"]
-    assert listed["decision"]["chosen"] == "t"
-    shown = gnomon("runs", "show", "last")
-    assert {one["runs"] for one in shown["candidates"] if one["candidate"].startswith("unit-")} <= {1, 2}
-    assert len(read_table(Path("t")).rows) == 2
+    with phone(tmp_path / "leaving") as leaving:
+        command = command.replace(f"serial={command.split('serial=')[1].split(',')[0]}", f"serial={leaving.serial}")
+        words = ("table", "build", "space.py:bare", "--out", "t", "--device", "host", "--command", command)
+        leaving.leave()
+        error = gnomon(*words, "--fuse", "none", status=7)["error"]
+        assert "snpe runs none of 2 units" in error["message"] and "adb" in error["message"]
+        leaving.start()
+        adb("connect", leaving.serial)
+        gnomon(*words, "--fuse", "none")
+    assert [row.status for row in read_table(Path("t")).failed] == []
 
 
-def test_what_cannot_be_meant_is_told(
-    space: str, mobile: Phone, gnomon: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build = ("table", "build", space, "--runtime", "snpe")
-    there = ("--device", f"adb://{mobile.serial}")
-    assert "phones that adb reaches" in gnomon(*build, status=2)["error"]["message"]
-    assert "one backend" in gnomon(*build, "--backend", "GPU", "--backend", "DSP", status=2)["error"]["message"]
-    assert "perf_profile 'fast'" in gnomon(*build, *there, "--set", "perf_profile=fast", status=2)["error"]["message"]
-    error = gnomon("table", "build", space, "--runtime", "onnxruntime", "--set", "runs=2", status=2)["error"]
-    assert "snpe" in error["hint"]
-    monkeypatch.delenv("SNPE_ROOT")
-    assert "SNPE_ROOT" in gnomon(*build, status=5)["error"]["hint"]
+def test_what_cannot_be_meant_is_told(command: str, gnomon: Callable[..., Any]) -> None:
+    build = ("table", "build", "space.py:bare", "--device", "host", "--command")
+    assert "nothing says sdk and serial of snpe" in gnomon(*build, "snpe", status=2)["error"]["message"]
+    assert "no choice 'speed'" in gnomon(*build, f"{command},speed=1", status=2)["error"]["message"]
+    both = gnomon(*build, command, "--runtime", "onnxruntime", status=2)["error"]
+    assert "a table is of one" in both["message"]
+    absent = gnomon(*build, "snpe:sdk=/nowhere,serial=1", status=5)["error"]
+    assert "/nowhere/benchmarks/SNPE/snpe_bench.py" in absent["message"] and "qpm.qualcomm.com" in absent["hint"]

@@ -94,6 +94,11 @@ def write_snpe_json(entries: Entries) -> str:
     return json.dumps(entries)
 
 
+def write_accumulation(sums_us: Mapping[str, Number]) -> str:
+    """The accumulation file of a sampled net, letter for letter as the replaced tool writes it."""
+    return json.dumps(dict(sums_us))
+
+
 def _take_out(kind: Any, entries: dict[str, Any]) -> Iterator[tuple[Location, str]]:
     """Take out what is not of that type, and tell where it was and why; also where runtimes are missing."""
     _, faults = checked(kind, entries)

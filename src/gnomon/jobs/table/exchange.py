@@ -13,7 +13,6 @@ import gnomon
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.formats.nets_csv import read_nets
-from gnomon.formats.snpe.bench import write_accumulation
 from gnomon.formats.snpe.meta import read_snpe_meta, write_snpe_meta
 from gnomon.formats.snpe.table import (
     KEYS,
@@ -24,6 +23,7 @@ from gnomon.formats.snpe.table import (
     scan_nnabla_csv,
     scan_snpe_csv,
     scan_snpe_json,
+    write_accumulation,
     write_snpe_csv,
     write_snpe_json,
 )
@@ -229,7 +229,8 @@ def _beside(
                 hint="Give the tables of one space.",
             )
         context = table.manifest.context
-        runtime = str(context.get("backend") or context.get("runtime", "CPU"))
+        chosen = context.get("options", {}).get("command", {}).get("choices", {})
+        runtime = str(chosen.get("backend") or context.get("backend") or context.get("runtime", "CPU"))
         if runtime in found:
             raise UsageError(
                 f"{places[runtime]} and {path} are both of the runtime {runtime}",

@@ -1,11 +1,7 @@
-"""Which chains of operators a runtime runs as one: by its own trace of whole nets, else by timing a, b and ab.
-
-Of a tool that measures by itself the names of the layers that it lists are the trace.
-"""
+"""Which chains of operators a runtime runs as one: by its own trace of whole nets, else by timing a, b and ab."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -63,8 +59,7 @@ def fused_chains(
     nets = [space.net(a.tolist()) for a in draw(single, count, seed=bench.request.seed)]
     traced = list(_traced(bench, nets))
     evidence = together(traced) if traced else _timed(bench, nets)
-    source = {"source": "layer names"} if traced and bench.tool else {}
-    return rules_of(evidence), [{**one.document(), **source} for one in evidence]
+    return rules_of(evidence), [one.document() for one in evidence]
 
 
 def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]:
@@ -83,10 +78,7 @@ def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]
         candidate = replace(traced_candidate(placed.candidate, len(placed.graph.operators)), process=None)
         bench.runner.sources = placed.sources
         found = bench.runner.measure("fusion", [candidate], effort)[candidate.key]
-        if bench.tool:
-            grouped = layer_groups(net, found.fact("layers") or ())
-        else:
-            grouped = _groups(placed, found, {name for name, _, _ in net.layer_names()}) if found.ok else []
+        grouped = _groups(placed, found, {name for name, _, _ in net.layer_names()}) if found.ok else []
         if len(grouped) > 1:
             yield from_groups(net, grouped)
 
@@ -108,55 +100,6 @@ def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[li
             group.append(name)
         made.append(group)
     return [group for group in made if group]
-
-
-def layer_groups(net: Net, listed: Sequence[str]) -> list[list[str]]:
-    """The operators of each layer that a tool lists, by the net's names; none where the names do not tell.
-
-    An operator that is in no layer's name ran within what makes its first input, as a batch normalisation does that was
-    folded into its convolution. Tools that name a layer by the last of its operators are known by the first operator of
-    all, which no layer names: there it ran within the only one that reads it. Names do not tell where a layer would
-    have two convolutions. They count also with "_" in the place of ".", which converters write.
-    """
-    names = {index: name for name, index, _ in net.layer_names()}
-    if len(names) < 2 or any(len(node.unit.layers) > 1 for node in net.nodes):
-        return []
-    group_of: dict[int, int] = {}
-    for number, text in enumerate(listed):
-        for index, name in names.items():
-            if _names(text, name):
-                group_of.setdefault(index, number)
-    if len(set(group_of.values())) < 2:
-        return []
-    if 0 not in group_of:
-        behind = _behind(net)
-        for index in reversed(names):
-            if index not in group_of and behind.get(index) in group_of and net.nodes[index].unit.kinds[0] != "Add":
-                group_of[index] = group_of[behind[index]]
-    for index, node in enumerate(net.nodes):
-        if index not in group_of:
-            # An addition is added to what was made last.
-            before = max(node.inputs) if node.unit.kinds[0] == "Add" else node.inputs[0]
-            if before not in group_of:
-                return []
-            group_of[index] = group_of[before]
-    made: dict[int, list[str]] = {}
-    for index, number in sorted(group_of.items()):
-        made.setdefault(number, []).append(names[index])
-    heavy = [sum(name.endswith(_HEAVY) for name in group) for group in made.values()]
-    return [] if max(heavy) > 1 else list(made.values())
-
-
-def _behind(net: Net) -> dict[int, int]:
-    """By node the only one that reads it, where there is but one."""
-    readers = net.readers()
-    return {ref: index for index, node in enumerate(net.nodes) for ref in node.inputs if ref >= 0 and readers[ref] == 1}
-
-
-def _names(text: str, name: str) -> bool:
-    """Whether a layer's name holds an operator's, by itself and not within a longer one."""
-    spelled = "[._]".join(map(re.escape, name.split(".")))
-    return re.search(rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])", text) is not None
 
 
 def together(found: Sequence[Sequence[Evidence]]) -> list[Evidence]:
@@ -195,7 +138,7 @@ def _timed(bench: Bench, nets: Sequence[Net]) -> list[Evidence]:
 
 def _times(bench: Bench, units: Collection[Unit]) -> dict[Unit, Timed]:
     """What the units that run take without the overhead of a call, each with its interval."""
-    first = None if bench.tool else placed_unit(bench, empty((1, 1, 1, 1)), "fusion-empty")
+    first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "fusion-empty")
     placed: dict[Unit, Placed] = {}
     for unit in sorted(units, key=lambda unit: unit.id):
         try:

@@ -1,7 +1,4 @@
-"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/jobs/table.md.
-
-By a runtime, or by a tool that measures by itself (docs/runtimes/snpe.md).
-"""
+"""The job `table build`: every unit of a search space measured once on a device, as a table. See docs/jobs/table.md."""
 
 from __future__ import annotations
 
@@ -13,21 +10,18 @@ from pathlib import Path
 
 import gnomon
 from gnomon.core.codec import fields_of
-from gnomon.core.stats import median
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
-from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
-from gnomon.session.bench.tool import ToolRuntime
 from gnomon.session.request import MeasureRequest, patiently
-from gnomon.spaces.fuse import UNFUSED, FusionRules
+from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
@@ -46,6 +40,9 @@ EFFORT = Effort(
 """What a unit is worth: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
 many where that is not enough."""
 
+_STARTS = {"rounds": 1, "processes_least": 3, "processes_most": 3}
+"""What is worth as much of a command, which is started again for each visit."""
+
 _MOST_SHOWN = 3
 
 
@@ -55,7 +52,7 @@ class TableRequest:
 
     `rules` are chains that run as one, as the user says; None asks the runtime. `again` measures also what the table
     holds already; without it a table of the same context is completed. `effort` is what a unit is worth; the timeout
-    is the request's. A `tool` that measures by itself stands in the place of a runtime, and has its own effort.
+    is the request's.
     """
 
     request: MeasureRequest
@@ -64,7 +61,16 @@ class TableRequest:
     rules: FusionRules | None = None
     again: bool = False
     effort: Effort = EFFORT
-    tool: ToolRuntime | None = None
+
+
+def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
+    """What a model is worth: fewer starts of a command. The timeout is the request's."""
+    effort = replace(usual, timeout_s=request.effort.timeout_s)
+    return replace(effort, **_STARTS) if request.wish.commands else effort
+
+
+def _protocol(effort: Effort) -> dict[str, object]:
+    return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}
 
 
 def build_table(
@@ -86,18 +92,10 @@ def _build(
     """`seen` are the units that got a row, also before the device left."""
     start = time.monotonic()
     steps = Steps("units", told[0])
-    if asked.tool is not None:
-        asked = replace(asked, effort=asked.tool.effort)
-    request = replace(asked.request, effort=replace(asked.effort, timeout_s=asked.request.effort.timeout_s))
-    question = {"space": asked.space.name, "protocol": _protocol(asked.tool, asked.effort), "again": asked.again}
+    request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
+    question = {"space": asked.space.name, "protocol": _protocol(request.effort), "again": asked.again}
     with open_bench(
-        request,
-        kind="table",
-        subject=asked.space.name,
-        question=question,
-        tool=asked.tool,
-        watch=steps,
-        tell=told[1],
+        request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=told[1]
     ) as bench:
         known = read_table(asked.out) if is_table(asked.out) else None
         if known is not None:
@@ -118,8 +116,7 @@ def _build(
             )
         files = asked.out / MANIFEST, asked.out / ROWS
         if todo or known is None:
-            # Tables of tools had an anchor of a single operator once, also where that runs within a chain.
-            gauge = gauge_of(bench, units if known is None else (*units, *asked.space.tables(UNFUSED).units), known)
+            gauge = gauge_of(bench, units, known)
             manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
             if known is not None:
                 _check_same(known.manifest, manifest, asked.out)
@@ -184,7 +181,6 @@ def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -
     return Row(
         unit=unit,
         status="ok" if one.half_width <= STABLE else "unstable",
-        reported=_reported(bench.runner.known(placed.key)),
         **fields_of(Row, one),
     )
 
@@ -196,41 +192,9 @@ def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
     return (units[k::count] for k in range(count))
 
 
-def _reported(measured: Measured) -> dict[str, float]:
-    """The figures of a tool that measures by itself, over its benches: the least of the minima, the median of the
-    averages, the largest of the maxima.
-    """
-    told = [run.facts["reported"] for run in measured.runs if "reported" in run.facts]
-    if not measured.ok or not told:
-        return {}
-    made = {}
-    for name in told[0]:
-        values = sorted(one[name] for one in told if name in one)
-        if len(values) == len(told):
-            # The median of an odd number of figures is one of them, written as the tool wrote it.
-            middle = values[len(values) // 2] if len(values) % 2 else median(values)
-            made[name] = {"Min_Time": values[0], "Max_Time": values[-1]}.get(name.rpartition("/")[2], middle)
-    return made
-
-
-def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -> dict[str, object]:
-    """What must be equal for rows to stand in one table. `told` is what a tool that measures by itself told."""
-    fingerprint, tool = bench.device.fingerprint, bench.tool
-    if tool is not None:
-        facts = {name: fingerprint[name] for name in ("machine", "cpu_model", "soc", "cores") if name in fingerprint}
-        version = next((value for key, value in told.items() if "SDK version" in key), "")
-        return context_document(
-            {
-                "device": {**facts, **{key: value for key, value in told.items() if key.startswith("ro.")}},
-                "runtime": tool.name,
-                "backend": tool.backend,
-                "version": version or bench.probe.version,
-                "configuration": bench.configuration.name,
-                "dtype": bench.configuration.precision,
-                "key": "/".join(tool.tool.lookup),
-                "protocol": tool.protocol,
-            }
-        )
+def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
+    """What must be equal for rows to stand in one table."""
+    fingerprint = bench.device.fingerprint
     # What of a machine makes times on another one unlike, and stays as it is while it is the same machine: its system's
     # name changes with every update. How many cores this process may use matters to several threads alone, and the
     # governor that was set where gnomon sets none.
@@ -247,7 +211,7 @@ def context_of(bench: Bench, told: Mapping[str, str], effort: Effort = EFFORT) -
             "options": dict(bench.configuration.options),
             "environment": dict(bench.configuration.environment),
             "dtype": bench.configuration.precision,
-            "protocol": _protocol(None, effort),
+            "protocol": _protocol(effort or effort_for(bench.request, EFFORT)),
         }
     )
 
@@ -257,14 +221,13 @@ def _manifest(
 ) -> Manifest:
     return Manifest(
         space=asked.space.name,
-        context=context_of(bench, gauge.told, asked.effort),
+        context=context_of(bench, bench.request.effort),
         clock=gauge.clock,
         overhead_s=gauge.overhead_s,
         anchor=gauge.unit.id,
         anchor_calls_s=gauge.reference_s,
         rules=rules,
         evidence=tuple(evidence),
-        notes=tuple(f"{key}:{value}" for key, value in gauge.told.items()),
         created_at_s=time.time(),
         gnomon_version=gnomon.__version__,
     )
@@ -272,12 +235,7 @@ def _manifest(
 
 def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
     """MeasurementError, before anything is measured, for a table of another space or context."""
-    # What a tool that measures by itself tells is not known before it has measured something.
-    there = known.context.get("device") or {}
-    context = context_of(bench, {key: value for key, value in there.items() if key.startswith("ro.")}, asked.effort)
-    if bench.tool is not None:
-        context["version"] = known.context.get("version")
-    now = replace(known, space=asked.space.name, context=context)
+    now = replace(known, space=asked.space.name, context=context_of(bench, bench.request.effort))
     if asked.rules is not None:
         now = replace(now, rules=tuple(asked.rules.document()))
     _check_same(known, now, asked.out)
@@ -291,9 +249,3 @@ def _check_same(known: Manifest, now: Manifest, path: Path) -> None:
             f"{path} was measured otherwise (there and now): " + "; ".join(reasons),
             hint="Give --out another path: rows of unlike contexts do not stand in one table.",
         )
-
-
-def _protocol(tool: ToolRuntime | None, effort: Effort) -> dict[str, object]:
-    if tool is not None:
-        return tool.protocol
-    return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}

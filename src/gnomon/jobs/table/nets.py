@@ -9,17 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from gnomon.core.codec import fields_of
-from gnomon.errors import DeviceError, GnomonError, MeasurementError, UsageError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
-from gnomon.jobs.table.job import EFFORT, context_of
+from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.units import write_net
-from gnomon.runtimes.snpe import BenchTool
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
-from gnomon.session.bench.tool import ToolRuntime, said_of, tool_runtime
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
@@ -38,32 +36,15 @@ def measure_nets(
     table: Table,
     nets: Sequence[tuple[int, ...]],
     *,
-    tool: BenchTool | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
     """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
 
     Returns the nets in their order, without a latency where one failed, and the document of them without its `file`.
-    By a `tool` they are measured on the backend and by the settings of its table. MeasurementError where none runs,
-    UsageError for a table that no such tool made; other GnomonErrors for the device and the runtime.
+    MeasurementError where none runs; other GnomonErrors for the device and the runtime.
     """
-    measures = None if tool is None else _as_the_table(tool, request, table, tell)
-    return patiently(lambda again: _measure(again, space, table, nets, measures, watch, tell), request, tell)
-
-
-def _as_the_table(
-    tool: BenchTool, request: MeasureRequest, table: Table, tell: Callable[[str], None] | None
-) -> ToolRuntime:
-    context = table.manifest.context
-    if context.get("runtime") != tool.name:
-        raise UsageError(
-            f"the table was not measured by {tool.name}, so that nets measured by it would not fit",
-            hint=f"Build one: gnomon table build {table.manifest.space} --runtime {tool.name}.",
-        )
-    if not request.wish.backends:
-        request = replace(request, wish=replace(request.wish, backends=(str(context.get("backend")),)))
-    return tool_runtime(tool, request, said_of(context.get("protocol", {})), tell)
+    return patiently(lambda again: _measure(again, space, table, nets, watch, tell), request, tell)
 
 
 def _measure(
@@ -71,27 +52,21 @@ def _measure(
     space: SearchSpace,
     table: Table,
     nets: Sequence[tuple[int, ...]],
-    tool: ToolRuntime | None,
     watch: Watch | None,
     tell: Callable[[str], None] | None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
     start = time.monotonic()
     steps = Steps("nets", watch)
-    effort = NET_EFFORT if tool is None else tool.effort
-    request = replace(request, effort=replace(effort, timeout_s=request.effort.timeout_s))
+    request = replace(request, effort=effort_for(request, NET_EFFORT))
     question = {"space": space.name, "anchor": table.manifest.anchor}
-    with open_bench(
-        request, kind="nets", subject=space.name, question=question, tool=tool, watch=steps, tell=tell
-    ) as bench:
+    with open_bench(request, kind="nets", subject=space.name, question=question, watch=steps, tell=tell) as bench:
         units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
-        gauge = gauge_of(bench, tuple(units), table)
-        if tool is None:
-            large = _placed(bench, space, reference_net(space, table))
-            gauge = replace(gauge, large=replace(large.candidate, key="reference"))
+        large = _placed(bench, space, reference_net(space, table))
+        gauge = replace(gauge_of(bench, tuple(units), table), large=replace(large.candidate, key="reference"))
         steps.expect(len(nets))
         rows: dict[int, NetRow] = {}
         failures: list[NetFailure] = []
-        room = max(1, bench.request.effort.together - (2 if gauge.large else 1))
+        room = bench.request.effort.together - 2
         for first in range(0, len(nets), room):
             part = range(first, min(first + room, len(nets)))
             placed: dict[int, Placed] = {}
@@ -157,7 +132,7 @@ def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
     """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
-    told = different(table.manifest.context, context_of(bench, gauge.told))
+    told = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         told.append(f"clock: {table.manifest.clock} and {gauge.clock}")
     return told

@@ -1,1 +1,1 @@
-"""Many small models on one device: the bench, what they are measured beside, tools that measure by themselves."""
+"""Many small models on one device: the bench, and what they are measured beside."""

@@ -86,8 +86,7 @@ def timed(
 
     `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
     that is nearest to it in time; `large` are those of the gauge's large model. Every `sitting` processes, as they
-    follow in time, have a drift of their own. The
-    interval is wider by what a tool that measures by itself rounds.
+    follow in time, have a drift of their own.
     """
     if not measured.ok:
         at_s = max((run.started_at_s for run in measured.runs), default=0.0)
@@ -102,14 +101,13 @@ def timed(
     told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
     known = told.high_s is not None and told.high_s <= KNOWN_WITHIN * call_s
-    rounding = measured.fact("rounding_s") or 0.0
     factor = call_s / median(list(levels.values()))
     beside = _nearest(moments.values(), _seen(large, clock))
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
-        low_s=max(0.0, min(told.low_s, call_s) - rounding) if known and told.low_s is not None else None,
-        high_s=max(told.high_s, call_s) + rounding if known and told.high_s is not None else None,
+        low_s=max(0.0, min(told.low_s, call_s)) if known and told.low_s is not None else None,
+        high_s=max(told.high_s, call_s) if known and told.high_s is not None else None,
         drift=factor,
         large_s=median(beside) * factor if beside else None,
         processes=len(levels),
@@ -148,8 +146,7 @@ class Gauge:
 
     A `large` model, if there is one, is run beside them too: it feels what slows large models, and the anchor does not.
 
-    `reference_s` are the anchor's calls by process at the speed to which all times are brought. `told` is what a tool
-    that measures by itself told of the device and of itself meanwhile.
+    `reference_s` are the anchor's calls by process at the speed to which all times are brought.
     """
 
     unit: Unit
@@ -157,18 +154,17 @@ class Gauge:
     clock: Clock
     overhead_s: float
     reference_s: tuple[float, ...]
-    told: Mapping[str, str]
     large: Candidate | None = None
 
 
 def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) -> Gauge:
     """Measure the no-op model and the anchor: that of a table, with its speed as reference, else the middle unit.
 
-    Where that does not run, the next ones by size are tried. A tool that measures by itself reports no call around the
-    layers, so that the no-op model is not run. What the record holds of an interrupted campaign is not measured again.
+    Where that does not run, the next ones by size are tried. Where times are without the call around the layers, the
+    no-op model is not run. What the record holds of an interrupted campaign is not measured again.
     MeasurementError where they do not run.
     """
-    first = None if bench.tool else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
+    first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "empty")
     unit, second, measured = _first_that_runs(bench, _anchors_of(units, table), first)
     wall = table is not None and table.manifest.clock == "wall"
     clock: Clock = "wall" if wall else clock_of(bench, list(measured.values()))
@@ -176,11 +172,10 @@ def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) ->
     known = table.manifest.anchor_calls_s if table is not None else ()
     return Gauge(
         unit=unit,
-        anchor=replace(second.candidate, anchor=True),
+        anchor=second.candidate,
         clock=clock,
         overhead_s=timed(measured[first.key], clock).call_s if first else 0.0,
         reference_s=tuple(known) or own,
-        told=measured[second.key].fact("told") or {},
     )
 
 
@@ -252,6 +247,12 @@ def measure_beside_gauge(
     else:
         beside = [_next(bench, one, sitting if again else 0) for one in (gauge.anchor, gauge.large) if one]
         found = bench.runner.measure(stage, [*beside, *(p.candidate for p in placed)], effort)
+        anchor = found[beside[0].key]
+        if not anchor.ok:
+            raise MeasurementError(
+                f"{bench.runtime.name} no longer runs the reference kernel: {describe(anchor.failure)}",
+                hint="See what is wrong with the device, then start again: what was measured is kept.",
+            )
     anchors = [bench.runner.known(key) for key in _runs_of(bench, gauge.anchor)]
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []
     return {

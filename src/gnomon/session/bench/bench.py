@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -26,11 +25,10 @@ from gnomon.measure.progress import Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
-from gnomon.runtimes.commands import CommandRuntime
+from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import check_options, chosen_runtimes
 from gnomon.runtimes.tunings import configurations
 from gnomon.session import replay as recall
-from gnomon.session.bench.tool import ToolLink, ToolRuntime
 from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model
 from gnomon.session.request import MeasureRequest, device_met, link_to, machine_of
@@ -69,16 +67,16 @@ class Bench:
     push: Callable[[Path, str], str]
     link: AgentLink
     runner: CampaignRunner
-    runtime: Runtime | ToolRuntime
+    runtime: Runtime
     probe: Probe
     configuration: Configuration
     missing: Sequence[Missing]
     begin: Callable[[str, Mapping[str, object]], CampaignRunner]
 
     @property
-    def tool(self) -> ToolRuntime | None:
-        """The tool that measures by itself, where it is one and no runtime."""
-        return self.runtime if isinstance(self.runtime, ToolRuntime) else None
+    def bare(self) -> bool:
+        """Whether times are those of the parts of a model, without the call around them: of some commands."""
+        return self.configuration.options.get("command", {}).get("each") == "part"
 
     def place(self, key: str, path: Path) -> Placed:
         """Bring an ONNX model to the device, converted where the runtime loads another format.
@@ -133,7 +131,6 @@ def open_bench(
     subject: str,
     question: Mapping[str, object],
     goes_on: bool = False,
-    tool: ToolRuntime | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
     loads: str = "onnx",
@@ -143,37 +140,29 @@ def open_bench(
 
     `subject` names what the models belong to, as the record shows it; with `question` it makes two campaigns ask the
     same, so that one that was interrupted goes on, and with `goes_on` also one that was finished. The runtime is the
-    command that is wished for, else the one that is named, or the only one there is, and `loads` a format that its
-    models have; or `tool`, whose models stay on this machine. `kept` keeps the processes that candidates share from one
-    request to the next, on this machine alone. Raises GnomonError.
+    one that is named, or the only one there is, or a command; `loads` is a format that its models have. `kept` keeps
+    the processes that candidates share from one request to the next, on this machine alone. Raises GnomonError.
     """
     with ExitStack() as stack:
-        commands = tuple(map(CommandRuntime, request.wish.commands))
-        runtimes = () if tool else commands or chosen_runtimes(request.runtimes, loads)
+        runtimes = _runtimes(request, loads)
         check_options(request.wish, runtimes)
         if request.wish.libraries:
             raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
         link = stack.enter_context(
-            ToolLink(device, tool)
-            if tool
-            else link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device), kept=kept)
+            link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device), kept=kept)
         )
-        missing: list[Missing] = []
-        if tool:
-            probe, configuration = tool.tool.probe(), tool.configuration
-        else:
-            probes, missing = equip(link, runtimes, request.device, tell)
-            runtime = _only(runtimes, probes, missing, loads)
-            probe, configuration = probes[runtime.name], _configuration(runtime, probes[runtime.name], request)
-        measures = tool or runtime
-        request = replace(request, runtimes=(measures.name,))
+        probes, missing = equip(link, runtimes, request.device, tell)
+        runtime = _only(runtimes, request.wish.commands, probes, missing, loads)
+        probe = probes[runtime.name]
+        configuration = _configuration(runtime, probe, request)
+        request = replace(request, runtimes=(runtime.name,))
 
         def begin(subject: str, question: Mapping[str, object]) -> CampaignRunner:
             context = Context(
                 device=link.info.fingerprint,
-                versions={measures.name: probe.version},
+                versions={runtime.name: probe.version},
                 model_digest=hashlib.sha256(subject.encode()).hexdigest(),
                 model_name=subject,
                 options={
@@ -207,17 +196,14 @@ def open_bench(
         runner = begin(subject, question)
         folder = stack.enter_context(guarded_folder("gnomon-bench-"))
 
-        def stay(path: Path, name: str) -> str:
-            return str(shutil.copytree(path, folder / name) if path.is_dir() else path)
-
         bench = Bench(
             request=request,
             folder=folder,
             device=link.info,
-            push=stay if tool else device.push,
+            push=device.push,
             link=link,
             runner=runner,
-            runtime=measures,
+            runtime=runtime,
             probe=probe,
             configuration=configuration,
             missing=missing,
@@ -233,15 +219,33 @@ def measured_net_name(net: Net) -> str:
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 
 
+def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
+    """What may measure: the runtimes that are named or there are, or commands in their place. UsageError for both."""
+    from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
+
+    commands = tuple(map(CommandRuntime, request.wish.commands))
+    if commands and request.runtimes:
+        raise UsageError(
+            f"{', '.join((*request.runtimes, *(one.name for one in commands)))} are named, and a table is of one",
+            hint="Give --runtime or --command alone.",
+        )
+    return commands or chosen_runtimes(request.runtimes, loads)
+
+
 def _only(
-    runtimes: tuple[Runtime, ...], probes: Mapping[str, Probe], missing: Sequence[Missing], loads: str
+    runtimes: tuple[Runtime, ...],
+    commands: Sequence[Declaration],
+    probes: Mapping[str, Probe],
+    missing: Sequence[Missing],
+    loads: str,
 ) -> Runtime:
     """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
         told = reasons_of(missing) or f"none takes models of the format {loads}"
+        own = "".join(command.hint for command in commands)
         raise RuntimeMissingError(
-            f"no runtime is there to measure with ({told})", hint=hint_of(missing, "Install one.")
+            f"no runtime is there to measure with ({told})", hint=hint_of(missing, own or "Install one.")
         )
     if len(present) > 1:
         raise UsageError(

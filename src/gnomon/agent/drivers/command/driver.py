@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import re
@@ -135,14 +136,17 @@ class LoadedCommand(Loaded):
             "model": os.path.abspath(segment["model"]),
             "threads": str(options.get("threads", 1)),
             "folder": self._folder,
-            "inputs": os.path.join(self._folder, "in"),
+            "inputs": os.path.join(self._folder, "inputs", "in"),
+            "input_list": os.path.join(self._folder, "inputs.txt"),
         }
         self._words = [*self._spec["run"], *(self._spec.get("profile", ()) if profiled else ())]
         files, prepare = self._spec.get("files", {}), self._spec.get("prepare", [])
         self._used = placeholders([*self._words, *files.values(), *(w for words in prepare for w in words)])
         self._first: tuple[Ended, Said] | None = None
+        self._listed = ""
         self._fastest_ns = math.inf
         self._peak_rss_bytes = 0
+        os.mkdir(os.path.dirname(self._values["inputs"]))
         self._write_inputs()
         for name, text in files.items():
             path = os.path.join(self._folder, name)
@@ -162,7 +166,7 @@ class LoadedCommand(Loaded):
 
     def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
         """A block of samples by the program's own clock: one process, or several where each has one call alone."""
-        alone = "runs" not in self._used
+        alone = not self._used & {"runs", "input_list"}
         best_ns = min(max(self._fastest_ns, 1000.0), 1e12)
         single = alone or self._spec.get("each", "call") != "call"
         inner = 1 if single else inner_loop(int(best_ns), limits["sample_ns"])
@@ -200,6 +204,8 @@ class LoadedCommand(Loaded):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Said]:
+        for path in self._left(self._spec["file"]) if self._spec.get("file") else ():
+            os.remove(path)  # what an earlier process left says nothing of this one
         ended = self._start(self._words, runs=runs, warm_runs=warm_runs)
         try:
             reported = said(self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns)
@@ -211,16 +217,25 @@ class LoadedCommand(Loaded):
 
     def _start(self, words: Sequence[str], *, runs: int, warm_runs: int) -> Ended:
         values = {**self._values, "runs": str(runs), "warm": str(warm_runs)}
-        return run_program([filled(word, values) for word in words], self._folder, self._spec.get("environment", {}))
+        if "input_list" in self._used:
+            with open(values["input_list"], "w", encoding="utf-8") as file:
+                file.write(runs * f"{self._listed}\n")
+        environment = {name: filled(value, values) for name, value in self._spec.get("environment", {}).items()}
+        return run_program([filled(word, values) for word in words], self._folder, environment)
 
     def _read_file(self, name: str) -> str:
+        paths = self._left(name)
+        if not paths:
+            raise Unreadable(f"it left no file {name}")
         try:
-            with open(
-                os.path.join(self._folder, filled(name, self._values)), encoding="utf-8", errors="replace"
-            ) as file:
+            with open(paths[-1], encoding="utf-8", errors="replace") as file:
                 return file.read(_MOST_PRINTED)
         except OSError as error:
-            raise Unreadable(f"it left no {name} ({error.strerror or error})") from error
+            raise Unreadable(f"it left {name}, which cannot be read ({error.strerror or error})") from error
+
+    def _left(self, name: str) -> list[str]:
+        """The files in the folder that a name, or a pattern, is of, by name."""
+        return sorted(glob.glob(os.path.join(glob.escape(self._folder), filled(name, self._values))))
 
     def _write_inputs(self) -> None:
         """Write the inputs in each form that a placeholder asks for."""
@@ -229,15 +244,12 @@ class LoadedCommand(Loaded):
         if self._used & {"inputs", "input_files", "input_list"}:
             for path, (_, tensor) in zip(paths, bound, strict=True):
                 self._buffers[tensor].tofile(path)
-        listed = os.path.join(self._folder, "inputs.txt")
-        if "input_list" in self._used:
-            pairs = (f"{name}:={path}" for path, (name, _) in zip(paths, bound, strict=True))
-            with open(listed, "w", encoding="utf-8") as file:
-                file.write(" ".join(pairs) + "\n")
+        pairs = (f"{name}:={os.path.relpath(path, self._folder)}" for path, (name, _) in zip(paths, bound, strict=True))
+        self._listed = " ".join(pairs)
         packed = os.path.join(self._folder, "inputs.npz")
         if "inputs_npz" in self._used:
             np.savez(packed, allow_pickle=False, **{name: self._buffers[tensor] for name, tensor in bound})
-        self._values.update(input_files=",".join(paths), input_list=listed, inputs_npz=packed)
+        self._values.update(input_files=",".join(paths), inputs_npz=packed)
 
     def _read_outputs(self) -> None:
         """Read what the program left of its outputs into the arrays. Refused where one is not there, or not as long."""
@@ -283,9 +295,10 @@ class CommandDriver:
     def supports(self, segment: RuntimeModel) -> Answer:
         """The program's version, "" where it does not say it. Refused where there is no such program."""
         spec: CommandSpec = segment["options"]["command"]
-        program = shutil.which(spec["run"][0])
+        name = filled(spec["run"][0], spec.get("choices", {}))
+        program = shutil.which(name)
         if program is None:
-            raise Refused(f"there is no program {spec['run'][0]} on the device's PATH")
+            raise Refused(f"there is no program {name} on the device's PATH")
         return {"version": _version(spec, program), "backends": [spec["name"]]}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
@@ -297,6 +310,8 @@ def _version(spec: CommandSpec, program: str) -> str:
     """The first line that the program prints of its version; without such the digest of its file."""
     if not spec.get("version"):
         return f"SHA-256 {digest_of(program)[:12]}"
+    values = spec.get("choices", {})
+    environment = {name: filled(value, values) for name, value in spec.get("environment", {}).items()}
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
-        lines = run_program(spec["version"], folder, spec.get("environment", {})).printed.split("\n")
+        lines = run_program([filled(word, values) for word in spec["version"]], folder, environment).printed.split("\n")
     return next((line.strip()[:80] for line in lines if re.search(r"\d", line)), "")

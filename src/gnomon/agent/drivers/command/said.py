@@ -51,10 +51,13 @@ def said(spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, pr
         if not calls:
             last = next((line for line in reversed(text.splitlines()) if line.strip()), "nothing")
             raise Unreadable(f"it printed no time that {spec['read']!r} reads, at last {last.strip()[:200]!r}")
-        if min(calls) <= 0:
-            raise Unreadable(f"it reports {min(calls)} ns for a call")
-    if spec.get("each", "call") != "call":
+    each = spec.get("each", "call")
+    if each == "part":
+        calls = [sum(calls)]
+    elif each != "call":
         calls = calls[-1:]
+    if min(calls) <= 0:
+        raise Unreadable(f"it reports {min(calls)} ns for a call")
     return Said(calls_ns=calls, operators=_operators(spec, printed, read_file) if profiled else [])
 
 
