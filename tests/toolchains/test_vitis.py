@@ -8,14 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.toolchains.toolkit import job, small_jobs, small_net
 
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.testing.toolchain import ToolchainContract
 from gnomon.toolchains.base import Toolchain, ToolJob
-from gnomon.toolchains.vitis import PLACEHOLDERS, filled, unknown_placeholders, vitis
+from gnomon.toolchains.vitis import vitis
 
 STANDINS = Path(__file__).parents[1] / "standins"
 QUARK = Path(__file__).parents[2] / ".venv" / "quark"
@@ -151,10 +149,3 @@ def test_settings_that_cannot_be_meant_are_told(given: dict[str, object], told: 
     with pytest.raises(UsageError) as caught:
         vitis(given)
     assert all(part in caught.value.message for part in told)
-
-
-@given(st.text(max_size=30), st.text(max_size=30), st.sampled_from(PLACEHOLDERS))
-def test_values_are_taken_as_they_are(before: str, value: str, name: str) -> None:
-    template = before.replace("{", "(") + "{" + name + "}"
-    assert filled(template, {name: value}) == before.replace("{", "(") + value
-    assert unknown_placeholders([template]) == ()

@@ -13,6 +13,7 @@ import json
 import math
 import numbers
 import re
+import shlex
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -221,6 +222,22 @@ def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise PydanticCustomError("problem", "{message}", {"message": error.message}) from error
 
     return made
+
+
+def shell_words(value: Any) -> tuple[str, ...]:
+    """The words of a command: a list of texts, or one that is split as a shell splits it. ProblemError."""
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise ProblemError(f"a command is wanted ({error})") from error
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
+        return tuple(value)
+    raise ProblemError("a command, as a list of texts, is wanted")
+
+
+Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
+"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
 
 
 def read_json(kind: type[T], document: Any, file: Strict) -> T:

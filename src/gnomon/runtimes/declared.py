@@ -7,7 +7,6 @@ lies in a folder, a package, a plan or the results database declares nothing.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import resources
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Literal, cast
 
 from gnomon.agent.drivers.command.reading import UNITS, declared_unit
 from gnomon.agent.drivers.command.said import placeholders
-from gnomon.core.codec import ReadBy, matching
+from gnomon.core.codec import Words, matching, shell_words
 from gnomon.devices.config import Name, Text, read_settings, tables_in
 from gnomon.errors import ProblemError, UsageError, did_you_mean
 from gnomon.models.model import FORMATS, UNREAD
@@ -30,20 +29,6 @@ PLACEHOLDERS = frozenset(
 _HINT = "docs/jobs/commands.md has every key."
 
 
-def shell_words(value: Any) -> tuple[str, ...]:
-    """The words of a command: a list of texts, or one that is split as a shell splits it. ProblemError."""
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise ProblemError(f"a command is wanted ({error})") from error
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
-        return tuple(value)
-    raise ProblemError("a command, as a list of texts, is wanted")
-
-
-Words = Annotated[tuple[str, ...], ReadBy(read=shell_words)]
-"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
 FileName = Annotated[str, matching(r"(?!\.)[^/]+(/(?!\.)[^/]+)*", "the path of a file in the command's folder")]
 
 

@@ -5,7 +5,6 @@ An entry is a function that makes a toolchain of its settings, a mapping from na
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,22 +112,8 @@ def _path(value: Any) -> Path:
     raise ProblemError("a path is wanted")
 
 
-def _words(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise ProblemError(f"a command is wanted ({error})") from error
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
-        return tuple(value)
-    raise ProblemError("a command, as a list of texts, is wanted")
-
-
 Text = Annotated[str, matching(".+", "a text")]
 Seconds = Annotated[float, Must(be="seconds above 0, up to a week", fits=lambda value: 0 < value <= 7 * 86400)]
-Words = Annotated[tuple[str, ...], ReadBy(read=_words)]
-"""A command: a list of texts, or one text that is split as a shell would (no shell runs it)."""
-
 UserPath = Annotated[Path, ReadBy(read=_path)]
 """A path; a leading ~ is the user's home."""
 

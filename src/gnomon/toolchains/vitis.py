@@ -10,7 +10,6 @@ by the server that the user names.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import time
@@ -19,12 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+from gnomon.agent.drivers.command.said import filled, placeholders
+from gnomon.core.codec import Words
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError
 from gnomon.installing import Missing
 from gnomon.system.children import tail
 from gnomon.system.files import file_digest
-from gnomon.system.process import Completed, run_process
+from gnomon.system.process import run_process
 from gnomon.toolchains.base import (
     Artifact,
     StepRecord,
@@ -33,10 +34,10 @@ from gnomon.toolchains.base import (
     Toolchain,
     ToolJob,
     UserPath,
-    Words,
     check_ready,
     read_settings,
 )
+from gnomon.toolchains.children import Plain
 from gnomon.toolchains.quark_xint8 import QuarkSettings, quark_of
 
 NAME = "vitis"
@@ -45,6 +46,8 @@ COMPILE = ("vai_c_xir", "-x", "{model}", "-a", "{arch}", "-o", "{out}", "-n", "{
 INSTALL = (
     "AMD's programs come in the Vitis AI docker image (github.com/Xilinx/Vitis-AI): run gnomon in it, or name them."
 )
+PLACEHOLDERS = frozenset({"model", "arch", "out", "name", "calibration"})
+"""What is filled into commands and names of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,87 +64,15 @@ class Settings(QuarkSettings):
     result: Annotated[Text, "the file that it writes, or dpu_{name}.elf"] = "{name}.xmodel"
 
 
-PLACEHOLDERS = ("model", "arch", "out", "name", "calibration")
-_WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandStep:
-    """A step as it is configured: its name, its command's template, and the file that it makes in its folder.
-
-    Templates hold {model}, {arch}, {out}, {name} and {calibration}; other braces are left as they are.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    result: str
-
-
-def unknown_placeholders(texts: Sequence[str]) -> tuple[str, ...]:
-    """The placeholders in templates that do not exist."""
-    names = (name for text in texts for name in _WORD.findall(text))
-    return tuple(dict.fromkeys(name for name in names if name not in PLACEHOLDERS))
-
-
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """A template with each placeholder's value in its place; what a value holds is taken as it is."""
-    return _WORD.sub(lambda match: values.get(match[1], match[0]), template)
-
-
-def run_step(
-    step: CommandStep, values: Mapping[str, str], log: Path, timeout_s: float
-) -> tuple[Path, StepRecord] | Failure:
-    """Run a step's command, its placeholders filled: the file that it made, and the record of it; or how it failed."""
-    argv = tuple(filled(part, values) for part in step.argv)
-    model, folder = Path(values["model"]), Path(values["out"])
-    result = folder / filled(step.result, values)
-    began_s = time.monotonic()
-    try:
-        result.unlink(missing_ok=True)  # of an earlier run: what is found later must be of this one
-        digest = file_digest(model)
-        done = run_process(argv, env=dict(os.environ), timeout_s=timeout_s, cwd=folder)
-        log.write_text(
-            f"command: {shlex.join(argv)}\nmodel: {model}\nSHA-256: {digest}\n\n{done.stdout}{done.stderr}",
-            encoding="utf-8",
-            errors="replace",
-        )
-        if failure := _failed(step, done, log):
-            return failure
-        record = StepRecord(
-            name=step.name,
-            argv=argv,
-            seconds=time.monotonic() - began_s,
-            log=log,
-            digest_in=digest,
-            digest_out=file_digest(result),
-        )
-    except DeviceError as error:
-        return Failure(stage=step.name, kind="refused", transient=False, message=error.message)
-    except OSError as error:
-        why = f"{error.filename or result}: {error.strerror or error}"
-        return Failure(stage=step.name, kind="refused", transient=False, message=why, log_tail=tail(log))
-    return result, record
-
-
-def _failed(step: CommandStep, done: Completed, log: Path) -> Failure | None:
-    if done.timed_out:
-        kind, why = "hang", f"{step.argv[0]} took longer than {done.duration_s:.0f} s"
-    elif done.signal is not None:
-        kind, why = "crash", f"{step.argv[0]} was ended by signal {done.signal}"
-    elif done.returncode != 0:
-        kind, why = "refused", f"{step.argv[0]} ended with status {done.returncode}"
-    else:
-        return None
-    return Failure(stage=step.name, kind=kind, transient=False, message=why, log_tail=tail(log))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitis:
-    """Converts and quantises by commands or by Quark, and compiles; see `Toolchain`."""
+    """What another toolchain makes, handed on from command to command; see `Toolchain`.
 
-    first: tuple[CommandStep, ...]
-    quark: Toolchain | None
-    last: CommandStep
+    `steps` are by their names: the words of a command, and the file that it makes in its folder.
+    """
+
+    first: Toolchain
+    steps: Mapping[str, tuple[tuple[str, ...], str]]
     arch: Path
     kernel: str
     timeout_s: float
@@ -150,96 +81,116 @@ class Vitis:
 
     def check(self) -> tuple[Missing, ...]:
         """The programs that are not on the PATH, the architecture's file if it is used, and what Quark misses."""
-        steps = (*self.first, self.last)
         missing = [
-            Missing(what=f"there is no program {step.argv[0]} ({step.name})", hint=INSTALL)
-            for step in steps
-            if shutil.which(step.argv[0]) is None
+            Missing(what=f"there is no program {words[0]} ({name})", hint=INSTALL)
+            for name, (words, _) in self.steps.items()
+            if shutil.which(words[0]) is None
         ]
-        if any("{arch}" in part for step in steps for part in step.argv) and not self.arch.is_file():
+        used = placeholders(word for words, _ in self.steps.values() for word in words)
+        if "arch" in used and not self.arch.is_file():
             missing.append(Missing(what=f"there is no file {self.arch}", hint=f"{INSTALL} Or set arch."))
-        return (*missing, *(self.quark.check() if self.quark else ()))
+        return (*missing, *self.first.check())
 
     def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
-        """Convert, quantise and compile all models."""
+        """Quantise, convert and compile all models."""
         check_ready(self)
-        return self._make(jobs, tell or (lambda _: None))
-
-    def _make(self, jobs: Sequence[ToolJob], tell: Tell) -> Iterator[Artifact]:
         by_key = {job.key: job for job in jobs}
-        artifacts = (self._after(self.first, job, Artifact(key=job.key, path=job.model)) for job in jobs)
-        for artifact in self._by_quark(by_key, list(artifacts), tell) if self.quark else artifacts:
-            tell(f"{self.name}: compiling {artifact.key}")
-            yield self._after((self.last,), by_key[artifact.key], artifact)
+        return (self._compiled(by_key[made.key], made, tell) for made in self.first.make(jobs, tell))
 
-    def _after(self, steps: Sequence[CommandStep], job: ToolJob, artifact: Artifact) -> Artifact:
-        """What comes of an artifact by more steps; one that failed stays as it is."""
-        for step in steps:
-            if artifact.path is None:
+    def _compiled(self, job: ToolJob, made: Artifact, tell: Tell | None) -> Artifact:
+        """What comes of an artifact by the steps; one that failed stays as it is."""
+        if tell is not None and made.path is not None:
+            tell(f"{self.name}: compiling {made.key}")
+        for step in self.steps:
+            if made.path is None:
                 break
-            values = {
-                "model": str(artifact.path.absolute()),
-                "arch": str(self.arch.absolute()),
-                "out": str(job.folder.absolute()),
-                "name": self.kernel.replace("{key}", job.key),
-                "calibration": str(job.calibration.absolute()),
-            }
-            log = (job.logs / f"{job.key}.{step.name}.log").absolute()
-            outcome = run_step(step, values, log, self.timeout_s)
-            if isinstance(outcome, Failure):
-                artifact = replace(artifact, path=None, failure=outcome)
-            else:
-                artifact = replace(artifact, path=outcome[0], steps=(*artifact.steps, outcome[1]))
-        return artifact
+            try:
+                made = self._after(step, job, made, made.path.absolute())
+            except OSError as error:
+                log = job.logs / f"{job.key}.{step}.log"
+                why = f"{error.filename or job.folder}: {error.strerror or error}"
+                made = _failed(made, step, "refused", why, log)
+        return made
 
-    def _by_quark(self, jobs: Mapping[str, ToolJob], artifacts: Sequence[Artifact], tell: Tell) -> Iterator[Artifact]:
-        """What comes of artifacts by Quark, and those that failed before."""
-        assert self.quark is not None  # noqa: S101
-        ready = {artifact.key: artifact for artifact in artifacts if artifact.path is not None}
-        yield from (artifact for artifact in artifacts if artifact.path is None)
-        models = [replace(jobs[key], model=artifact.path) for key, artifact in ready.items() if artifact.path]
-        for quantised in self.quark.make(models, tell):
-            yield replace(quantised, steps=(*ready[quantised.key].steps, *quantised.steps))
+    def _after(self, step: str, job: ToolJob, made: Artifact, model: Path) -> Artifact:
+        """What comes of an artifact by one step, whose log is kept."""
+        values = {
+            "model": str(model),
+            "arch": str(self.arch.absolute()),
+            "out": str(job.folder.absolute()),
+            "name": self.kernel.replace("{key}", job.key),
+            "calibration": str(job.calibration.absolute()),
+        }
+        words, left = self.steps[step]
+        argv = tuple(filled(word, values) for word in words)
+        result, log = job.folder.absolute() / filled(left, values), (job.logs / f"{job.key}.{step}.log").absolute()
+        result.unlink(missing_ok=True)  # of an earlier run: what is found later must be of this one
+        digest, began_s = file_digest(model), time.monotonic()
+        try:
+            done = run_process(argv, env=dict(os.environ), timeout_s=self.timeout_s, cwd=result.parent)
+        except DeviceError as error:
+            return _failed(made, step, "refused", error.message, log)
+        log.write_text(
+            f"command: {shlex.join(argv)}\nmodel: {model}\nSHA-256: {digest}\n\n{done.stdout}{done.stderr}",
+            encoding="utf-8",
+            errors="replace",
+        )
+        if done.timed_out:
+            return _failed(made, step, "hang", f"{argv[0]} took longer than {done.duration_s:.0f} s", log)
+        if done.signal is not None:
+            return _failed(made, step, "crash", f"{argv[0]} was ended by signal {done.signal}", log)
+        if done.returncode:
+            return _failed(made, step, "refused", f"{argv[0]} ended with status {done.returncode}", log)
+        record = StepRecord(
+            name=step,
+            argv=argv,
+            seconds=time.monotonic() - began_s,
+            log=log,
+            digest_in=digest,
+            digest_out=file_digest(result),
+        )
+        return replace(made, path=result, steps=(*made.steps, record))
+
+
+def _failed(made: Artifact, step: str, kind: str, why: str, log: Path) -> Artifact:
+    failure = Failure(stage=step, kind=kind, transient=False, message=why, log_tail=tail(log))
+    return replace(made, path=None, failure=failure)
 
 
 def vitis(settings: Mapping[str, object]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones, and for placeholders that there are not."""
     values = read_settings(NAME, Settings, settings)
     steps = {
-        name: CommandStep(name=name, argv=argv, result=result)
-        for name, argv, result in (
-            ("convert", values.convert, values.convert_result),
-            ("quantize", values.quantize, values.quantize_result),
-            ("compile", values.compile, values.result),
-        )
-        if argv is not None and argv not in (("quark",), ("none",))
+        "convert": (values.convert or ("none",), values.convert_result),
+        "quantize": (values.quantize, values.quantize_result),
+        "compile": (values.compile, values.result),
     }
+    steps = {name: step for name, step in steps.items() if step[0] not in (("quark",), ("none",))}
     errors = [
         f"{name} has no placeholder {{{unknown}}}"
-        for name, step in steps.items()
-        for unknown in unknown_placeholders((*step.argv, step.result))
+        for name, (words, result) in steps.items()
+        for unknown in sorted(placeholders([*words, result]) - PLACEHOLDERS)
     ]
     errors += [
-        f"{name} writes {step.result!r}, no plain name" for name, step in steps.items() if not _plain(step.result)
+        f"{name} writes {result!r}, no plain name" for name, (_, result) in steps.items() if not _is_plain(result)
     ]
-    if "{key}" not in values.kernel or not _plain(values.kernel.replace("{key}", "k")):
+    if "{key}" not in values.kernel or not _is_plain(values.kernel):
         errors.append(f"kernel is {values.kernel!r}, where a plain name with {{key}} is wanted")
     if "compile" not in steps:
         errors.append("compile is not a command")
     if errors:
-        names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        names = ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDERS))
         raise UsageError(f"the toolchain {NAME} cannot be set so: {'; '.join(errors)}", hint=f"Placeholders: {names}.")
+    plain = Plain(name="onnxruntime", runtime="onnxruntime")
     return Vitis(
-        first=tuple(steps[name] for name in ("convert", "quantize") if name in steps),
-        quark=quark_of(values) if values.quantize == ("quark",) else None,
-        last=steps["compile"],
+        first=quark_of(values) if values.quantize == ("quark",) else plain,
+        steps=steps,
         arch=values.arch,
         kernel=values.kernel,
         timeout_s=values.timeout_s,
     )
 
 
-def _plain(name: str) -> bool:
+def _is_plain(name: str) -> bool:
     """Whether a template is a file's name in the step's own folder."""
-    tried = filled(name, dict.fromkeys(PLACEHOLDERS, "x"))
-    return bool(tried) and "/" not in tried and "\0" not in tried and not tried.startswith(".")
+    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
