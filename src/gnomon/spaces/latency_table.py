@@ -42,7 +42,7 @@ class Row:
     `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
     machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence.
     `at_s` is when it was measured. `samples` are the raw seconds of calls by process and block. `reported` are figures
-    of tools that measure by themselves, as they told them. A failed unit has a `reason` and no time: it is never 0.
+    of an imported table, as its file has them. A failed unit has a `reason` and no time: it is never 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]

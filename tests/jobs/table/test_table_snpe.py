@@ -74,8 +74,7 @@ def command(mobile: Phone, tmp_path: Path, habits: Sets) -> str:
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit is measured in one process, where its time does not matter."""
-    effort = {"rounds": 1, "processes_least": 1, "processes_most": 1}
-    monkeypatch.setattr("gnomon.jobs.table.job._STARTS", effort)
+    monkeypatch.setattr("gnomon.jobs.table.job._STARTS", 1)
 
 
 @pytest.fixture
@@ -109,6 +108,7 @@ def test_a_table_is_built_beside_a_converter_that_dies_and_written_for_the_repla
     gnomon("table", "export", "t", "--space", "space.py:space", "--out", "t.csv")
     found = read_snpe_csv(Path("t.csv").read_bytes())
     assert (len(found), runtimes_of(found)) == (len(timed), ("GPU",))
+    assert {key for unit in found.values() for key in unit["GPU"]} == {"Layers Time"}
     gnomon("table", "import", "t.csv", "--space", "space.py:space", "--out", "back")
     assert read_table(Path("back")).times_s == pytest.approx(table.times_s, rel=1e-2)
     assert (mobile.folder / "snpebm" / "model" / "inputs" / "in.0").stat().st_size == 4 * 4 * 8 * 8

@@ -103,7 +103,7 @@ def table_document(
 
 def _unit(row: Row, time_s: float | None) -> UnitPart:
     width = row.relative_half_width
-    # A tool that measures by itself may name its samples otherwise than by process and block.
+    # A table that others wrote may name its samples otherwise than by process and block.
     named = ((name.split("/"), values_s) for name, values_s in row.samples.items())
     blocks = [
         Block(process=int(name[0]), block=int(name[1]), values_s=tuple(values_s))

@@ -40,8 +40,8 @@ EFFORT = Effort(
 """What a unit is worth: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
 many where that is not enough."""
 
-_STARTS = {"rounds": 1, "processes_least": 3, "processes_most": 3}
-"""What is worth as much of a command, which is started again for each visit."""
+_STARTS = 3
+"""Processes of a command, with one visit in each: it is started again for each visit."""
 
 _MOST_SHOWN = 3
 
@@ -66,7 +66,9 @@ class TableRequest:
 def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
     """What a model is worth: fewer starts of a command. The timeout is the request's."""
     effort = replace(usual, timeout_s=request.effort.timeout_s)
-    return replace(effort, **_STARTS) if request.wish.commands else effort
+    if not request.wish.commands:
+        return effort
+    return replace(effort, rounds=1, processes_least=_STARTS, processes_most=_STARTS)
 
 
 def _protocol(effort: Effort) -> dict[str, object]:

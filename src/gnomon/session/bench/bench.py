@@ -76,7 +76,7 @@ class Bench:
     @property
     def bare(self) -> bool:
         """Whether times are those of the parts of a model, without the call around them: of some commands."""
-        return self.configuration.options.get("command", {}).get("each") == "part"
+        return bool(self.configuration.options.get("command", {}).get("each") == "part")
 
     def place(self, key: str, path: Path) -> Placed:
         """Bring an ONNX model to the device, converted where the runtime loads another format.
