@@ -124,10 +124,10 @@ def measure_nets(
     assert described.table is not None  # noqa: S101  # a table was given
     chosen = [row.assignment for row in _nets(nets, described)]
     request = measure_request(options)
-    context = described.table.manifest.context
-    named = context.get("runtime")
+    manifest = described.table.manifest
+    named = manifest.context.get("runtime")
     if not request.runtimes and not request.wish.commands and isinstance(named, str):
-        if "command" in (context.get("options") or {}):
+        if manifest.command:
             raise UsageError(f"{table} was measured by the command {named}", hint=f"Give --command {named}, as there.")
         request = replace(request, runtimes=(named,))
     rows, measured = table_nets.measure_nets(

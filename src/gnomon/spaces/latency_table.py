@@ -102,6 +102,13 @@ class Manifest:
     created_at_s: Seconds = 0.0
     gnomon_version: str = ""
 
+    @property
+    def command(self) -> Mapping[str, Any]:
+        """The declared command that measured it, as a table says it; empty where a runtime did."""
+        options = self.context.get("options")
+        command = options.get("command") if isinstance(options, Mapping) else None
+        return command if isinstance(command, Mapping) else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:

@@ -229,8 +229,9 @@ def _beside(
                 hint="Give the tables of one space.",
             )
         context = table.manifest.context
-        chosen = context.get("options", {}).get("command", {}).get("choices", {})
-        runtime = str(chosen.get("backend") or context.get("backend") or context.get("runtime", "CPU"))
+        chosen = table.manifest.command.get("choices")
+        backend = chosen.get("backend") if isinstance(chosen, Mapping) else context.get("backend")
+        runtime = str(backend or context.get("runtime", "CPU"))
         if runtime in found:
             raise UsageError(
                 f"{places[runtime]} and {path} are both of the runtime {runtime}",

@@ -210,7 +210,7 @@ class LoadedCommand(Loaded):
         try:
             reported = said(self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns)
         except Unreadable as error:
-            raise Refused(f"{os.path.basename(self._words[0])}: {error}") from error
+            raise Refused(f"{self._spec['name']}: {error}") from error
         self._fastest_ns = min(self._fastest_ns, *reported.calls_ns)
         self._peak_rss_bytes = max(self._peak_rss_bytes, ended.peak_rss_bytes)
         return ended, reported
