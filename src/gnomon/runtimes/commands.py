@@ -15,7 +15,7 @@ from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, Progr
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
 from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
-from gnomon.runtimes.declared import Declaration
+from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
 from gnomon.system.process import Completed
 from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel
@@ -94,7 +94,7 @@ class CommandProgram:
         if options.get("probing"):
             return Command(argv=("sh", "-c", _LOOK, "sh", spec["run"][0]), environment={})
         words = [*spec["run"], *(spec.get("profile", ()) if order.trace is not None else ())]
-        unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & {"input_list", "input_files", "inputs_npz"}
+        unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & MADE_OF_INPUTS
         if unknown:
             raise ProgramRefused(f"without Python there, a command cannot have {' or '.join(sorted(unknown))}")
         if not spec.get("read"):

@@ -22,9 +22,9 @@ from gnomon.models.model import FORMATS, UNREAD
 from gnomon.system.files import user_folder
 from gnomon.wire import CommandSpec, OperatorTable
 
-PLACEHOLDERS = frozenset(
-    {"model", "threads", "runs", "warm", "folder", "inputs", "input_files", "input_list", "inputs_npz"}
-)
+MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_npy", "ncnn_shapes"})
+"""Placeholders that the agent in Python fills from the model's inputs."""
+PLACEHOLDERS = frozenset({"model", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
 """What is filled into the words of a command, beside its choices."""
 _HINT = "docs/jobs/commands.md has every key."
 
@@ -80,6 +80,11 @@ class Declaration:
     format: Text | Literal[""] = ""
     ran: bool = False
     hint: Text | Literal[""] = ""
+
+    @property
+    def program(self) -> str:
+        """What must be installed: the program that says its version, which a script may start, else the first word."""
+        return (self.version or self.run)[0]
 
     @property
     def texts(self) -> list[str]:

@@ -16,8 +16,8 @@ def listed_commands(config: Path | None) -> CommandsDocument:
         commands=tuple(
             CommandPart(
                 name=command.name,
-                program=command.run[0],
-                found=shutil.which(command.run[0]) or "",
+                program=command.program,
+                found=shutil.which(command.program) or "",
                 origin=str(origin),
                 line=shlex.join(command.run),
                 read=command.read,

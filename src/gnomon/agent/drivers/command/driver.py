@@ -142,6 +142,7 @@ class LoadedCommand(Loaded):
         self._words = [*self._spec["run"], *(self._spec.get("profile", ()) if profiled else ())]
         files, prepare = self._spec.get("files", {}), self._spec.get("prepare", [])
         self._used = placeholders([*self._words, *files.values(), *(w for words in prepare for w in words)])
+        self._results = [name for name in (self._spec.get("file"), self._spec.get("operators", {}).get("file")) if name]
         self._first: tuple[Ended, Said] | None = None
         self._listed = ""
         self._fastest_ns = math.inf
@@ -204,8 +205,9 @@ class LoadedCommand(Loaded):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Said]:
-        for path in self._left(self._spec["file"]) if self._spec.get("file") else ():
-            os.remove(path)  # what an earlier process left says nothing of this one
+        for name in self._results:  # what an earlier process left is not this one's; some programs append to it
+            for path in self._left(name):
+                os.remove(path)
         ended = self._start(self._words, runs=runs, warm_runs=warm_runs)
         try:
             reported = said(self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns)
@@ -249,7 +251,18 @@ class LoadedCommand(Loaded):
         packed = os.path.join(self._folder, "inputs.npz")
         if "inputs_npz" in self._used:
             np.savez(packed, allow_pickle=False, **{name: self._buffers[tensor] for name, tensor in bound})
-        self._values.update(input_files=",".join(paths), inputs_npz=packed)
+        chained = os.path.join(self._folder, "inputs.npy")
+        if "inputs_npy" in self._used:
+            with open(chained, "wb") as file:
+                for _, tensor in bound:
+                    np.save(file, self._buffers[tensor], allow_pickle=False)
+        shapes = (",".join(map(str, reversed(self._buffers[tensor].shape))) for _, tensor in bound)
+        self._values.update(
+            input_files=",".join(paths),
+            inputs_npz=packed,
+            inputs_npy=chained,
+            ncnn_shapes=",".join(f"[{shape}]" for shape in shapes),
+        )
 
     def _read_outputs(self) -> None:
         """Read what the program left of its outputs into the arrays. Refused where one is not there, or not as long."""
