@@ -110,7 +110,6 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("run = 'b'", "run: there is no {model} in it"),
         ("run = 'b {model} {modle}'", "run: there is no placeholder {modle}; known are"),
         ("run = 'b {model} {runs}'", "read: the time of a process with {runs} calls"),
         ("run = 'b {model}'\nfiles = { x = '{y}' }", "run: there is no placeholder {y}"),

@@ -143,7 +143,7 @@ def _measured_commands(
     from gnomon.jobs.runs.answers import keep
     from gnomon.system.process import guarded_folder
 
-    commands = commands_of(options)
+    commands = commands_of(options, model=bool(models))
     if len(commands) < 2 or len(models) > 1:
         raise UsageError(
             f"{len(commands)} commands and {len(models)} models cannot be compared",
@@ -153,7 +153,8 @@ def _measured_commands(
     with guarded_folder("gnomon-compare-") as folder:
         nothing = folder / NO_MODEL
         nothing.touch()
-        alike = model_request(models[0] if models else nothing, {"processes": TURNS, **options})
+        measuring = {name: given for name, given in options.items() if name not in CommandOptions.__annotations__}
+        alike = model_request(models[0] if models else nothing, cast("Options", {"processes": TURNS, **measuring}))
         wishes = [replace(alike.wish, commands=(replace(one, name=_COMMAND),)) for one in commands]
         requests = [replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes]
         profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)

@@ -383,8 +383,8 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     }
 
 
-def commands_of(options: CommandOptions) -> tuple[Declaration, ...]:
-    """The commands that are measured too. UsageError."""
+def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declaration, ...]:
+    """The commands that are measured too, of a `model` or of none. UsageError."""
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
     if not given:
         if read or config:
@@ -392,7 +392,7 @@ def commands_of(options: CommandOptions) -> tuple[Declaration, ...]:
         return ()
     from gnomon.runtimes.declared import chosen_commands
 
-    return chosen_commands(tuple(given), tuple(read), None if config is None else Path(config))
+    return chosen_commands(tuple(given), tuple(read), None if config is None else Path(config), model=model)
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:

@@ -114,8 +114,6 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
         yield "name", "there is no such key: the command is called as its table"
     used = placeholders(declaration.texts)
     unknown = used - PLACEHOLDERS - declaration.choices.keys()
-    if "model" not in used:
-        yield "run", "there is no {model} in it, where the path of the model goes"
     if "runs" in used and not declaration.read:
         yield "read", "the time of a process with {runs} calls is that of no call: declare where their times are"
     if unknown:
@@ -170,11 +168,12 @@ def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Pat
 
 
 def chosen_commands(
-    given: Sequence[str], read: Sequence[str] = (), config: Path | None = None
+    given: Sequence[str], read: Sequence[str] = (), config: Path | None = None, *, model: bool = True
 ) -> tuple[Declaration, ...]:
     """The commands that a user names, or writes as one line with the placeholder {model}, or any with a space in it.
 
-    `read` says where the times of such lines are: one for all of them, or one each. UsageError.
+    `read` says where the times of such lines are: one for all of them, or one each. UsageError, also for a command
+    that has no place for the `model` that there is.
     """
     declared = declarations(config) if any(not _is_line(text) for text in given) or config else {}
     lines = [text for text in given if _is_line(text)]
@@ -190,6 +189,11 @@ def chosen_commands(
             found.append(_of_line(text, way, {one.name for one in found}))
         else:
             found.append(_of_name(text, declared))
+        if model and "model" not in placeholders(found[-1].texts):
+            raise UsageError(
+                f"--command {text!r} cannot be used: there is no {{model}} in it, where the path of the model goes",
+                hint="Write {model} there.",
+            )
     return tuple(found)
 
 
