@@ -499,6 +499,9 @@ def _places(contender: Contender, plain: Measured, runs: Sequence[Run]) -> dict[
     reports = plain.fact("where") or []
     for part, report in zip(contender.parts, reports, strict=True):
         names = part.configuration.reported
+        if "command" in part.configuration.options:  # a program runs the model whole, or says that it did not
+            places.update(part.backends)
+            continue
         if not names:
             # Only what the trace itself names: an operator that it leaves out is not proven to be anywhere.
             said = {i: row.backend for run in runs for row in run.operators for i in row.sources}
