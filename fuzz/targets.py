@@ -15,7 +15,7 @@ import socket
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -36,7 +36,6 @@ from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import facts_of
 from gnomon.devices.config import load_devices
-from gnomon.devices.http import DpuReply, judged, pause_s
 from gnomon.devices.laid_out import lay_out, parse_files
 from gnomon.devices.packages.files import Unusable, find_wheel, host_target, read_metadata
 from gnomon.devices.packages.target import target_of
@@ -45,7 +44,6 @@ from gnomon.devices.shell.link import Marked
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
-from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.formats.ncnn_param import parse_ncnn_param, write_ncnn_param
 from gnomon.formats.nets_csv import read_nets, write_nets, write_profiled
 from gnomon.formats.onert.config import ConfigCfg
@@ -69,9 +67,8 @@ from gnomon.formats.yaml_nodes import nodes_of, plain
 from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
 from gnomon.jobs.runs.job import command_of
-from gnomon.jobs.space.profiling.folder import LatencyRow, read_accuracy, read_latency, read_question
+from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency, read_question
 from gnomon.jobs.space.profiling.look import read_selection, study_of
-from gnomon.jobs.space.profiling.measuring import _row
 from gnomon.jobs.table.exchange import read_profiled
 from gnomon.jobs.table.folder import read_table
 from gnomon.measure.link import event_of
@@ -377,13 +374,6 @@ def _one_by_one(folder: Path) -> object:
     return [fitted(part[k][0], 8, None) for part in parts for k in range(len(part))]
 
 
-def _dpu(data: str) -> object:
-    row = LatencyRow(key="k", network="n", primitives=("a",), toolchain="t")
-    told = [_row(row, DpuReply(body=data, is_json=json_)) for json_ in (True, False)]
-    json.dumps([asdict(one) for one in told], allow_nan=False)
-    return told
-
-
 def _recipe(given: Any) -> None:
     if isinstance(given, dict):
         check(Recipe(epochs=1, optimizer=given))
@@ -458,8 +448,15 @@ def _tracked() -> list[bytes]:
 
 def _printed(data: str) -> object:
     """What a program printed, read in each of the ways that a declaration can name."""
-    ways = (("FPS= (?P<fps>[^ ]*)|took ([0-9.]+)", "fps"), ("json:latency[].*", "ms"), ("csv:averageMs", "name"))
-    for read, label in (*ways, ("csv:2", ""), ('json:"a b"[0].us', "*")):
+    ways = (
+        ("FPS= (?P<fps>[^ ]*)|took ([0-9.]+)", "fps"),
+        (r"^[ \t]*All\S*[ \t]+\S+[ \t]+\S+[ \t]+(?P<ms>\S+)", ""),
+        ("json:latency[].*", "ms"),
+        ('json:"a b"[0].us', "*"),
+        ("csv:averageMs", "name"),
+        ("csv:2", ""),
+    )
+    for read, label in ways:
         with contextlib.suppress(reading.Unreadable):
             reading.readings(read, data, unit="ms", label=label)
     return None
@@ -732,7 +729,6 @@ TARGETS: dict[str, Target] = _all(
         lines=True,
     ),
     Target(name="block table", seeds=_BLOCKS, read=read_block_table, lines=True),
-    Target(name="dpu profile", seeds=good.golden("dpu-profile.txt"), read=text(read_dpu_profile), lines=True),
     Target(name="snpe csv", seeds=good.golden("snpe-table.csv"), read=back(read_snpe_csv, write_snpe_csv), lines=True),
     Target(
         name="snpe json",
@@ -901,12 +897,6 @@ TARGETS: dict[str, Target] = _all(
         refuses=(Unusable,),
     ),
     Target(name="wheel", seeds=_wheels, read=file("thing-1.0-py3-none-any.whl", lambda p: _wheel(p.parent))),
-    Target(
-        name="reply of a server",
-        seeds=good.texts("busy\ntry again", '{"error": {"message": "x"}}'),
-        read=text(lambda t: (judged(422, t, None, None), pause_s(t))),
-        lines=True,
-    ),
     # Serving
     Target(name="http", seeds=good.requests, read=_served),
     Target(name="sent model", seeds=_archives, read=file("in/model", lambda path: sent_model(path, 1 << 16))),
@@ -915,6 +905,7 @@ TARGETS: dict[str, Target] = _all(
         seeds=good.texts(
             "FPS= 628.476 number_of_frames= 37710\nFPS= 1e3",
             "took 3.5 ms",
+            "Total Nodes In Avg:\n  All 2262.336 59.15 13.937 162.3\n",
             'x\n{"latency": [{"ms": 1.5}, {"ms": "2"}], "a b": [{"us": 3}]}',
             "name;averageMs\nconv;0.5\n",
         ),
@@ -944,14 +935,6 @@ TARGETS: dict[str, Target] = _all(
         seeds=good.texts('ex.input("in0", ncnn.Mat(in0.numpy(), batch_index=0).clone())'),
         read=text(_batch_axes),
         lines=True,
-    ),
-    Target(
-        name="reply of a board",
-        seeds=lambda: [
-            *good.golden("dpu-profile.txt")(),
-            *good.values({"latency_s": 1e-3, "low_s": 9e-4, "high_s": 1.1e-3, "processes": 3, "clock": "wall"})(),
-        ],
-        read=text(_dpu),
     ),
     Target(
         name="recipe",

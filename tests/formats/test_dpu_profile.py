@@ -1,4 +1,4 @@
-"""The profile of DPU latencies: what the published client reads, what is refused, how it is written."""
+"""The profile of DPU latencies: how it is written, so that the published client reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
-from gnomon.formats.dpu_profile import MOST_LETTERS, DpuLine, read_dpu_profile, write_dpu_profile
+from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
 
 GOLDEN = Path(__file__).parent / "golden" / "dpu-profile.txt"
 PUBLISHED = "All 2262.336 59.15 13.937 162.3 13.2% 4244.1"
@@ -32,10 +32,6 @@ def published_rule(text: str) -> float:
     return sum(found) / len(found)
 
 
-def test_the_published_line() -> None:
-    assert read_dpu_profile(PUBLISHED) == 13.937
-
-
 def test_a_profile_is_written_as_published() -> None:
     layers = [
         DpuLine(name="conv1", latency_ms=0.529, workload_mop=210.831, memory_mb=0.86, utilization=0.324),
@@ -50,42 +46,10 @@ def test_a_profile_is_written_as_published() -> None:
 
 
 @given(LINE, st.lists(LINE, max_size=4))
-def test_what_is_written_is_read_again(total: DpuLine, layers: list[DpuLine]) -> None:
+def test_what_is_written_is_read_by_the_published_client(total: DpuLine, layers: list[DpuLine]) -> None:
     text = write_dpu_profile(total, layers)
-    found = read_dpu_profile(text)
-    assert found == published_rule(text)
-    assert found == pytest.approx(total.latency_ms, rel=1e-4)
+    assert published_rule(text) == pytest.approx(total.latency_ms, rel=1e-4)
     assert len(text.splitlines()) == 4 + len(layers)  # no name makes a line of its own
-
-
-@given(
-    st.lists(LATENCY, min_size=1, max_size=5), st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from(["", " ", "\t"])
-)
-def test_several_kernels_are_averaged(times: list[float], end: str, before: str) -> None:
-    text = end.join(f"{before}All 1 2 {time!r} 4" for time in times)
-    assert read_dpu_profile(text) == pytest.approx(sum(times) / len(times))
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("", "no line begins with All"),
-        ("<html>busy</html>", "busy"),
-        ("All", "has no field 4"),
-        ("All 1 2 fast", "'fast'"),
-        ("All 1 2 nan", "nan ms"),
-        ("All 1 2 -3.5", "-3.5 ms"),
-        ("All 1 2 1e300", "1e+300 ms"),
-        (f"{PUBLISHED}\nAll 1 2 0.0", "0 ms"),
-        ("x" * (MOST_LETTERS + 1), "letters"),
-        ("All 1 2 3\n" * 10_001, "no more than 10000"),
-    ],
-)
-def test_what_is_no_profile_is_refused_and_quoted(text: str, quoted: str) -> None:
-    with pytest.raises(ProblemError, match=re.escape(quoted)) as caught:
-        read_dpu_profile(text)
-    assert "2262.336" in caught.value.hint
-    assert caught.value.message.isascii()
 
 
 @pytest.mark.parametrize("latency", [0.0, -1.0, float("nan"), float("inf"), 1e-12])

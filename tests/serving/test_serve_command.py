@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.formats.test_dpu_profile import published_rule
 from tests.models import modelkit
 from tests.serving.servekit import Server, form, request, served, waited
 
 from gnomon.cli.main import run
 from gnomon.devices.address import LOCAL
 from gnomon.devices.lease import lease, lease_folder
-from gnomon.formats.dpu_profile import read_dpu_profile
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
@@ -47,7 +47,7 @@ def test_the_median_of_three_processes_with_an_interval(server: Server, tmp_path
     assert found["latency_s"] == pytest.approx(2500e-6, rel=0.02)
     assert (found["device"], found["clock"]) == ("local", "wall")
     text = server.post(b"us 2500" + b" " * (5 << 20))  # more than aiohttp takes by itself
-    assert read_dpu_profile(text.body) == pytest.approx(2.5, rel=0.02)
+    assert published_rule(text.body) == pytest.approx(2.5, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, ca
 from gnomon.api.options import MeasureOptions, PathLike, measure_request
 from gnomon.errors import UsageError
 from gnomon.options import option
-from gnomon.values import latency, new_file, seconds, toolchain_setting
+from gnomon.values import latency, new_file, toolchain_setting
 
 if TYPE_CHECKING:
-    from gnomon.devices.http import DpuServer
     from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
     from gnomon.jobs.space.profiling.opened import TrainRequest
@@ -75,16 +74,7 @@ class TrainingOptions(TypedDict, total=False):
     download: Annotated[PathLike | None, option(metavar="DIR", help="Let torchvision fetch images into this folder.")]
 
 
-class ServerOptions(TypedDict, total=False):
-    """How models are measured over HTTP."""
-
-    dpu_url: Annotated[str | None, option(metavar="URL", help="The server that measures what a toolchain compiles.")]
-    dpu_json: Annotated[bool, option(default=False, help="Ask it for intervals too, as gnomon serve reports them.")]
-    dpu_token_file: Annotated[PathLike | None, option(metavar="FILE", help="The token that the server wants.")]
-    dpu_timeout: Annotated[float, option(read=seconds, default=300.0, help="Seconds for one model there.")]
-
-
-class BenchOptions(TrainingOptions, ServerOptions, MeasureOptions, total=False):
+class BenchOptions(TrainingOptions, MeasureOptions, total=False):
     """How networks are trained and measured."""
 
 
@@ -516,34 +506,11 @@ def _asked(
     from gnomon.jobs.space.profiling.opened import TrainRequest
 
     training = {name: options.pop(name) for name in TrainingOptions.__annotations__ if name in options}
-    server = {name: options.pop(name) for name in ServerOptions.__annotations__ if name in options}
     return TrainRequest(
         request=measure_request(cast("MeasureOptions", options)),
         data=data,
         blocks=tuple(map(str, blocks)),
         epochs=epochs,
         download=None if download is None else Path(download),
-        server=_server(**server),
         **training,
     )
-
-
-def _server(
-    dpu_url: str | None = None,
-    dpu_json: bool = False,
-    dpu_token_file: PathLike | None = None,
-    dpu_timeout: float = 300.0,
-) -> DpuServer | None:
-    """The server of an address; None without one. UsageError where its token cannot be read, or is of none."""
-    if dpu_url is None:
-        if dpu_token_file is not None:
-            raise UsageError("--dpu-token-file needs --dpu-url", hint="Give the server's address: --dpu-url URL.")
-        return None
-    from gnomon.devices.http import DpuServer
-    from gnomon.system.files import read_file
-
-    token = None
-    if dpu_token_file is not None:
-        content = read_file(Path(dpu_token_file), hint="Give a readable file.", most_bytes=4096)
-        token = content.decode("utf-8", "replace").strip()
-    return DpuServer(url=dpu_url, token=token, timeout_s=dpu_timeout, accept_json=dpu_json)

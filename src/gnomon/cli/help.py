@@ -22,7 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Where": (
         *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),
-        *("folder", "dpu-url", "dpu-json", "dpu-token-file", "dpu-timeout", "cluster", "workers", "train-on"),
+        *("folder", "cluster", "workers", "train-on"),
     ),
     "How long and how often": (
         *("processes", "for", "every", "budget", "max-time", "timeout", "time-limit", "repeat", "min-repeat-ms"),

@@ -14,16 +14,11 @@ count fields.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
-from gnomon.core.strict_json import shown
 from gnomon.errors import ProblemError
 
-MOST_LETTERS = 4 << 20
-MOST_TOTALS = 10_000
 MOST_MS = 1e9
 """Eleven days: no inference takes longer."""
 
@@ -32,13 +27,7 @@ LEAST_MS = 1e-9
 _TITLES = ("ID", "NodeName", "Workload(MOP)", "Mem(MB)", "RunTime(ms)", "Perf(GOPS)", "Utilization", "MB/S")
 _WIDTHS = (4, 26, 13, 8, 12, 10, 11, 9)
 _TOTAL = "All"
-_LINE_END = re.compile(r"\r\n|\r|\n")
-_TIME_FIELD = 3
 _MOST_NAME = 200
-_HINT = (
-    "The reply to a measured model is a profile with a line such as `All 2262.336 59.15 13.937 162.3 13.2% 4244.1`, "
-    "the fourth field being milliseconds. Check the address, and that the model was compiled for profiling."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +45,10 @@ class DpuLine:
     utilization: float | None = None
 
 
-def read_dpu_profile(text: str) -> float:
-    """The latency in milliseconds: the mean over the lines that begin with "All", as the published client reads it.
-
-    ProblemError, which quotes what came, where there is no such line, for a time that is none, and for a text or a
-    number beyond all measure.
-    """
-    if len(text) > MOST_LETTERS:
-        _fail(f"{len(text)} letters, and no more than {MOST_LETTERS} are read")
-    # Lines as a text file's are, not as str.splitlines has them, which splits at further separators.
-    totals = [line.strip() for line in _LINE_END.split(text) if line.strip().startswith(_TOTAL)]
-    if not totals:
-        _fail(f"no line begins with {_TOTAL}; it says {_quoted(text)}")
-    if len(totals) > MOST_TOTALS:
-        _fail(f"{len(totals)} lines begin with {_TOTAL}, and no more than {MOST_TOTALS} are read")
-    return sum(map(_milliseconds, totals)) / len(totals)
-
-
 def write_dpu_profile(total: DpuLine, layers: Sequence[DpuLine] = ()) -> str:
     """The profile of a model whose whole latency is known, with a line a layer where these are known.
 
-    ProblemError for a latency that could not be read again.
+    ProblemError for a latency that is none.
     """
     lines = [_row(_TITLES)]
     for number, layer in enumerate(layers, 1):
@@ -85,25 +57,9 @@ def write_dpu_profile(total: DpuLine, layers: Sequence[DpuLine] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _milliseconds(line: str) -> float:
-    fields = line.split()
-    if len(fields) <= _TIME_FIELD:
-        _fail(f"the line {_quoted(line)} has no field {_TIME_FIELD + 1}")
-    try:
-        number = float(fields[_TIME_FIELD])
-    except ValueError:
-        _fail(f"the field {_quoted(fields[_TIME_FIELD])} of the line {_quoted(line)} is not a number")
-    _check(number, line)
-    return number
-
-
-def _check(number: float, line: str) -> None:
-    if not LEAST_MS <= number <= MOST_MS:  # also what is not a number
-        _fail(f"{number:g} ms is not a latency, in the line {_quoted(line)}")
-
-
 def _fields(line: DpuLine) -> tuple[str, ...]:
-    _check(line.latency_ms, line.name)
+    if not LEAST_MS <= line.latency_ms <= MOST_MS:  # also what is not a number
+        raise ProblemError(f"{line.latency_ms:g} ms is not a latency", hint="Measure it again.")
     per_s = 1e3 / line.latency_ms
     return (
         _number(line.workload_mop, 3),
@@ -133,12 +89,3 @@ def _name(name: str) -> str:
 
 def _row(fields: Sequence[str]) -> str:
     return " ".join(field.rjust(width) for field, width in zip(fields, _WIDTHS, strict=True)).rstrip()
-
-
-def _quoted(text: str) -> str:
-    """The beginning of what came, in ASCII."""
-    return shown(text.strip()[:200])
-
-
-def _fail(what: str) -> NoReturn:
-    raise ProblemError(f"the profile is malformed: {what}", hint=_HINT)

@@ -14,11 +14,11 @@ from gnomon.agent.drivers.command.said import filled, placeholders, said
 from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, Runtime, Wish, environment_variants
 from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
 from gnomon.system.process import Completed
-from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel
+from gnomon.wire import Answer, CommandSpec, FreshCommand, Options, ProbeAnswer, RuntimeModel, Segment
 
 _MOST_CONFIGURATIONS = 64
 
@@ -63,6 +63,15 @@ class CommandRuntime(WholeModelRuntime):
             for label, environment in environment_variants(wish)
             for own in combinations
         )
+
+    def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
+        """The whole model; what it is called is known here, as its file may have another name on the device."""
+        segment = super().segment(model, configuration, assignment)
+        spec: CommandSpec = segment["options"]["command"]
+        # AMD's compiler for Caffe writes dpu_NAME.elf, and a server there knows the kernel as NAME.
+        named = {**spec.get("choices", {}), "model_name": model.graph.name.removeprefix("dpu_")}
+        segment["options"] = {**segment["options"], "command": {**spec, "choices": named}}
+        return segment
 
 
 _OUTPUTS = "outputs.{index}"

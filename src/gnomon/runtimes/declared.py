@@ -24,7 +24,7 @@ from gnomon.wire import CommandSpec, OperatorTable
 
 MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_npy", "ncnn_shapes"})
 """Placeholders that the agent in Python fills from the model's inputs."""
-PLACEHOLDERS = frozenset({"model", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
+PLACEHOLDERS = frozenset({"model", "model_name", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
 """What is filled into the words of a command, beside its choices."""
 _HINT = "docs/jobs/commands.md has every key."
 
@@ -48,14 +48,14 @@ class Declaration:
 
     Texts hold `PLACEHOLDERS` and the names of `choices`. `read` is what
     `gnomon.agent.drivers.command.reading.readings` takes, "" for the wall time of the process; `each` number is a
-    call's, or the mean or median of all calls; "part": what a part of a call took on average, so that all of them
-    together are a call, without what it costs around them. `file` is what is read in place of what is printed; of
-    several that match it (* and ?) the last by name. `outputs` is where outputs lie afterwards, with {index} or
-    {name}, or an .npz file: "" where nothing tells them, so that they are not checked. `prepare` are commands before
-    the first run of each process, `files` texts that are written before them. A choice without values has no default:
-    whoever names the command says it. Printed lines that `refused_if` matches say that it
-    did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output was
-    read; `ran` says that the real program was.
+    call's, or the mean or median of all calls; "average": the mean of all numbers is a call's; "part": what a part of a
+    call took on average, so that all of them together are a call, without what it costs around them. `file` is what is
+    read in place of what is printed; of several that match it (* and ?) the last by name. `outputs` is where outputs
+    lie afterwards, with {index} or {name}, or an .npz file: "" where nothing tells them, so that they are not checked.
+    `prepare` are commands before the first run of each process, `files` texts that are written before them. A choice
+    without values has no default: whoever names the command says it. Printed lines that `refused_if` matches say that
+    it did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output
+    was read; `ran` says that the real program was.
     """
 
     name: Name
@@ -63,7 +63,7 @@ class Declaration:
     read: Text | Literal[""] = ""
     unit: Literal["", "s", "ms", "us", "ns", "fps"] = ""
     file: FileName | Literal[""] = ""
-    each: Literal["call", "mean", "median", "part"] = "call"
+    each: Literal["call", "mean", "median", "average", "part"] = "call"
     outputs: FileName | Literal[""] = ""
     prepare: tuple[Words, ...] = ()
     files: Mapping[FileName, str] = field(default_factory=dict)

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import pytest
 
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
+from gnomon.toolchains.base import COMMAND, Artifact, Toolchain, ToolJob
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 
 
-RUNTIMES = ("onnxruntime", "openvino", "http")
+RUNTIMES = ("onnxruntime", "openvino", COMMAND)
 
 
 class ToolchainContract:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gnomon.system.children import Program
 
 GROUP = "gnomon.toolchains"
+COMMAND = "command"
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -85,7 +86,7 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """Who measures the result: "onnxruntime", "openvino" or "http"."""
+        """Who measures the result: "onnxruntime", "openvino", or `COMMAND`: one that the user names."""
         ...
 
     def check(self) -> tuple[Missing, ...]:

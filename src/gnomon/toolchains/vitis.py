@@ -3,8 +3,8 @@
 Command lines as published: `vai_c_xir -x MODEL -a ARCH.json -o FOLDER -n NAME` writes FOLDER/NAME.xmodel (AMD UG1414,
 "Compiling with an XIR-based toolchain"); `vai_c_caffe --prototxt .. --caffemodel .. --arch .. --net_name NAME
 --output_dir FOLDER` of the Caffe line, which ended with Vitis AI 2.0, writes FOLDER/dpu_NAME.elf. The kernel name
-<id>SSPROFILE and the default architecture are those of the published profiler. What comes out is measured on the board,
-by the server that the user names.
+<id>SSPROFILE and the default architecture are those of the published profiler. What comes out is measured by the
+command that the user names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from gnomon.system.children import tail
 from gnomon.system.files import file_digest
 from gnomon.system.process import run_process
 from gnomon.toolchains.base import (
+    COMMAND,
     Artifact,
     StepRecord,
     Tell,
@@ -77,7 +78,7 @@ class Vitis:
     kernel: str
     timeout_s: float
     name: str = NAME
-    runtime: str = "http"
+    runtime: str = COMMAND
 
     def check(self) -> tuple[Missing, ...]:
         """The programs that are not on the PATH, the architecture's file if it is used, and what Quark misses."""

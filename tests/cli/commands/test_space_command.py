@@ -9,7 +9,6 @@ from typing import NoReturn
 import pytest
 
 from gnomon.cli.main import run
-from gnomon.devices.http import DpuServer
 from gnomon.errors import UsageError
 from gnomon.jobs.space import job
 from gnomon.jobs.space.profiling.opened import TrainRequest
@@ -36,7 +35,7 @@ def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> N
     code, out, _ = call(capsys, "toolchains", "--json")
     assert code == 0
     told = {one["name"]: one for one in json.loads(out)["toolchains"]}
-    assert told["vitis"]["measured_by"] == "http"
+    assert told["vitis"]["measured_by"] == "command"
     assert all(one["hint"] for row in told.values() for one in row["missing"])
 
 
@@ -48,7 +47,6 @@ def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> N
         (["--set", "vitis.arch=/x"], "no such --toolchain"),
         (["--toolchain", "vitis", "--set", "vitis.arch=/x", "--set", "vitis.arch=/y"], "twice"),
         (["--no-latency", "--toolchain", "onnxruntime"], "contradict"),
-        (["--dpu-token-file", "token"], "--dpu-url"),
     ],
 )
 def test_options_that_cannot_be_meant_are_told(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,10 +66,11 @@ def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> Non
     for words in (
         "--toolchain vitis --toolchain quark-xint8 --set vitis.arch=a=b --set quark-xint8.packages=/q",
         "--runtime openvino --accuracy none",
-        "--no-latency --dpu-url http://b/",
+        "--no-latency --command dpu-server:url=http://b/",
     ):
         assert run(["space", "profile", "c.yaml", "--profile-dir", "p", *words.split()]) == 2
     (_, named), (_, runtime), (asked, none) = calls
     assert named["toolchains"] == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
     assert (runtime["toolchains"], runtime["method"]) == ({"openvino": {}}, None)
-    assert (none["toolchains"], none["method"], asked.server) == ({}, "balanced", DpuServer(url="http://b/"))
+    assert (none["toolchains"], none["method"]) == ({}, "balanced")
+    assert [one.choices["url"] for one in asked.request.wish.commands] == [("http://b/",)]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.devices.config import DeviceConfig
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.folder import LatencyRow, check_context, measuring_context, settings_in
 from gnomon.runtimes.base import Wish
+from gnomon.runtimes.declared import chosen_commands
 from gnomon.session.request import MeasureRequest
 
 HERE = MeasureRequest()
@@ -20,7 +20,7 @@ def row(context: dict[str, str], toolchain: str = "onnxruntime", call_s: float |
 
 
 def test_settings_come_back() -> None:
-    context = measuring_context(HERE, {"arch": Path("/a.json"), "workers": 2}, None)
+    context = measuring_context(HERE, {"arch": Path("/a.json"), "workers": 2})
     assert settings_in(context) == {"arch": "/a.json", "workers": "2"}
     assert settings_in({}) == settings_in({"settings": "["}) == settings_in({"settings": "[1]"}) == {}
 
@@ -35,25 +35,28 @@ def test_settings_come_back() -> None:
     ],
 )
 def test_what_was_measured_otherwise_is_told(other: MeasureRequest, word: str) -> None:
-    known = row(measuring_context(HERE, {}, None))
+    known = row(measuring_context(HERE, {}))
     check_context([known], "onnxruntime", known.context)
-    check_context([known], "openvino", measuring_context(other, {}, None))
+    check_context([known], "openvino", measuring_context(other, {}))
     with pytest.raises(UsageError, match=word) as told:
-        check_context([known], "onnxruntime", measuring_context(other, {}, None))
+        check_context([known], "onnxruntime", measuring_context(other, {}))
     assert "--profile-dir" in told.value.hint
 
 
 def test_other_settings_of_a_toolchain_are_another_context() -> None:
-    known = row(measuring_context(HERE, {"per_channel": "no"}, None))
+    known = row(measuring_context(HERE, {"per_channel": "no"}))
     with pytest.raises(UsageError, match="per_channel"):
-        check_context([known], "onnxruntime", measuring_context(HERE, {"per_channel": "yes"}, None))
+        check_context([known], "onnxruntime", measuring_context(HERE, {"per_channel": "yes"}))
 
 
 def test_a_failed_network_says_nothing_of_the_context() -> None:
-    failed = row(measuring_context(HERE, {}, "board"), call_s=None)
-    check_context([failed], "onnxruntime", measuring_context(HERE, {}, None))
+    failed = row({"device": "board"}, call_s=None)
+    check_context([failed], "onnxruntime", measuring_context(HERE, {}))
 
 
-def test_over_http_the_server_is_the_device() -> None:
-    assert measuring_context(HERE, {}, "board") == {"device": "board"}
-    assert isinstance(HERE.device, DeviceConfig)
+def test_another_command_is_another_context() -> None:
+    boards = [chosen_commands([f"dpu-server:url=http://{name}/"]) for name in ("one", "two")]
+    one, two = (measuring_context(replace(HERE, wish=Wish(commands=board)), {}) for board in boards)
+    check_context([row(one, "vitis")], "vitis", one)
+    with pytest.raises(UsageError, match=r"commands: .*http://one/.* there, .*http://two/.* now"):
+        check_context([row(one, "vitis")], "vitis", two)

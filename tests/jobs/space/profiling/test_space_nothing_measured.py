@@ -12,7 +12,6 @@ from gnomon.cli.main import run
 from gnomon.jobs.space.profiling.folder import read_latency
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
-pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install '.[http]'")
 
 NOWHERE = CONFIG.replace(
     "  select_ss_threshold: 2\n",
@@ -31,7 +30,7 @@ def test_all_compilers_that_failed_are_status_7_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "arch.json").write_text("{}")
-    vitis = ["--toolchain", "vitis", "--dpu-url", "http://127.0.0.1:9/test/"]
+    vitis = ["--toolchain", "vitis", "--command", "dpu-server:url=http://127.0.0.1:9/test/"]
     for setting in (f"arch={tmp_path / 'arch.json'}", "quantize=none", "compile=false {model}"):
         vitis += ["--set", f"vitis.{setting}"]
     assert profile(tmp_path, CONFIG, *vitis) == 7

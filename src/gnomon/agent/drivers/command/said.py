@@ -54,6 +54,8 @@ def said(spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, pr
     each = spec.get("each", "call")
     if each == "part":
         calls = [sum(calls)]
+    elif each == "average":
+        calls = [round(sum(calls) / len(calls))]
     elif each != "call":
         calls = calls[-1:]
     if min(calls) <= 0:

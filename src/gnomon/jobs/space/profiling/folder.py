@@ -302,7 +302,7 @@ def file_stem(network: str) -> str:
     return f"{network[:_LONGEST_NAME]}-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
-def measuring_context(request: MeasureRequest, settings: Mapping[str, object], server: str | None) -> dict[str, str]:
+def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
     """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.
@@ -311,11 +311,12 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object], s
 
     wish = request.wish
     said: dict[str, object] = {
-        "device": server or request.device.name,
-        "threads": None if server else wish.threads,
+        "device": " by ".join((request.device.name, *(one.name for one in wish.commands))),
+        "threads": wish.threads,
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(one) for one in wish.environments],
+        "commands": [[list(one.run), dict(one.choices)] for one in wish.commands],
         "options": [[name, dict(own)] for name, own in wish.options],
         "settings": {name: str(value) for name, value in settings.items()},
         "of the device": recall.settings_of(request.device),

@@ -1,7 +1,7 @@
 """Many networks, given as ONNX files, measured on one device in one configuration of one runtime.
 
-All are measured beside one anchor, in processes that they share, in a random order. The record of
-measurements makes the same call go on where it was interrupted.
+All are measured beside one anchor, in processes that they share, in a random order. A command measures them alone: what
+it sends or loads may be anything. The record of measurements makes the same call go on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.errors import DeviceError, GnomonError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Steps, Watch
-from gnomon.models.load import load
+from gnomon.models.load import load, load_unread
+from gnomon.models.model import UNREAD
 from gnomon.models.onnx.graph import load_outline
-from gnomon.session.bench.baseline import KNOWN_WITHIN, Gauge, Timed, gauge_of, measure_beside_gauge
+from gnomon.session.bench.baseline import KNOWN_WITHIN, Gauge, Timed, gauge_of, measure_beside_gauge, timed
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
+from gnomon.session.targets import describe
 from gnomon.spaces.unit import Trace, Unit
 
 NETWORK_EFFORT = Effort(
@@ -55,6 +57,7 @@ def measure_files(
     effort: Effort = NETWORK_EFFORT,
     written: Sequence[Path] = (),
     closely: Set[str] = frozenset(),
+    worked: Path | None = None,
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, Timed], Clock]:
@@ -64,23 +67,36 @@ def measure_files(
     question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed. The
     record names the files that are `written` of the times. `closely` are the keys of networks on which many predictions
     rest, such as the default one: each is loaded several times in each process, as where its memory happens to lie
-    moves a small network by some per cent.
+    moves a small network by some per cent. `worked` is a network that was measured before: where one fails, it tells
+    whether the fault is that one's own.
 
     A file is known by its content: what was measured of it is not measured again, whatever its key. GnomonErrors for
-    the device and the runtime, MeasurementError where not even the anchor runs.
+    the device and the runtime, MeasurementError where not even the anchor runs, or a command no longer measures.
     """
+    commanded = bool(request.wish.commands)
+    if commanded:  # each visit starts it once, and none is moved by its memory here
+        effort = replace(effort, block_s=0.0, rounds=1, processes_least=3, processes_most=3, together=9)
+        closely = frozenset()
     own = {**question, "protocol": [effort.rounds, effort.block_s, effort.processes_least]}
 
     def measure(again: MeasureRequest) -> tuple[dict[str, Timed], Clock]:
         steps = Steps("networks", watch)
         patient = replace(again, effort=replace(effort, timeout_s=again.effort.timeout_s))
         with open_bench(
-            patient, kind="networks", subject=subject, question=own, goes_on=True, watch=steps, tell=tell
+            patient,
+            kind="networks",
+            subject=subject,
+            question=own,
+            goes_on=True,
+            watch=steps,
+            tell=tell,
+            loads=UNREAD if commanded else "onnx",
         ) as bench:
             if written:
                 bench.runner.note_files(*written)
-            placed, timed = _placed(bench, files)
-            gauge = gauge_of(bench, [_ANCHOR])
+            placed, known = _placed(bench, files)
+            gauge = None if commanded else gauge_of(bench, [_ANCHOR])
+            witness = [*_placed(bench, {"": worked})[0].values()] if commanded and worked else []
             waiting: dict[str, list[Timed]] = {}
             keys: dict[str, list[str]] = {}
             for key, one in placed.items():
@@ -88,11 +104,12 @@ def measure_files(
             todo = _shuffled(placed, closely, again.seed)
             steps.expect(len(todo))
             for part in _parts(todo, effort.together - 1):
-                for name, took in _whole(_measured(bench, gauge, part), todo, waiting):
-                    timed |= dict.fromkeys(keys[name], took)
+                found = _measured(bench, gauge, part) if gauge else _commanded(bench, part, witness)
+                for name, took in _whole(found, todo, waiting):
+                    known |= dict.fromkeys(keys[name], took)
                 steps.step(len(part))
             bench.runner.finish({"reason": f"{len(files)} networks of {subject}"})
-            return {key: timed[key] for key in files}, gauge.clock
+            return {key: known[key] for key in files}, gauge.clock if gauge else "wall"
 
     return patiently(measure, request, tell)
 
@@ -105,7 +122,10 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
     for key, path in files.items():
         try:
             # What is inside a file does not count where the runtime loads it as it is.
-            model = (load_outline(path) if "onnx" in bench.runtime.formats else None) or load(path)
+            if bench.request.wish.commands:
+                model = load_unread(path)
+            else:
+                model = (load_outline(path) if "onnx" in bench.runtime.formats else None) or load(path)
             name = f"network-{model.graph.digest[:16]}"
             if name not in seen:
                 seen[name] = bench.put(name, model, path)
@@ -166,6 +186,20 @@ def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str,
     effort = bench.request.effort
     more = [one for one in placed if _shaky(found[one.key], effort)]
     return found | measure_beside_gauge(bench, gauge, "networks again", more, again=True)
+
+
+def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
+    """What networks take by a command, which says it by its own clock. MeasurementError where it no longer measures."""
+    # Not in one process of the agent: whose fault a failure is shows in a process of its own.
+    alone = {one.key: replace(one.candidate, process=None) for one in (*witness, *placed)}
+    found = bench.runner.measure("networks", list(alone.values()), bench.request.effort)
+    for one in placed:
+        if not found[one.key].ok and not found[one.key].own:
+            raise MeasurementError(
+                f"{bench.runtime.name} measures nothing now: {describe(found[one.key].failure)}",
+                hint="Correct what it names, then start again: what was measured is kept.",
+            )
+    return {one.key: timed(found[one.key], "wall") for one in placed}
 
 
 def _shaky(one: Timed, effort: Effort) -> bool:

@@ -1,8 +1,8 @@
 """Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
 
 What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
-read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. What a toolchain makes for a
-board with a DPU is timed by a server that it is sent to.
+read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. What no runtime
+loads is timed by a command that the user names.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
-from gnomon.core.strict_json import Strict
-from gnomon.devices.http import DpuReply, DpuServer, check_server, kernel_name_of, measure_by_http
-from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.formats.dpu_profile import read_dpu_profile
+from gnomon.errors import GnomonError, UsageError
 from gnomon.jobs.space.profiling.folder import (
     LATENCY,
     MANIFEST,
@@ -39,74 +36,29 @@ from gnomon.jobs.space.profiling.latency import measure_files
 from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.study import Network
 from gnomon.jobs.space.profiling.training import Workers, best_weights
-from gnomon.measure.progress import Steps, Watch
+from gnomon.measure.progress import Steps
 from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
 from gnomon.session.bench.baseline import Timed
+from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import model_weights, shared
-from gnomon.system.files import file_digest, save_text
+from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
-from gnomon.toolchains.base import Artifact, StepRecord, Toolchain, ToolJob, check_ready
+from gnomon.toolchains.base import COMMAND, Artifact, StepRecord, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import evaluate
 from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
 
-_STRICT = Strict(what="reply", hint="The server does not speak this protocol.", most_letters=1 << 22)
 
-_MOST_PROCESSES = 1_000_000
-
-
-def measure_over_http(
-    server: DpuServer, models: Mapping[str, tuple[LatencyRow, Path]], folder: Path, watch: Watch | None
-) -> Iterator[LatencyRow]:
-    """Send each model to the server and yield its row with the time that came back, or the reason why none did.
-
-    Replies are kept as they came: `vitis/<id>.latency.txt`. DeviceError where the way to it fails: what was measured
-    until then has been yielded.
-    """
-    where = folder / "vitis"
-    where.mkdir(exist_ok=True)
-    steps = Steps("networks measured over HTTP", watch)
-    steps.expect(len(models))
-    for name, (row, path) in models.items():
-        reply = measure_by_http(server, path, kernel_name_of(name))
-        if isinstance(reply, Failure):
-            yield replace(row, reason=reply.message, at_s=time.time())
-        else:
-            save_text(reply.body, where / f"{file_stem(name)}.latency.txt", option="--profile-dir")
-            yield _row(row, reply)
-        steps.step(1)
-
-
-def _row(row: LatencyRow, reply: DpuReply) -> LatencyRow:
-    """A row with the time of a reply; one that cannot be understood is the reason."""
-    try:
-        if not reply.is_json:
-            return replace(row, call_s=read_dpu_profile(reply.body) * 1e-3, processes=1, at_s=time.time())
-        told = _STRICT.object(_STRICT.parse(reply.body), "$")
-        times = [_seconds(told.get(name)) for name in ("latency_s", "low_s", "high_s")]
-    except ProblemError as error:
-        return replace(row, reason=error.message, at_s=time.time())
-    latency, low, high = times
-    if latency is None:
-        return replace(row, reason="the reply has no latency_s above 0", at_s=time.time())
-    known = low is not None and high is not None and low <= latency <= high
-    processes = told.get("processes")
-    return replace(
-        row,
-        call_s=latency,
-        low_s=low if known else None,
-        high_s=high if known else None,
-        processes=processes if type(processes) is int and 0 < processes <= _MOST_PROCESSES else 1,
-        clock=str(told.get("clock", ""))[:20],
-        at_s=time.time(),
-    )
-
-
-def _seconds(value: object) -> float | None:
-    """The time where it is finite and above 0, else None."""
-    return float(value) if type(value) in (int, float) and 0 < value < 1e6 else None  # type: ignore[operator,arg-type]
+def check_commands(asked: MeasureRequest, toolchains: Sequence[Toolchain]) -> None:
+    """UsageError where a command is named, and none of the toolchains leaves measuring to one."""
+    if asked.wish.commands and all(toolchain.runtime != COMMAND for toolchain in toolchains):
+        told = ", ".join(toolchain.name for toolchain in toolchains) or "nothing"
+        raise UsageError(
+            f"a command measures what is compiled for it, and {told} is measured otherwise",
+            hint="Leave out --command, or give the --toolchain that compiles; gnomon space toolchains lists them.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,21 +82,27 @@ class Measurer:
     def check(self, toolchain: Toolchain, settings: Mapping[str, object]) -> dict[str, str]:
         """The context that a toolchain with these settings measures in; nothing is done yet.
 
-        RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a server, and where its
+        RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a command, and where its
         networks were measured otherwise.
         """
         check_ready(toolchain)
-        asked, host = self.profile.asked, None
-        if toolchain.runtime == "http":
-            if asked.server is None:
-                raise UsageError(
-                    f"{toolchain.name} measures over HTTP, and no server is named", hint="Give --dpu-url URL."
-                )
-            # A board is known by its name: the port is that of a program which may be started again.
-            host = check_server(asked.server).hostname
-        context = measuring_context(asked.request, settings, host)
+        request = self._request(toolchain)
+        if toolchain.runtime == COMMAND and not request.wish.commands:
+            raise UsageError(
+                f"what {toolchain.name} makes is measured by a command, and none is named",
+                hint="Give --command dpu-server:url=URL, or one that runs it; gnomon commands lists those that come "
+                "with gnomon.",
+            )
+        context = measuring_context(request, settings)
         check_context(self.profile.folder.latency.values(), toolchain.name, context)
         return context
+
+    def _request(self, toolchain: Toolchain) -> MeasureRequest:
+        """What measures the results of a toolchain: its runtime, or the commands that are named."""
+        request = self.profile.asked.request
+        if toolchain.runtime == COMMAND:
+            return replace(request, runtimes=())
+        return replace(request, runtimes=(toolchain.runtime,), wish=replace(request.wish, commands=()))
 
     def run(
         self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
@@ -332,25 +290,28 @@ class Measurer:
         paths = {name: path for name, path in files.items() if path is not None}
         if not paths:
             return
-        if (server := profile.asked.server) is not None and toolchain.runtime == "http":
-            models = {name: (rows[name], path) for name, path in paths.items()}
-            yield from measure_over_http(server, models, self._path, profile.watch)
-            return
         # Every prediction rests on the default networks, more than on any other.
         defaults = {family.network(family.defaults).id for family in profile.study.families.values()}
         timed, clock = measure_files(
-            replace(profile.asked.request, runtimes=(toolchain.runtime,)),
+            self._request(toolchain),
             paths,
             subject=self._path.name,
             # The record holds what is measured, so that who goes on finds it there, and more are added to it.
             question={"profile": self.profile.folder.id, "toolchain": toolchain.name},
             written=(self._path / MANIFEST, self._path / LATENCY),
             closely=defaults & paths.keys(),
+            worked=self._worked(toolchain),
             watch=profile.watch,
             tell=profile.tell,
         )
         for name, one in timed.items():
             yield replace(_with_time(rows[name], one), clock=clock)
+
+    def _worked(self, toolchain: Toolchain) -> Path | None:
+        """What a toolchain made of a network that was measured before."""
+        known = self.profile.folder.latency.values()
+        files = (self._path / row.artifact for row in known if row.toolchain == toolchain.name and row.call_s)
+        return next(filter(Path.is_file, files), None)
 
 
 def _outcome(row: LatencyRow) -> dict[str, object]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnomon.devices.http import DpuServer
 from gnomon.jobs.space.profiling.folder import ProfileFolder
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.measure.progress import Watch
@@ -21,9 +20,9 @@ from gnomon.training.data.streamed import Streamed
 class TrainRequest:
     """How networks are trained and measured.
 
-    `request` says where and with what is measured, `server` is for what a toolchain makes for HTTP. `data` is a source
-    of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the config says) from
-    `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
+    `request` says where and with what is measured; its commands are for toolchains whose results no runtime runs.
+    `data` is a source of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the
+    config says) from `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
     `training_device`; `download` is where torchvision may fetch images to.
     """
 
@@ -36,7 +35,6 @@ class TrainRequest:
     cluster: str | None = None
     training_device: str = "cpu"
     download: Path | None = None
-    server: DpuServer | None = None
 
     def workers_on(self, device: str) -> int:
         """As many workers as are asked for, or as processors may be used; of those that share a GPU one."""
