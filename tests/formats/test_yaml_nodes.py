@@ -133,6 +133,7 @@ NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
         ("", None),
         ("Mobileblock_1", "Mobileblock_1"),
         ("yes\n", "yes\n"),
+        ("1e-400\n", "1e-400\n"),
     ],
 )
 def test_values_are_those_of_yaml_1_1(text: str, value: Any) -> None:

@@ -165,7 +165,8 @@ def value_of(scalar: Any) -> bool | int | float | str | None:
 
 def plain(text: str) -> bool | int | float | str | None:
     """The value of an unquoted scalar. What is not null, a truth value or a number is a text; dates are texts too."""
-    if len(text) > _MOST_OF_A_NUMBER:  # a number of base 60 is added up digit by digit
+    # A number of base 60 is added up digit by digit; and a number with a line's end behind it is not one.
+    if len(text) > _MOST_OF_A_NUMBER or text != text.strip():
         return text
     yaml = _yaml_of_values()
     kind = str(yaml.resolver.resolve(ScalarNode, text, (True, False))).rpartition(":")[2]
@@ -173,7 +174,7 @@ def plain(text: str) -> bool | int | float | str | None:
         return text
     try:
         value = getattr(yaml.constructor, f"construct_yaml_{kind}")(ScalarNode("", text))
-    except (ValueError, OverflowError, LookupError):  # no digit at all; a line's end behind a word
+    except (ValueError, OverflowError, LookupError):  # no digit at all
         return text
     return value if value is None or isinstance(value, bool | int | float) else text
 
