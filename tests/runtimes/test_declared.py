@@ -54,8 +54,9 @@ def test_nothing_in_the_working_folder_is_read() -> None:
     for name in ("commands.toml", "gnomon.toml"):
         written(Path(name), GOOD)
     assert "bench" not in declarations()
-    with pytest.raises(UsageError, match="there is no command 'bench'"):
+    with pytest.raises(UsageError, match="there is no command 'bench'") as refused:
         chosen_commands(["bench"])
+    assert "--config gnomon.toml" in refused.value.hint
 
 
 def test_a_file_that_others_can_write_is_not_read(home: Path) -> None:

@@ -26,6 +26,7 @@ MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_n
 """Placeholders that the agent in Python fills from the model's inputs."""
 PLACEHOLDERS = frozenset({"model", "model_name", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
 """What is filled into the words of a command, beside its choices."""
+_HERE = "gnomon.toml"
 _HINT = "docs/jobs/commands.md has every key."
 
 
@@ -209,10 +210,9 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     """The declaration that "NAME", or "NAME:KEY=VALUE,KEY=VALUE", means. UsageError."""
     name, _, said = text.partition(":")
     if name not in declared:
-        near = did_you_mean(name, declared)
-        raise UsageError(
-            f"there is no command {name!r}", hint=f"{near} `gnomon commands` lists all; or write a line.".lstrip()
-        )
+        near = did_you_mean(name, declared) or "`gnomon commands` lists all."
+        here = " ./gnomon.toml is read only where it is named: --config gnomon.toml." if Path(_HERE).is_file() else ""
+        raise UsageError(f"there is no command {name!r}", hint=f"{near} Or write a line with {{model}}.{here}")
     declaration, _ = declared[name]
     chosen: dict[str, tuple[str, ...]] = {}
     for part in filter(None, said.split(",")):

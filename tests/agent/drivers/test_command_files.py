@@ -74,3 +74,15 @@ def test_the_file_of_an_earlier_process_is_not_that_of_one_that_wrote_none() -> 
     command.call()
     with pytest.raises(Refused, match=r"it left no file times\.csv"):
         command.take(LIMITS, WARM)
+
+
+def test_what_is_prepared_is_prepared_once_and_lies_in_each_folder() -> None:
+    script = "print('took', open('made').read(), 'ms')"
+    counted = Path("count").absolute()
+    made = [["sh", "-c", f"printf 7 >made; printf x >>{counted}"]]
+    first, second = (loaded(script, prepare=made, read=r"took (?P<ms>\d+) ms") for _ in range(2))
+    assert [one.take(LIMITS, WARM)["wall_ns"] for one in (first, second)] == [[7_000_000], [7_000_000]]
+    assert counted.read_text() == "x"
+    for one in (first, second):
+        one.close()
+    assert not list(Path().glob("command-*"))

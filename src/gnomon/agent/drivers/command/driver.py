@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
 import math
 import os
 import re
@@ -130,14 +132,10 @@ class LoadedCommand(Loaded):
         self._spec: CommandSpec = options["command"]
         self._segment, self._buffers, self._profiled = segment, buffers, profiled
         _sweep()
-        self._folder = tempfile.mkdtemp(prefix=f"command-{os.getpid()}-", dir=os.getcwd())
         self._values = {
             **self._spec.get("choices", {}),
             "model": os.path.abspath(segment["model"]),
             "threads": str(options.get("threads", 1)),
-            "folder": self._folder,
-            "inputs": os.path.join(self._folder, "inputs", "in"),
-            "input_list": os.path.join(self._folder, "inputs.txt"),
         }
         self._words = [*self._spec["run"], *(self._spec.get("profile", ()) if profiled else ())]
         files, prepare = self._spec.get("files", {}), self._spec.get("prepare", [])
@@ -147,16 +145,30 @@ class LoadedCommand(Loaded):
         self._listed = ""
         self._fastest_ns = math.inf
         self._peak_rss_bytes = 0
-        os.mkdir(os.path.dirname(self._values["inputs"]))
+        prepared = os.path.join(os.getcwd(), f"prepared-{_identity(self._spec, segment['model'])}")
+        self._enter(prepared if prepare else "")
+        if prepare and not os.path.isdir(prepared):
+            for words in prepare:
+                self._start(words, runs=1, warm_runs=0)
+            os.rename(self._folder, prepared)
+            self._enter(prepared)
+        self.call = self._call
+
+    def _enter(self, prepared: str) -> None:
+        """Work in a folder of this process: what was prepared once for all of them, the inputs and declared files."""
+        self._folder = tempfile.mkdtemp(prefix=f"command-{os.getpid()}-", dir=os.getcwd())
+        inputs = os.path.join(self._folder, "inputs", "in")
+        listed = os.path.join(self._folder, "inputs.txt")
+        self._values |= {"folder": self._folder, "inputs": inputs, "input_list": listed}
+        if os.path.isdir(prepared):
+            shutil.copytree(prepared, self._folder, dirs_exist_ok=True, symlinks=True)
+        os.makedirs(os.path.dirname(inputs), exist_ok=True)
         self._write_inputs()
-        for name, text in files.items():
+        for name, text in self._spec.get("files", {}).items():
             path = os.path.join(self._folder, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w", encoding="utf-8") as file:
                 file.write(filled(text, {**self._values, "runs": "1", "warm": "0"}))
-        for words in prepare:
-            self._start(words, runs=1, warm_runs=0)
-        self.call = self._call
 
     def _call(self) -> None:
         """One process of one call: its outputs are in the arrays afterwards."""
@@ -292,6 +304,11 @@ def _sweep() -> None:
                 os.kill(int(owner[1]), 0)
         except ProcessLookupError:
             shutil.rmtree(name, ignore_errors=True)
+
+
+def _identity(spec: CommandSpec, model: str) -> str:
+    """What two processes of a command have in common that are prepared alike."""
+    return hashlib.sha256(json.dumps([spec, model], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _sums(values: Sequence[int], inner: int) -> list[int]:
