@@ -114,6 +114,8 @@ def test_all_that_is_wrong_with_a_file_is_reported_at_once(tmp_path: Path) -> No
         ("run = 'b {model} {modle}'", "run: there is no placeholder {modle}; known are"),
         ("run = 'b {model} {runs}'", "read: the time of a process with {runs} calls"),
         ("run = 'b {model}'\nfiles = { x = '{y}' }", "run: there is no placeholder {y}"),
+        ("run = 'b {model}'\noutputs = '{index}.{y}'", "run: there is no placeholder {y}"),
+        ("run = 'b {model}'\nversion = 'b {y}'", "run: there is no placeholder {y}"),
         ("run = 'b {model}'\nread = 'json:latency'", "read: it names no unit"),
         ("run = 'b {model}'\nread = 'took (?P<ms>'", "read: it is not a regular expression"),
         ("run = 'b {model}'\nread = 'json:a_ms'\nunit = 's'", "unit: it is s, and read names ms"),
@@ -155,6 +157,10 @@ def test_a_word_may_be_longer_than_any_files_name() -> None:
 
 def test_one_way_to_read_is_that_of_all_lines() -> None:
     assert {one.read for one in chosen_commands(["a {model}", "b {model}"], ["json:ms"])} == {"json:ms"}
+    assert [one.read for one in chosen_commands(["a {model}", "a {model}"], ["json:ms", "json:us"])] == [
+        "json:ms",
+        "json:us",
+    ]
     with pytest.raises(UsageError, match="2 ways to read times are given for 3 command lines"):
         chosen_commands(["a {model}", "b {model}", "c {model}"], ["json:ms", "json:us"])
 

@@ -17,7 +17,7 @@ from tests.formats.test_dpu_profile import GOLDEN, PUBLISHED, published_rule
 
 import gnomon
 from gnomon.agent.drivers.command.reading import Unreadable
-from gnomon.agent.drivers.command.said import said
+from gnomon.agent.drivers.command.report import report_of
 from gnomon.errors import MeasurementError
 from gnomon.runtimes.declared import declarations
 
@@ -106,7 +106,7 @@ def test_what_no_profile_is_the_reason(answer: Answer, told: str, tmp_path: Path
 @pytest.mark.parametrize("text", [PUBLISHED, GOLDEN.read_text(encoding="utf-8"), "\tAll 1 2 3\nAll: 1 2 5 6\n"])
 def test_a_profile_is_read_as_the_published_client_reads_it(text: str) -> None:
     spec = declarations()["dpu-server"][0].spec({})
-    told = said(spec, text, lambda name: "", profiled=False, wall_ns=1)
+    told = report_of(spec, text, lambda name: "", profiled=False, wall_ns=1)
     assert told.calls_ns == [round(published_rule(text) * 1e6)]
 
 
@@ -116,4 +116,4 @@ def test_a_profile_is_read_as_the_published_client_reads_it(text: str) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     spec = declarations()["dpu-server"][0].spec({})
     with pytest.raises(Unreadable):
-        said(spec, text, lambda name: "", profiled=False, wall_ns=1)
+        report_of(spec, text, lambda name: "", profiled=False, wall_ns=1)

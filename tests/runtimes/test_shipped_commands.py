@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.agent.drivers.command.reading import Unreadable
-from gnomon.agent.drivers.command.said import Said, said
+from gnomon.agent.drivers.command.report import Report, report_of
 from gnomon.runtimes.declared import declarations
 
 DATA = Path(__file__).parent / "data" / "commands"
@@ -88,13 +88,15 @@ OPERATORS: dict[str, tuple[str, str, dict[str, list[int]]]] = {
 }
 
 
-def reported(name: str, sample: str, operators: str = "", *, profiled: bool = False) -> Said:
+def reported(name: str, sample: str, operators: str = "", *, profiled: bool = False) -> Report:
     """What a declaration reads, of a sample that it prints, or finds in its file where it declares one."""
     declaration = declarations()[name][0]
     text = (DATA / sample).read_text(encoding="utf-8")
     table = (DATA / operators).read_text(encoding="utf-8") if operators else ""
     files = {declaration.file: text, declaration.operators.file if declaration.operators else "": table}
-    return said(declaration.spec({}), "" if declaration.file else text, files.__getitem__, profiled=profiled, wall_ns=1)
+    return report_of(
+        declaration.spec({}), "" if declaration.file else text, files.__getitem__, profiled=profiled, wall_ns=1
+    )
 
 
 @pytest.mark.parametrize("case", CALLS)
@@ -128,7 +130,7 @@ def test_a_dla_that_leaves_layers_to_the_gpu_is_refused() -> None:
     declaration = declarations()["trtexec"][0]
     printed = (DATA / "trtexec-on-gpu.txt").read_text(encoding="utf-8")
     with pytest.raises(Unreadable, match="Unsupported on DLA"):
-        said(declaration.spec({}), printed, lambda name: "[]", profiled=False, wall_ns=1)
+        report_of(declaration.spec({}), printed, lambda name: "[]", profiled=False, wall_ns=1)
 
 
 def test_every_declaration_that_ships_is_read_here() -> None:

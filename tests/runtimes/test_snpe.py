@@ -13,7 +13,7 @@ import pytest
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.command.driver import LoadedCommand
 from gnomon.agent.drivers.command.reading import Unreadable
-from gnomon.agent.drivers.command.said import Said, said
+from gnomon.agent.drivers.command.report import Report, report_of
 from gnomon.errors import UsageError
 from gnomon.runtimes.commands import CommandRuntime
 from gnomon.runtimes.declared import chosen_commands
@@ -24,9 +24,9 @@ CONV = "layer_001 (Name:conv Type:convolutional)"
 HERE = "snpe:sdk=/opt/snpe,serial=S"
 
 
-def read(text: str) -> Said:
+def read(text: str) -> Report:
     (declaration,) = chosen_commands([HERE])
-    return said(declaration.spec({}), "", lambda name: text, profiled=True, wall_ns=1)
+    return report_of(declaration.spec({}), "", lambda name: text, profiled=True, wall_ns=1)
 
 
 def test_a_call_is_the_sum_of_the_layers_but_for_the_input() -> None:

@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from gnomon.agent.drivers.command.reading import Unreadable
-from gnomon.agent.drivers.command.said import filled, placeholders, said
+from gnomon.agent.drivers.command.report import filled, placeholders, report_of
 from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
@@ -33,6 +33,7 @@ class CommandRuntime(WholeModelRuntime):
         self.declaration = declaration
         self.name = declaration.name
         self.formats = frozenset(declaration.formats or (*FORMATS, UNREAD))
+        self.hint = declaration.hint or "Install it there, or give its whole path."
         self.threaded = any("{threads}" in text for text in declaration.texts)
 
     @property
@@ -101,7 +102,8 @@ class CommandProgram:
         options = segment["options"]
         spec: CommandSpec = options["command"]
         if options.get("probing"):
-            return Command(argv=("sh", "-c", _LOOK, "sh", spec["run"][0]), environment={})
+            program = filled(spec["run"][0], spec.get("choices", {}))
+            return Command(argv=("sh", "-c", _LOOK, "sh", program), environment={})
         words = [*spec["run"], *(spec.get("profile", ()) if order.trace is not None else ())]
         unknown = _NEEDS_PYTHON & spec.keys() | placeholders(words) & MADE_OF_INPUTS
         if unknown:
@@ -129,7 +131,7 @@ class CommandProgram:
             return Taken(load_ns=0, warm_ns=(), calls_ns=(), mean_ns=0)
         printed = f"{ended.stdout}\n{ended.stderr}"
         try:
-            calls = said(spec, printed, lambda name: "", profiled=False, wall_ns=0).calls_ns
+            calls = report_of(spec, printed, lambda name: "", profiled=False, wall_ns=0).calls_ns
         except Unreadable as error:
             raise ProgramRefused(f"{spec['run'][0]}: {error}") from error
         each = tuple(calls) if spec.get("each", "call") == "call" else ()

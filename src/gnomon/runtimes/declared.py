@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from gnomon.agent.drivers.command.reading import UNITS, declared_unit
-from gnomon.agent.drivers.command.said import placeholders
+from gnomon.agent.drivers.command.report import placeholders
 from gnomon.core.codec import Words, matching, shell_words
 from gnomon.devices.config import Name, Text, read_settings, tables_in
 from gnomon.errors import ProblemError, UsageError, did_you_mean
@@ -53,7 +53,7 @@ class Declaration:
     call took on average, so that all of them together are a call, without what it costs around them. `file` is what is
     read in place of what is printed; of several that match it (* and ?) the last by name. `outputs` is where outputs
     lie afterwards, with {index} or {name}, or an .npz file: "" where nothing tells them, so that they are not checked.
-    `prepare` are commands before the first run of each process, `files` texts that are written before them. A choice
+    `prepare` are commands before the first run of a model, `files` texts that are written before them. A choice
     without values has no default: whoever names the command says it. Printed lines that `refused_if` matches say that
     it did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output
     was read; `ran` says that the real program was.
@@ -90,8 +90,8 @@ class Declaration:
     @property
     def texts(self) -> list[str]:
         """All texts in which placeholders are filled."""
-        words = (word for words in (self.run, self.profile, *self.prepare) for word in words)
-        return [*words, *self.files.values(), *self.environment.values()]
+        words = (word for words in (self.run, self.profile, self.version, *self.prepare) for word in words)
+        return [*words, self.file, *self.files.values(), *self.environment.values()]
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
         """What the device is told of it, with one value for each choice; what is not set is left out."""
@@ -114,7 +114,8 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     if name != declaration.name:
         yield "name", "there is no such key: the command is called as its table"
     used = placeholders(declaration.texts)
-    unknown = used - PLACEHOLDERS - declaration.choices.keys()
+    unknown = (used | placeholders([declaration.outputs]) - {"index", "name"}) - PLACEHOLDERS
+    unknown -= declaration.choices.keys()
     if "runs" in used and not declaration.read:
         yield "read", "the time of a process with {runs} calls is that of no call: declare where their times are"
     if unknown:
@@ -183,11 +184,11 @@ def chosen_commands(
             f"{len(read)} ways to read times are given for {len(lines)} command lines",
             hint="Give --read once for all, or once for each --command that is a line.",
         )
+    ways = iter(read if len(read) == len(lines) else [*read] * len(lines))
     found: list[Declaration] = []
     for text in given:
         if _is_line(text):
-            way = read[lines.index(text) % len(read)] if read else ""
-            found.append(_of_line(text, way, {one.name for one in found}))
+            found.append(_of_line(text, next(ways, ""), {one.name for one in found}))
         else:
             found.append(_of_name(text, declared))
         if model and "model" not in placeholders(found[-1].texts):
@@ -208,14 +209,14 @@ def _is_line(text: str) -> bool:
 
 def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Declaration:
     """The declaration that "NAME", or "NAME:KEY=VALUE,KEY=VALUE", means. UsageError."""
-    name, _, said = text.partition(":")
+    name, _, settings = text.partition(":")
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."
         here = " ./gnomon.toml is read only where it is named: --config gnomon.toml." if Path(_HERE).is_file() else ""
         raise UsageError(f"there is no command {name!r}", hint=f"{near} Or write a line with {{model}}.{here}")
     declaration, _ = declared[name]
     chosen: dict[str, tuple[str, ...]] = {}
-    for part in filter(None, said.split(",")):
+    for part in filter(None, settings.split(",")):
         key, _, value = part.partition("=")
         chosen[key] = (*chosen.get(key, ()), *([value] if value else []))
     unknown = chosen.keys() - declaration.choices.keys()

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from gnomon.agent.drivers.command.said import filled, placeholders
+from gnomon.agent.drivers.command.report import filled, placeholders
 from gnomon.core.codec import Words
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError, UsageError

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,3 +89,26 @@ def test_what_is_prepared_is_prepared_once_and_lies_in_each_folder() -> None:
     for one in (first, second):
         one.close()
     assert not list(Path().glob("command-*"))
+
+
+def test_a_full_disk_is_not_the_fault_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = loaded("sys.exit('cannot write')", read="json:ms")
+    with pytest.raises(Refused, match="cannot write"):
+        command.call()
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    with pytest.raises(OSError, match="No space left on device") as full:
+        command.call()
+    assert full.value.errno == errno.ENOSPC
+
+
+def test_a_cold_first_call_does_not_decide_how_many_are_asked_for() -> None:
+    """The process of one call takes a hundred times as long as each of many."""
+    command = loaded(
+        "runs = int(sys.argv[1])\nfor _ in range(runs): print('took', 100 if runs == 1 else 1, 'ms')",
+        "{runs}",
+        read=r"took (?P<ms>\d+) ms",
+    )
+    command.call()
+    longer: Any = {**LIMITS, "seconds": 0.2, "most": 2000}
+    facts = command.take(longer, WARM)
+    assert len(facts["wall_ns"]) >= 300 and set(facts["wall_ns"]) == {1_000_000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -26,16 +27,20 @@ from ...lifeline import kill_tree
 from ...plan import digest_of
 from ...timing import inner_loop
 from .reading import Unreadable
-from .said import Said, filled, placeholders, said
+from .report import Report, filled, placeholders, report_of
 
 if TYPE_CHECKING:
     from gnomon.wire import Answer, BlockFacts, BlockLimits, CommandSpec, KernelTimes, RuntimeModel, Segment, WarmUp
 
 _MOST_PRINTED = 64 << 20
 """Bytes that a process may print, on each of its two streams."""
+_LEAST_FREE = 64 << 10
+"""Bytes that are left on a disk that is full."""
 _LOOK_S = 0.1
 _BLOCKS = 5
 """A program has one block in a worker, as long as this many of others: it loads its model each time."""
+_ENOUGH = 0.3
+"""The share of a block's time that calls must have taken."""
 _LAST_LINES, _LAST_LETTERS = 3, 300
 _MOST_TOLD = 500
 """Bytes of what a process printed that go to the worker's log each time."""
@@ -84,6 +89,8 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
         printed = "\n".join(_text(stream) for stream in (output, errors))
         if max(map(_size, (output, errors))) > _MOST_PRINTED:
             raise Refused(f"{name} printed more than {_MOST_PRINTED >> 20} MiB, and was ended")
+        if process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE:  # that is not its own fault
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, where {name} ran")
     _check_end(name, process.returncode, printed)
     cpu_ns = round((used.ru_utime + used.ru_stime) * 1e9)
     return Ended(printed=printed, wall_ns=wall_ns, cpu_ns=cpu_ns, peak_rss_bytes=used.ru_maxrss * 1024)
@@ -141,7 +148,7 @@ class LoadedCommand(Loaded):
         files, prepare = self._spec.get("files", {}), self._spec.get("prepare", [])
         self._used = placeholders([*self._words, *files.values(), *(w for words in prepare for w in words)])
         self._results = [name for name in (self._spec.get("file"), self._spec.get("operators", {}).get("file")) if name]
-        self._first: tuple[Ended, Said] | None = None
+        self._first: tuple[Ended, Report] | None = None
         self._listed = ""
         self._fastest_ns = math.inf
         self._peak_rss_bytes = 0
@@ -180,18 +187,25 @@ class LoadedCommand(Loaded):
     def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
         """A block of samples by the program's own clock: one process, or several where each has one call alone."""
         alone = not self._used & {"runs", "input_list"}
-        best_ns = min(max(self._fastest_ns, 1000.0), 1e12)
         single = alone or self._spec.get("each", "call") != "call"
-        inner = 1 if single else inner_loop(int(best_ns), limits["sample_ns"])
         seconds = _BLOCKS * limits["seconds"]
-        wanted = math.ceil(seconds * 1e9 / (best_ns * inner))
-        runs = max(limits["least"], min(limits["most"], wanted)) * inner
-        warm_runs = max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / best_ns))
         calls: list[int] = []
         cpu: list[int] = []
         operators: list[KernelTimes] = []
+        inner = 1
         end = time.monotonic() + seconds
-        while not calls or (alone and len(calls) < limits["most"] and time.monotonic() < end):
+        # One that is asked for calls is started again where they took far less time than was thought: the only call
+        # that was known may have been a cold one.
+        while not calls or (
+            len(calls) < limits["most"]
+            and time.monotonic() < end
+            and (alone or (not single and sum(calls) < _ENOUGH * seconds * 1e9))
+        ):
+            best_ns = min(max(self._fastest_ns, 1000.0), 1e12)
+            inner = inner if calls or single else inner_loop(int(best_ns), limits["sample_ns"])
+            wanted = math.ceil(seconds * 1e9 / (best_ns * inner))
+            runs = max(limits["least"], min(limits["most"], wanted)) * inner
+            warm_runs = max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / best_ns))
             # Where a process has no more calls for being asked, the one that opened the job is as good as another.
             first, self._first = self._first if alone else None, None
             ended, reported = first or self._run(runs=runs, warm_runs=warm_runs)
@@ -216,13 +230,15 @@ class LoadedCommand(Loaded):
         super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Said]:
+    def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Report]:
         for name in self._results:  # what an earlier process left is not this one's; some programs append to it
             for path in self._left(name):
                 os.remove(path)
         ended = self._start(self._words, runs=runs, warm_runs=warm_runs)
         try:
-            reported = said(self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns)
+            reported = report_of(
+                self._spec, ended.printed, self._read_file, profiled=self._profiled, wall_ns=ended.wall_ns
+            )
         except Unreadable as error:
             raise Refused(f"{self._spec['name']}: {error}") from error
         self._fastest_ns = min(self._fastest_ns, *reported.calls_ns)

@@ -1,4 +1,4 @@
-"""What a declared command is asked, and what it says of its calls: the part that needs no device.
+"""How a declared command is filled in, and what its process reports: the part that needs no device.
 
 It needs the standard library alone, as `reading` does.
 """
@@ -29,14 +29,16 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
+class Report:
     """The times of a process's calls in nanoseconds, or one number for all of them; and those of its operators."""
 
     calls_ns: list[int]
     operators: list[KernelTimes]
 
 
-def said(spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int) -> Said:
+def report_of(
+    spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int
+) -> Report:
     """What a process reported, by its declaration; `read_file` reads a file of its folder.
 
     Unreadable where times are missing or invalid, and where it printed that it ran elsewhere than declared.
@@ -60,7 +62,7 @@ def said(spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, pr
         calls = calls[-1:]
     if min(calls) <= 0:
         raise Unreadable(f"it reports {min(calls)} ns for a call")
-    return Said(calls_ns=calls, operators=_operators(spec, printed, read_file) if profiled else [])
+    return Report(calls_ns=calls, operators=_operators(spec, printed, read_file) if profiled else [])
 
 
 def _operators(spec: CommandSpec, printed: str, read_file: Callable[[str], str]) -> list[KernelTimes]:

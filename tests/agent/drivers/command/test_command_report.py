@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.agent.drivers.command.reading import Unreadable
-from gnomon.agent.drivers.command.said import filled, placeholders, said
+from gnomon.agent.drivers.command.report import filled, placeholders, report_of
 
 
 def spoken(printed: str, *, profiled: bool = False, files: dict[str, str] | None = None, **spec: Any) -> Any:
     declared: Any = {"name": "x", "run": ["x", "{model}"], **spec}
-    return said(declared, printed, (files or {}).__getitem__, profiled=profiled, wall_ns=77)
+    return report_of(declared, printed, (files or {}).__getitem__, profiled=profiled, wall_ns=77)
 
 
 def test_without_a_way_to_read_it_is_the_wall_time() -> None:
