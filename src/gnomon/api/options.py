@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from gnomon.errors import UsageError
-from gnomon.options import option, refuse_unknown
+from gnomon.options import Option, option, refuse_unknown
 from gnomon.store.address import RecordLike, record_address
 from gnomon.values import (
     MOST_SEED,
@@ -95,17 +95,16 @@ Budget = Annotated[
 ]
 
 
-DeviceName = Annotated[
-    str,
-    option(
-        "--device",
-        repeat=True,
-        complete="device",
-        metavar="NAME",
-        help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-        "sdb://SERIAL or labgrid:PLACE.  [default: local]",
-    ),
-]
+def device_option(more: str = "") -> Option:
+    """The option --device; `more` is what its help says beside."""
+    where = (
+        "local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
+    )
+    help_text = f"Where it runs: {where}.{more}  [default: local]"
+    return option("--device", repeat=True, complete="device", metavar="NAME", help=help_text)
+
+
+DeviceName = Annotated[str, device_option()]
 
 
 Timeout = Annotated[

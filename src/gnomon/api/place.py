@@ -28,6 +28,7 @@ from gnomon.api.options import (
     Overwrite,
     Package,
     PathLike,
+    device_option,
     model_request,
     package_path,
     parts_of,
@@ -45,17 +46,7 @@ if TYPE_CHECKING:
 def place(
     model: Model,
     *,
-    devices: Annotated[
-        Sequence[str],
-        option(
-            "--device",
-            repeat=True,
-            complete="device",
-            metavar="NAME",
-            help="Where it runs: local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, "
-            "sdb://SERIAL or labgrid:PLACE. May be repeated.  [default: local]",
-        ),
-    ] = (),
+    devices: Annotated[Sequence[str], device_option(" May be repeated.")] = (),
     out: Package = None,
     overwrite: Overwrite = False,
     package: Annotated[
