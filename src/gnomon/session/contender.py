@@ -31,7 +31,7 @@ from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.runtimes.base import Accelerator, Configuration, by_names, portable
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import Lab, command_failed
 from gnomon.session.targets import Missing, Target, describe, reasons_of
 from gnomon.wire import Segment
 
@@ -308,12 +308,6 @@ def not_compared(label: str, *known: Measured) -> Doubt | None:
     return Doubt(kind="not-compared", message=f"{label} {told}", hint=AGAIN)
 
 
-def command_failed(missing: Missing) -> Doubt:
-    """A warning that a command, which was named, gave no time."""
-    hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
-    return Doubt(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
-
-
 AGAIN = "Run the same command again: what failed is measured once more."
 """What to do where a failure may be the machine's."""
 
@@ -349,6 +343,8 @@ def profile_singles(
             lab.doubts += [doubt] if doubt is not None else []
     if not alive:
         what, hint = "nothing runs the model with right outputs", "Try another runtime with --runtime."
+        if not any(contender.checked for contender in contenders):
+            what, hint = "nothing measured the model", "See what it wants of a model, and of its words."
         if lab.runner.stopped:
             what = "nothing gave right outputs until then"
         elif any(doubt.kind == "not-compared" for doubt in lab.doubts):
@@ -357,7 +353,7 @@ def profile_singles(
     if traces is not None:
         effort = replace(effort, processes_least=traces, processes_most=traces)
     wanted = [c for c in trace(alive) if c.tells_operators]
-    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort)
+    traced = lab.runner.measure("profile, traced", [trace_of(c) for c in wanted], effort) if wanted else {}
     for contender in wanted:
         if not traced[trace_of(contender).key].ok:
             failure = traced[trace_of(contender).key].failure

@@ -195,9 +195,10 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
     """What the answer of an open job holds for; `threads` are the numbers of threads where they are not as wished."""
     wish, facts = lab.request.wish, lab.device.fingerprint
+    told = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
-        threads=tuple(map(int, threads)) or wish.thread_counts,
-        defaults=wish.usual,
+        threads=tuple(map(int, threads)) or (wish.thread_counts if told else ()),
+        defaults=wish.usual and told,
         signature=lab.request.signature,
         precisions=_precisions(lab.graph, wish),
         inputs=lab.inputs,
@@ -305,6 +306,11 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
         return chosen_runtimes(request.runtimes, model_format)
     from gnomon.runtimes.commands import CommandRuntime
 
+    if request.effort.energy is not None:
+        raise UsageError(
+            "energy is read around calls that gnomon makes, and a command makes its own",
+            hint="Leave out the objective energy, or --command.",
+        )
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:
         if model_format not in command.formats:
@@ -372,11 +378,14 @@ def _loaded(wish: Wish) -> Iterator[Doubt]:
 
 def _commands_missing(lab: Lab) -> Iterator[Doubt]:
     """A warning for each command that is not on the device, or does not take the model."""
-    hints = {command.name: command.hint for command in lab.request.wish.commands}
-    for missing in lab.missing:
-        if missing.name in hints:
-            message = f"{missing.name} was not measured: {missing.reason}"
-            yield Doubt(kind="command-failed", message=message, hint=hints[missing.name])
+    names = {command.name for command in lab.request.wish.commands}
+    return (command_failed(missing) for missing in lab.missing if missing.name in names)
+
+
+def command_failed(missing: Missing) -> Doubt:
+    """A warning that a command, which was named, gave no time."""
+    hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
+    return Doubt(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
 
 def _drawn_text(name: str) -> Doubt:

@@ -108,7 +108,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
         if isinstance(answer, Failure):
             python, reason = link.info.python, reason_of(answer, runtime)
             if not runtime.wheels:
-                missing.append(Missing(name=runtime.name, reason=reason))
+                missing.append(Missing(name=runtime.name, reason=reason, hint=getattr(runtime, "hint", "")))
             elif answer.transient and answer.kind != "refused":
                 missing.append(Missing(name=runtime.name, reason=reason, hint="Start the same command again."))
             elif python:

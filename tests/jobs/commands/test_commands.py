@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.models.modelkit import model, node, save, value
 
 import gnomon
 from gnomon.cli.main import cli
-from gnomon.errors import UsageError
+from gnomon.errors import ModelError, UsageError
 
 TIMED = "took (?P<ms>[0-9.]+) ms"
 PRINTS = "import sys\nfor _ in range(int(sys.argv[2])): print('took', sys.argv[3], 'ms')\n"
@@ -88,7 +89,22 @@ def test_a_file_that_is_not_read_is_left_to_commands(tmp_path: Path) -> None:
     document = gnomon.profile(net, commands=[command], read=[TIMED], processes=1, budget_s=1.0, record=record)
     (row,) = document.columns
     assert row.label == "quick" and row.wall.median_s == pytest.approx(2.5e-3)
-    assert document.conditions is not None and document.conditions.precisions == ()
+    assert document.conditions is not None
+    assert (document.conditions.precisions, document.conditions.threads) == ((), ())
+
+
+def test_what_a_command_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    """Its calls are its own: gnomon can neither begin each at a moment, nor read counters around it."""
+    net = tmp_path / "net.hef"
+    net.write_bytes(b"nobody reads this")
+    own: Any = {"commands": [prints(tmp_path, "quick", "2.5")], "read": [TIMED], "record": tmp_path / "r"}
+    with pytest.raises(UsageError, match="--for and --every are for calls that gnomon makes"):
+        gnomon.profile(net, for_s=1.0, **own)
+    with pytest.raises(UsageError, match="energy is read around calls that gnomon makes"):
+        gnomon.pareto(net, objectives=["latency", "energy"], **own)
+    with pytest.raises(ModelError) as unread:
+        gnomon.profile(net, record=tmp_path / "r")
+    assert "--command" in unread.value.hint
 
 
 def test_a_front_has_commands_by_wall_time(net: Path, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def profile_turns(labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, 
         for lab, wanted in turn if number % 2 else reversed(turn):
             measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
             right = [trace_of(c) for c in wanted if measured[c.key].ok and c.tells_operators]
-            if number <= traces:
+            if number <= traces and right:
                 lab.runner.measure("profile, traced", right, effort)
             steps.step(1)
     alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.errors import UsageError
 from gnomon.measure.progress import Steps, Watch
 from gnomon.session.model_session import open_device, open_lab
 from gnomon.session.request import ModelRequest, patiently, timed
@@ -35,6 +36,11 @@ def profile(
     With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. What is `asked` to be
     called for long is so afterwards. Raises GnomonError; what was measured until then is in the record.
     """
+    if asked is not None and request.wish.commands:
+        raise UsageError(
+            "--for and --every are for calls that gnomon makes, and a command makes its own",
+            hint="Leave them out, or --command.",
+        )
     question: dict[str, Any] = {"inside": True} if inside else {}
     question |= {} if asked is None else {"sustained": asdict(asked)}
 

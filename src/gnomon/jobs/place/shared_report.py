@@ -53,6 +53,7 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
     machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
     counts = " and ".join(map(str, conditions.threads))
     threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if conditions.defaults else ''}"
+    threads = threads if counts else "threads as the command sets them"
     fed = conditions.inputs
     shapes = [f"{row.name if len(fed) > 1 else ''} {'x'.join(map(str, row.shape))}".strip() for row in fed]
     more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []

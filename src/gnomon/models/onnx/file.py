@@ -524,5 +524,5 @@ def _refuse_known(path: Path, head: bytes) -> None:
 def _unknown(path: Path, why: str) -> NoReturn:
     raise ModelError(
         f"{path} is not a model that gnomon reads: {why}",
-        hint=f"give a file of {', '.join(FORMATS.values())}, or an nnpackage",
+        hint=f"give a file of {', '.join(FORMATS.values())}, or an nnpackage; or name what runs it: --command",
     )
