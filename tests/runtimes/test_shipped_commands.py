@@ -135,7 +135,12 @@ def test_a_dla_that_leaves_layers_to_the_gpu_is_refused() -> None:
 
 def test_every_declaration_that_ships_is_read_here() -> None:
     declared = {name: one for name, (one, _) in declarations().items()}
-    assert {case.split(",")[0] for case in CALLS} | {"llama-bench-gpu", "snpe", "dpu-server"} == declared.keys()
+    assert {case.split(",")[0] for case in CALLS} | {
+        "llama-bench-gpu",
+        "snpe",
+        "dpu-server",
+        "vitis",
+    } == declared.keys()
     assert OPERATORS.keys() | {"snpe"} == {name for name, one in declared.items() if one.operators is not None}
     assert all(one.format and one.hint and one.formats for one in declared.values())
     assert declared["qnn-net-run"].program == "qnn-net-run"

@@ -8,7 +8,7 @@ import pytest
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
-BUILT_IN = ("onnxruntime", "onnxruntime-int8", "openvino", "openvino-int8", "quark-xint8", "vitis")
+BUILT_IN = ("onnxruntime", "onnxruntime-int8", "openvino", "openvino-int8", "quark-xint8")
 
 
 def test_the_built_in_ones_are_there() -> None:

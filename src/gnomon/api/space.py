@@ -99,7 +99,7 @@ class ProfileOptions(BenchOptions, total=False):
             repeat=True,
             read=toolchain_setting,
             metavar="TOOLCHAIN.KEY=VALUE",
-            help="A setting of a toolchain, such as vitis.arch=/path/arch.json. May be repeated.",
+            help="A setting of a toolchain, such as openvino-int8.images=128. May be repeated.",
         ),
     ]
 
@@ -481,8 +481,9 @@ def _toolchains(
     **options: Any,
 ) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
     """What is measured: the named toolchains, or runtimes in float32, or ONNX Runtime, with settings; and the rest."""
-    if toolchains and not latency:
-        raise UsageError("--no-latency and --toolchain contradict each other", hint="Give either of the two.")
+    if not latency and (toolchains or options.get("commands")):
+        named = "--toolchain" if toolchains else "--command"
+        raise UsageError(f"--no-latency and {named} contradict each other", hint="Give either of the two.")
     if toolchains is None:
         toolchains = options.get("runtimes") or ("onnxruntime",)
     by_toolchain: dict[str, dict[str, str]] = {name: {} for name in (toolchains if latency else ())}

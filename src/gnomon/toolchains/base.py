@@ -86,7 +86,7 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """Who measures the result: "onnxruntime", "openvino", or `COMMAND`: one that the user names."""
+        """What measures the result: "onnxruntime", "openvino", or `COMMAND` where only one that the user names can."""
         ...
 
     def check(self) -> tuple[Missing, ...]:

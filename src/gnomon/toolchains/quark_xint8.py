@@ -30,7 +30,7 @@ _PROBE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarkSettings(ChildSettings):
+class Settings(ChildSettings):
     """What can be set."""
 
     config: Annotated[Literal["XINT8", "VINT8"], "XINT8 or VINT8, names of Quark"] = "XINT8"
@@ -41,15 +41,11 @@ class QuarkSettings(ChildSettings):
 
 def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
     """The toolchain with these settings. UsageError for unknown ones."""
-    return quark_of(read_settings(NAME, QuarkSettings, settings))
-
-
-def quark_of(settings: QuarkSettings) -> Toolchain:
-    """The toolchain with these settings."""
-    folder = settings.packages or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
+    values = read_settings(NAME, Settings, settings)
+    folder = values.packages or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
     program = replace(
-        settings.program("quark_child", "images", "config", "in_memory"),
-        python=settings.python or os.environ.get(PYTHON) or sys.executable,
+        values.program("quark_child", "images", "config", "in_memory"),
+        python=values.python or os.environ.get(PYTHON) or sys.executable,
         packages=folder,
         # Compiled once: the home that a child sees goes away.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},

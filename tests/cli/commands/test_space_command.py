@@ -35,7 +35,7 @@ def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> N
     code, out, _ = call(capsys, "toolchains", "--json")
     assert code == 0
     told = {one["name"]: one for one in json.loads(out)["toolchains"]}
-    assert told["vitis"]["measured_by"] == "command"
+    assert told["quark-xint8"]["measured_by"] == "onnxruntime"
     assert all(one["hint"] for row in told.values() for one in row["missing"])
 
 
@@ -43,10 +43,14 @@ def test_toolchains_say_what_is_missing(capsys: pytest.CaptureFixture[str]) -> N
     ("given", "told"),
     [
         (["--set", "arch=/x"], "TOOLCHAIN.KEY=VALUE"),
-        (["--set", "vitis.arch"], "TOOLCHAIN.KEY=VALUE"),
-        (["--set", "vitis.arch=/x"], "no such --toolchain"),
-        (["--toolchain", "vitis", "--set", "vitis.arch=/x", "--set", "vitis.arch=/y"], "twice"),
+        (["--set", "quark-xint8.packages"], "TOOLCHAIN.KEY=VALUE"),
+        (["--set", "quark-xint8.packages=/x"], "no such --toolchain"),
+        (
+            ["--toolchain", "openvino-int8", "--set", "openvino-int8.images=1", "--set", "openvino-int8.images=2"],
+            "twice",
+        ),
         (["--no-latency", "--toolchain", "onnxruntime"], "contradict"),
+        (["--no-latency", "--command", "dpu-server:url=http://b/"], "contradict"),
     ],
 )
 def test_options_that_cannot_be_meant_are_told(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,13 +68,14 @@ def test_settings_are_of_their_toolchain(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(job, "profile_space", kept)
     for words in (
-        "--toolchain vitis --toolchain quark-xint8 --set vitis.arch=a=b --set quark-xint8.packages=/q",
+        "--toolchain openvino-int8 --toolchain quark-xint8 --set openvino-int8.preset=a=b"
+        " --set quark-xint8.packages=/q",
         "--runtime openvino --accuracy none",
-        "--no-latency --command dpu-server:url=http://b/",
+        "--command dpu-server:url=http://b/",
     ):
         assert run(["space", "profile", "c.yaml", "--profile-dir", "p", *words.split()]) == 2
-    (_, named), (_, runtime), (asked, none) = calls
-    assert named["toolchains"] == {"vitis": {"arch": "a=b"}, "quark-xint8": {"packages": "/q"}}
+    (_, named), (_, runtime), (asked, sent) = calls
+    assert named["toolchains"] == {"openvino-int8": {"preset": "a=b"}, "quark-xint8": {"packages": "/q"}}
     assert (runtime["toolchains"], runtime["method"]) == ({"openvino": {}}, None)
-    assert (none["toolchains"], none["method"]) == ({}, "balanced")
+    assert (sent["toolchains"], sent["method"]) == ({"onnxruntime": {}}, "balanced")
     assert [one.choices["url"] for one in asked.request.wish.commands] == [("http://b/",)]

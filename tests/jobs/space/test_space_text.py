@@ -212,7 +212,7 @@ def test_primitives_and_toolchains_are_listed() -> None:
     missing = [{"what": "no program", "hint": "install it"}]
     tools = [
         {"name": "ort", "measured_by": "onnxruntime", "missing": []},
-        {"name": "vitis", "measured_by": "command", "missing": missing},
+        {"name": "compiler", "measured_by": "command", "missing": missing},
     ]
     told = words_of(toolchains_report, {"format": "gnomon-space-toolchains", "version": 1, "toolchains": tools})
     assert told.startswith("1 of 2 toolchains can be used here: ort.")

@@ -30,7 +30,7 @@ _ROWS = {
 }
 _GONE = {
     "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.",
-    "--arch-file": "Give --toolchain vitis --set vitis.arch=FILE.",
+    "--arch-file": "Give --toolchain quark-xint8 --command vitis:url=URL,arch=FILE.",
 }
 """Options of ssprofile's profiler, with what to give instead."""
 

@@ -31,7 +31,7 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import METHODS, PROOF, ProfileFolder
 from gnomon.jobs.space.profiling.images import keep_calibration, open_calibration, open_images
 from gnomon.jobs.space.profiling.look import space_document
-from gnomon.jobs.space.profiling.measuring import Measurer, check_commands
+from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import across_families, plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
@@ -126,7 +126,6 @@ def profile_space(
     chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
     if method is not None and method not in METHODS:
         raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join(METHODS)}.")
-    check_commands(asked.request, chains)
     trainings = recipes(study, epochs=asked.epochs)
     if method is not None:
         _check_recipes(trainings)

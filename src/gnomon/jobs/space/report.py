@@ -328,6 +328,8 @@ def _toolchain_sentence(toolchain: ToolchainPart) -> str:
     if not times:
         return f"Nothing could be measured by {toolchain.toolchain}."
     by = "As imported" if toolchain.toolchain == IMPORTED else f"By {toolchain.toolchain}"
+    if "commands" in toolchain.context:
+        by += f", measured on {toolchain.context['device']},"
     twin = toolchain.compared
     beside = "" if twin is None else f", {units.digits(twin.ratio)} times as long as by {twin.twin}"
     return f"{by} networks take {_spread(times)}{beside}."

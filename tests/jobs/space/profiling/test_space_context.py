@@ -57,6 +57,6 @@ def test_a_failed_network_says_nothing_of_the_context() -> None:
 def test_another_command_is_another_context() -> None:
     boards = [chosen_commands([f"dpu-server:url=http://{name}/"]) for name in ("one", "two")]
     one, two = (measuring_context(replace(HERE, wish=Wish(commands=board)), {}) for board in boards)
-    check_context([row(one, "vitis")], "vitis", one)
+    check_context([row(one, "quark-xint8")], "quark-xint8", one)
     with pytest.raises(UsageError, match=r"commands: .*http://one/.* there, .*http://two/.* now"):
-        check_context([row(one, "vitis")], "vitis", two)
+        check_context([row(one, "quark-xint8")], "quark-xint8", two)

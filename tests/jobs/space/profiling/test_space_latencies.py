@@ -62,18 +62,24 @@ def test_without_a_twin_or_common_networks_nothing_is_compared(one: Study) -> No
     rows = both(one, [1e-3, None], [None, 1e-3])
     assert compare_with_twin(rows, "onnxruntime-int8") is None
     assert compare_with_twin(rows, "onnxruntime") is None
-    assert compare_with_twin(both(one, [1e-3], [1e-3], "vitis"), "vitis") is None
+    assert compare_with_twin(both(one, [1e-3], [1e-3], "foreign"), "foreign") is None
     quark = compare_with_twin(both(one, [1e-3], [1e-3], "quark-xint8"), "quark-xint8")
     assert quark is not None and quark.twin == "onnxruntime" and quark.drop is None
 
 
 def test_the_last_row_of_a_network_counts(one: Study) -> None:
     a, b = one.families["VGG"].swaps()[:2]
-    rows = [timed(a, 1e-3), timed(b, 2e-3), timed(a, 3e-3), timed(b, None, reason="crash"), timed(a, 9.0, "vitis")]
+    rows = [
+        timed(a, 1e-3),
+        timed(b, 2e-3),
+        timed(a, 3e-3),
+        timed(b, None, reason="crash"),
+        timed(a, 9.0, "quark-xint8"),
+    ]
     assert {name: row.call_s for name, row in latest(rows, "onnxruntime").items()} == {a.id: 3e-3, b.id: None}
-    assert toolchains_of(rows) == ("onnxruntime", "vitis")
+    assert toolchains_of(rows) == ("onnxruntime", "quark-xint8")
     assert family_latencies(one, one.families["VGG"], latest(rows, "onnxruntime")).keys() == {a.assignment}
-    assert toolchain_of(rows, None) == "onnxruntime" and toolchain_of(rows, "vitis") == "vitis"
+    assert toolchain_of(rows, None) == "onnxruntime" and toolchain_of(rows, "quark-xint8") == "quark-xint8"
     for known, wanted in ((rows, "openvino"), ([timed(a, None)], None), ([timed(a, None)], "onnxruntime")):
         with pytest.raises(UsageError, match="nothing was measured") as told:
             toolchain_of(known, wanted)
@@ -110,7 +116,7 @@ def test_the_published_tables_have_milliseconds_and_shares(one: Study, tmp_path:
     swaps = [n for family in one.families.values() for n in family.swaps()]
     values = [0.3, 1e-6, 1.0, 2e-3, 0.1, 0.1, 7e-5, 0.9]
     for network, value in zip(swaps, values, strict=True):
-        folder.add(timed(network, value, "vitis"))
+        folder.add(timed(network, value, "quark-xint8"))
         folder.add(timed(network, value * 2 if network.id != "VGG_0_1" else None, "openvino"))
     for network in swaps[:-2]:
         folder.add(trained(network, 0.25 + 0.5 * values[0], images=1000))

@@ -1,8 +1,8 @@
 """Measuring the networks of a study as a toolchain makes them: written, quantised, checked, timed; each a line.
 
 What a quantised model is worth is measured, not assumed: whether it classifies as well, whether its convolutions really
-read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. What no runtime
-loads is timed by a command that the user names.
+read and give 8-bit values; and whether it is faster shows in the rows of its float32 twin. A command that the user
+names times what the toolchain made, in the place of a runtime.
 """
 
 from __future__ import annotations
@@ -51,16 +51,6 @@ from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
 
 
-def check_commands(asked: MeasureRequest, toolchains: Sequence[Toolchain]) -> None:
-    """UsageError where a command is named, and none of the toolchains leaves measuring to one."""
-    if asked.wish.commands and all(toolchain.runtime != COMMAND for toolchain in toolchains):
-        told = ", ".join(toolchain.name for toolchain in toolchains) or "nothing"
-        raise UsageError(
-            f"a command measures what is compiled for it, and {told} is measured otherwise",
-            hint="Leave out --command, or give the --toolchain that compiles; gnomon space toolchains lists them.",
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurer:
     """Measures networks of a profile with their trained weights.
@@ -98,11 +88,9 @@ class Measurer:
         return context
 
     def _request(self, toolchain: Toolchain) -> MeasureRequest:
-        """What measures the results of a toolchain: its runtime, or the commands that are named."""
+        """What measures the results of a toolchain: the command that is named, else its runtime."""
         request = self.profile.asked.request
-        if toolchain.runtime == COMMAND:
-            return replace(request, runtimes=())
-        return replace(request, runtimes=(toolchain.runtime,), wish=replace(request.wish, commands=()))
+        return replace(request, runtimes=() if request.wish.commands else (toolchain.runtime,))
 
     def run(
         self, toolchain: Toolchain, settings: Mapping[str, object], networks: Sequence[Network]
