@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
-from tests.formats.scans import read_block_table, read_snpe_csv, read_snpe_json
+from tests.formats.scans import read_snpe_csv, read_snpe_json
 
 from fuzz import seeds as good
 from gnomon import values
@@ -620,7 +620,6 @@ _REPLIES = ({"kind": "measured", "result": _MEASURED},
             {"kind": "refused", "message": "x", "hint": "y"},
             {"kind": "failed", "error": "DeviceError", "message": "x", "hint": ""})  # fmt: skip
 _NUMBERS = ("1.5", "0x1F", "1:30:00", "1_000", "yes", "~", ".inf", "1e-3", "012", "2001-01-01", "-1.5e+3")
-_BLOCKS = good.golden("block-table-block.yaml", "block-table-flow.yaml")
 _DUMPS = good.golden(
     "pareto-brute-force.json", "pareto-brute-force-index.json", "pareto-sampler.json", "pareto-sampler-index.json",
     "pareto-published-brute-force.json", "pareto-published-sampler.json",
@@ -728,7 +727,6 @@ TARGETS: dict[str, Target] = _all(
         read=back(read_latencies, write_flat_table),
         lines=True,
     ),
-    Target(name="block table", seeds=_BLOCKS, read=read_block_table, lines=True),
     Target(name="snpe csv", seeds=good.golden("snpe-table.csv"), read=back(read_snpe_csv, write_snpe_csv), lines=True),
     Target(
         name="snpe json",

@@ -3,7 +3,7 @@
 Made-up spaces of which every network is known, as in coverage.py: what is measured is what `gnomon space profile`
 trains and measures. From that the best 50 networks of the full space are predicted and measured, with the same noise,
 round by round as `gnomon space front` does it; and 10 of it and of the reduced space that the default choice leaves, at
-once as `validate` does it. With "sums" the spaces are those of truths.py, of 759,375 networks, whose effects add up.
+once. With "sums" the spaces are those of truths.py, of 759,375 networks, whose effects add up.
 
 Told for each setting: `reached`, the true share of the true hypervolume of all networks that the 50 reach: mean, least
 and most, and `at_once` what 50 reach that are predicted before any of them is measured; `covered`, the share of spaces

@@ -54,7 +54,6 @@ from gnomon.api.space import profile_space as profile_space
 from gnomon.api.space import select_primitives as select_primitives
 from gnomon.api.space import show_space as show_space
 from gnomon.api.space import space_network as space_network
-from gnomon.api.space import validate_selection as validate_selection
 from gnomon.api.stab import stab as stab
 from gnomon.api.suite import compare_suites as compare_suites
 from gnomon.api.suite import run_suite as run_suite
@@ -66,7 +65,6 @@ from gnomon.api.table import export_table as export_table
 from gnomon.api.table import import_tables as import_tables
 from gnomon.api.table import known_spaces as known_spaces
 from gnomon.api.table import merge_tables as merge_tables
-from gnomon.api.table import sum_blocks as sum_blocks
 from gnomon.api.tune import execute as execute
 from gnomon.api.tune import overlay_analyze as overlay_analyze
 from gnomon.api.tune import overlay_collect as overlay_collect

@@ -139,7 +139,6 @@ JOBS: Mapping[str, Job] = {
             table_diff="TableDiffDocument difference_report",
             table_spaces="SpacesDocument spaces_report",
             table_export="TableExportDocument exported_report",
-            table_blocks="BlocksDocument blocks_report",
         ),
         functions=_functions(
             "table",
@@ -150,7 +149,6 @@ JOBS: Mapping[str, Job] = {
             "import_tables",
             "known_spaces",
             "merge_tables",
-            "sum_blocks",
         ),
     ),
     "estimator": Job(
@@ -202,7 +200,6 @@ JOBS: Mapping[str, Job] = {
             space="SpaceDocument profile_report",
             space_select="SelectionDocument selection_report",
             space_front="SpaceFrontDocument front_report",
-            space_validate="ValidationDocument validation_report",
             space_export="SpaceExportDocument exported_report",
             space_primitives="PrimitivesDocument primitives_report",
             space_toolchains="ToolchainsDocument toolchains_report",
@@ -219,7 +216,6 @@ JOBS: Mapping[str, Job] = {
             "select_primitives",
             "show_space",
             "space_network",
-            "validate_selection",
         ),
     ),
     "tune": Job(

@@ -38,11 +38,9 @@ from gnomon.jobs.space.document import SpaceDocument as SpaceDocument
 from gnomon.jobs.space.document import SpaceExportDocument as SpaceExportDocument
 from gnomon.jobs.space.document import SpaceFrontDocument as SpaceFrontDocument
 from gnomon.jobs.space.document import ToolchainsDocument as ToolchainsDocument
-from gnomon.jobs.space.document import ValidationDocument as ValidationDocument
 from gnomon.jobs.stab.document import StabDocument as StabDocument
 from gnomon.jobs.suite.document import SuiteCompareDocument as SuiteCompareDocument
 from gnomon.jobs.suite.document import SuiteDocument as SuiteDocument
-from gnomon.jobs.table.document import BlocksDocument as BlocksDocument
 from gnomon.jobs.table.document import NetsDocument as NetsDocument
 from gnomon.jobs.table.document import SpacesDocument as SpacesDocument
 from gnomon.jobs.table.document import TableDiffDocument as TableDiffDocument

@@ -84,13 +84,14 @@ def entry_points(*, group: str) -> metadata.EntryPoints:
 def named(group: str, own: Mapping[str, str] | None = None) -> dict[str, metadata.EntryPoint]:
     """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own.
 
-    `own` are such by name, which a checkout that is not installed again has too; they come first.
+    `own` are all of gnomon's by name, as a checkout has them that is not installed again; they come first.
     """
     from importlib import metadata
 
     made = {name: metadata.EntryPoint(name=name, value=value, group=group) for name, value in (own or {}).items()}
     for entry in sorted(entry_points(group=group), key=lambda e: (e.name, not e.value.startswith("gnomon."))):
-        made.setdefault(entry.name, entry)
+        if own is None or not entry.value.startswith("gnomon."):
+            made.setdefault(entry.name, entry)
     return made
 
 

@@ -77,8 +77,6 @@ CASES: dict[str, list[str]] = {
         "table export snpe.table --out out.csv --json",
         "table export snpe.table --out out.xls --json",
         "table check nowhere --json",
-        "table blocks blocks.yaml --json",
-        "table blocks absent.yaml --json",
     ],
     "estimators": [
         f"estimator fit --table t.table --samples measured.csv -o e.json {ESTIMATE}",
@@ -161,7 +159,6 @@ def inputs(zoo_model: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest
     for source, name in (
         (golden / "pareto" / "pareto-brute-force.json", "dump.json"),
         (golden / "snpe" / "snpe-table.csv", "snpe.csv"),
-        (golden / "block-table-block.yaml", "blocks.yaml"),
         (zoo_model("mix.circle"), "mix.circle"),
         (TESTS / "store" / "data" / "record_v1.sqlite", "record.sqlite"),
     ):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gnomon.core.strict_json import Complaints
-from gnomon.formats.block_table import scan_block_table
 from gnomon.formats.snpe.table import scan_snpe_csv, scan_snpe_json
 
 Table = TypeVar("Table")
@@ -23,4 +22,4 @@ def whole(scan: Callable[[str | bytes], tuple[Table, Complaints]]) -> Callable[[
     return read
 
 
-read_block_table, read_snpe_csv, read_snpe_json = whole(scan_block_table), whole(scan_snpe_csv), whole(scan_snpe_json)
+read_snpe_csv, read_snpe_json = whole(scan_snpe_csv), whole(scan_snpe_json)

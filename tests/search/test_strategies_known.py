@@ -30,7 +30,7 @@ def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
 
 def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
-        EntryPoint(name="mine", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="mine", value=f"{__name__}:RandomSearch", group=registry.GROUP),
         EntryPoint(name="hlps", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
         EntryPoint(name="gone", value="no.such.module:Thing", group=registry.GROUP),
     ]

@@ -15,7 +15,6 @@ from tests.jobs.estimator import estimator_kit
 from tests.jobs.overlay.test_overlay_analyze import analysis
 from tests.jobs.place.fleet_kit import device
 from tests.jobs.place.test_fleet_text import fleet
-from tests.jobs.space.kits.space_kit import validation
 from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, synthetic
 
 import gnomon
@@ -91,10 +90,9 @@ def test_a_table_that_was_built(tmp_path: Path) -> None:
     )
 
 
-def test_a_selection_and_what_validated_it(tmp_path: Path) -> None:
+def test_a_selection(tmp_path: Path) -> None:
     synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
     check(gnomon.select_primitives(tmp_path / "p", rule="published", output=tmp_path / "o.yaml"))
-    check(gnomon.read_document(validation()))
 
 
 def test_an_analysis(tmp_path: Path) -> None:

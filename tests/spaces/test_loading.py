@@ -14,7 +14,7 @@ from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.spaces import known_spaces, load_space, loading
 from gnomon.spaces.fuse import rules
-from gnomon.spaces.loading import draw, spread
+from gnomon.spaces.loading import SearchSpace, draw, spread
 from gnomon.spaces.work import relative_size, work
 
 SPACE = """
@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_shipped_spaces_are_found_by_name() -> None:
     cnns = ("fbnet", "mobilenetv2-cifar10", "nasbench201", "nasbench201-live", "ofa-mobilenetv3", "operators")
-    shipped = sorted((*cnns, "decoder", "decoder-step", "hat", "hat-step"))
+    shipped = sorted((*cnns, "hat", "hat-step"))
     assert known_spaces()[: len(shipped)] == tuple(shipped)
     for name in known_spaces()[:5]:
         assert load_space(name).name == name
@@ -113,9 +113,15 @@ def test_files_that_are_not_there_and_files_without_an_attribute_are_told(file: 
         load_space(str(file))
 
 
+def theirs() -> SearchSpace:
+    """A package's space."""
+    return load_space("fbnet")
+
+
 def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     added = [
-        EntryPoint(name="theirs", value="gnomon.spaces.catalogue.fbnet:fbnet", group=loading.GROUP),
+        EntryPoint(name="theirs", value=f"{__name__}:theirs", group=loading.GROUP),
+        EntryPoint(name="gone", value="gnomon.spaces.catalogue.gone:gone", group=loading.GROUP),
         EntryPoint(name="broken", value="no_such_module_at_all:x", group=loading.GROUP),
         EntryPoint(name="fbnet", value="no_such_module_at_all:x", group=loading.GROUP),
     ]
@@ -123,6 +129,7 @@ def test_packages_add_spaces_and_broken_ones_say_so(monkeypatch: pytest.MonkeyPa
     assert load_space("theirs").name == "fbnet" == load_space("fbnet").name
     with pytest.raises(UsageError, match="'broken' cannot be loaded: ModuleNotFoundError"):
         load_space("broken")
+    assert "theirs" in known_spaces() and "gone" not in known_spaces(), "gnomon's own are those of the checkout"
 
 
 def test_what_a_users_file_raises_later_is_told_with_its_line(

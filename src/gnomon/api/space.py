@@ -43,7 +43,7 @@ Numbering = Annotated[
 Known = Literal["balanced", "fair", "published", "imported"]
 Method = Annotated[Known | None, option("--accuracy", help="Whose accuracies.  [default: the first]")]
 Toolchain = Annotated[str | None, option(metavar="NAME", help="Whose latencies.  [default: the first]")]
-Proofs = Annotated[bool, option("--use-proofs", help="Go by what validate and front measured, too.")]
+Proofs = Annotated[bool, option("--use-proofs", help="Go by what front measured, too.")]
 OwnData = Annotated[
     str | None,
     option(metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."),
@@ -260,6 +260,7 @@ def find_front(
         ),
     ] = None,
     networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
+    kept: Annotated[bool, option("--kept", help="Only networks of the primitives that select kept.")] = False,
     measure: Annotated[
         bool, option("--measure/--no-measure", help="Train and measure them.  [default: measure]")
     ] = True,
@@ -278,6 +279,7 @@ def find_front(
 ) -> document.SpaceFrontDocument:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
+    With --kept of what select kept last: the proof of its choice.
     After an interruption the same command resumes, and measures nothing twice.
 
     Raises GnomonError.
@@ -289,6 +291,7 @@ def find_front(
         _asked(blocks=blocks, data=data, epochs=epochs, **options),
         networks=networks,
         latency_s=latency_s,
+        kept=kept,
         measure=measure,
         method=method,
         toolchain=toolchain,
@@ -302,35 +305,6 @@ def find_front(
 
         write_picture(space_front_charts(result), Path(picture))
     return result
-
-
-def validate_selection(
-    profile_dir: Profile,
-    *,
-    networks: Annotated[
-        int,
-        option(least=8, most=10_000, help="Mixed networks of the reduced space, and as many of the full one."),
-    ] = 12,
-    front: Annotated[
-        int, option(least=0, most=1000, help="Networks of the predicted front of each space; 0: none.")
-    ] = 10,
-    data: OwnData = None,
-    epochs: OwnEpochs = None,
-    blocks: OwnBlocks = (),
-    on_progress: Watch | None = None,
-    on_message: Callable[[str], None] = _silent,
-    **options: Unpack[BenchOptions],
-) -> document.ValidationDocument:
-    """Test the predictions for PROFILE's choice on mixed networks that were never measured.
-
-    Raises GnomonError.
-    """
-    from gnomon.jobs.space.choosing import validate
-
-    asked = _asked(blocks=blocks, data=data, epochs=epochs, **options)
-    return validate.validate_selection(
-        Path(profile_dir), asked, networks=networks, front=front, watch=on_progress, tell=on_message
-    )
 
 
 def show_space(

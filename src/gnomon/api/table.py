@@ -10,7 +10,6 @@ from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request
 from gnomon.errors import UsageError
 from gnomon.jobs.table import folder, look
 from gnomon.jobs.table.document import (
-    BlocksDocument,
     CheckedTable,
     SpacesDocument,
     TableDiffDocument,
@@ -176,18 +175,3 @@ def export_table(
         files, left_out = exchange.export_table(paths, Path(out), space)
     skipped(left_out, on_message)
     return TableExportDocument(files=tuple(map(str, files)), left_out=tuple(left_out))
-
-
-def sum_blocks(
-    file: Annotated[PathLike, option(metavar="FILE")],
-    *,
-    names: Annotated[
-        Sequence[str],
-        option("--sum", repeat=True, metavar="NAME[,NAME]", help="Add these blocks up. May be repeated."),
-    ] = (),
-) -> BlocksDocument:
-    """List FILE, a YAML table of blocks of the ProxylessNAS or OFA kind, and add up those that --sum names.
-
-    Raises GnomonError.
-    """
-    return look.blocks(Path(file), [name.strip() for text in names for name in text.split(",") if name.strip()])

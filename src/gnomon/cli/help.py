@@ -75,7 +75,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
         "gnomon table check mobilenetv2-cifar10.table",
     ),
-    "table blocks": ("gnomon table blocks blocks.yaml",),
     "table build": (
         "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
         "gnomon table build space.py:space --device phone --runtime openvino --out phone.table",
@@ -126,7 +125,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "space show": ("gnomon space show out --pictures pictures",),
     "space toolchains": ("gnomon space toolchains",),
-    "space validate": ("gnomon space validate out",),
     "tune": (
         "gnomon tune model.onnx --trials 320",
         "gnomon tune model.onnx --device board --budget 600",

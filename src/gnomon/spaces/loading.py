@@ -38,8 +38,6 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 # The shipped ones, by the same door: a checkout that is not installed again has them too.
 _OWN = {
-    "decoder": "gnomon.spaces.catalogue.transformers:decoder",
-    "decoder-step": "gnomon.spaces.catalogue.transformers:decoder_step",
     "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
     "hat": "gnomon.spaces.catalogue.transformers:hat",
     "hat-step": "gnomon.spaces.catalogue.transformers:hat_step",

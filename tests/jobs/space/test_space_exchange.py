@@ -13,8 +13,8 @@ from tests.jobs.space.kits.studykit import GOOD, accuracy, latency, made, study,
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
 from gnomon.jobs.space.choosing.believed import open_profile
+from gnomon.jobs.space.choosing.front import find_front
 from gnomon.jobs.space.choosing.select import RULES, select_primitives
-from gnomon.jobs.space.choosing.validate import validate_selection
 from gnomon.jobs.space.exchange import export_networks, import_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
@@ -75,7 +75,7 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
         }
     assert "made up" in (tmp_path / "p" / "output.yaml").read_text()
     with pytest.raises(UsageError, match="nothing is known of the images"):
-        validate_selection(tmp_path / "p", TrainRequest(request=MeasureRequest()))
+        find_front(tmp_path / "p", TrainRequest(request=MeasureRequest()))
 
 
 def test_networks_that_the_published_rule_passes_over_are_told(tmp_path: Path) -> None:

@@ -84,20 +84,6 @@ def test_what_int8_is_worth_is_measured(profiled: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_choice_is_validated_with_networks_that_were_not_seen(profiled: Path) -> None:
-    api.select_primitives(profiled, most_share=1)
-    before = {row.network for row in read_accuracy(profiled) if row.validation is not None}
-    before |= {row.network for row in read_latency(profiled)}
-    found = api.validate_selection(
-        profiled, networks=5, front=0, epochs=1, workers=1, record=profiled.parent / "record.sqlite"
-    ).document()
-    after = {row.network for row in read_accuracy(profiled) if row.method == "validation"}
-    assert after and not after & before
-    assert found["latency"]["networks"] >= len(after) and found["latency"]["mean_error"] < 1
-    assert (profiled / "validation.json").is_file()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fair", "published"])
 def test_each_method_tells_accuracies(method: str, tmp_path: Path) -> None:
     profile(tmp_path, tmp_path / "out", method=method)
@@ -152,5 +138,3 @@ def test_selecting_from_nothing_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as told:
         api.select_primitives(tmp_path / "out")
     assert "gnomon space profile" in told.value.hint
-    with pytest.raises(UsageError, match="nothing was selected"):
-        api.validate_selection(tmp_path / "out")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.jobs.space.kits.space_kit import HOSTILE, front, hostile, network, profile, published, selection, validation
+from tests.jobs.space.kits.space_kit import HOSTILE, front, hostile, network, profile, published, selection
 from tests.report.tuning_kit import Report, text_of, words_of
 
 from gnomon.jobs.space.report import (
@@ -15,7 +15,6 @@ from gnomon.jobs.space.report import (
     profile_report,
     selection_report,
     toolchains_report,
-    validation_report,
 )
 from gnomon.report.parts import networks, part
 from gnomon.report.plain import listed
@@ -25,15 +24,9 @@ REPORTS: dict[str, tuple[Report, dict[str, Any]]] = {
     "profile": (profile_report, profile()),
     "selection": (selection_report, selection()),
     "published": (selection_report, published()),
-    "validation": (validation_report, validation()),
     "front": (front_report, front()),
     "predicted-front": (front_report, front(measured=False)),
 }
-
-
-def fronts(**changes: Any) -> dict[str, Any]:
-    """A validation whose fronts are changed."""
-    return validation(fronts={**validation()["fronts"], **changes})
 
 
 def quantised(**changes: Any) -> dict[str, Any]:
@@ -48,7 +41,6 @@ def test_the_report_is_the_golden_one(name: str) -> None:
     assert text_of(*REPORTS[name]) == (DATA / f"space-{name}.txt").read_text(encoding="utf-8")
 
 
-NOT_COMPARED = "The reduced space is not compared with the full one"
 NO_LOSS = {**profile()["latency"][1]["compared"], "drop": None, "worst_drop": None}
 CONTENDERS = [
     {"family": "Res", "expected": 0.05, "measured": 0.04},
@@ -60,11 +52,6 @@ ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its 
 @pytest.mark.parametrize(
     ("report", "document", "told", "silent"),
     [
-        (validation_report, fronts(networks=[10, 10], in_both=10), ["same 10 networks: nothing of it is lost"], ""),
-        (validation_report, fronts(measured_ratio=None), ["6 are in both."], "noisy measurements"),
-        (validation_report, validation(fronts=None), [NOT_COMPARED], "predicted front"),
-        (validation_report, validation(accuracy=None), ["No accuracies could be held against predictions"], ""),
-        (validation_report, validation(latency=None), ["No latencies could be held against predictions"], ""),
         (
             profile_report,
             profile(accuracy=None, latency=[]),
@@ -117,11 +104,9 @@ def test_names_cannot_steer_the_terminal(width: int) -> None:
     strange = selection(
         toolchain=HOSTILE, unlike_aw_nas=[HOSTILE], groups=[[HOSTILE]], meanings={HOSTILE: "\x1b[2J"}, why="\x07bell"
     )
-    checked = validation(toolchain=HOSTILE)
     pairs: list[tuple[Report, dict[str, Any]]] = [
         (profile_report, hostile()),
         (selection_report, strange),
-        (validation_report, checked),
     ]
     for report, document in pairs:
         assert all(c == "\n" or c.isprintable() for c in text_of(report, document, width))

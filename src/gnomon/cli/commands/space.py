@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gnomon.cli.declared import DeclaredGroup, gone
+from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
 _ROWS = {
@@ -12,12 +13,7 @@ _ROWS = {
     "select": CommandRow(
         "gnomon.api.space:select_primitives", "Choose primitives from a profile, without measuring anything."
     ),
-    "front": CommandRow(
-        "gnomon.api.space:find_front", "Find the best networks of the full space, train and measure them."
-    ),
-    "validate": CommandRow(
-        "gnomon.api.space:validate_selection", "Build, train and measure mixed networks that the choice implies."
-    ),
+    "front": CommandRow("gnomon.api.space:find_front", "Find the best networks, train and measure them."),
     "show": CommandRow("gnomon.api.space:show_space", "Show what a profile holds."),
     "import": CommandRow("gnomon.api.space:import_networks", "Import accuracies and latencies into a profile."),
     "export": CommandRow("gnomon.api.space:export_networks", "Write a profile's networks as csv.", html=False),
@@ -35,11 +31,16 @@ _GONE = {
 """Options of ssprofile's profiler, with what to give instead."""
 
 
+_PROOF = "gnomon space front PROFILE --kept trains and measures the best networks of what select kept."
+
+
 class _Group(DeclaredGroup):
-    """The commands, which refuse options that are gone."""
+    """The commands, which refuse options and commands that are gone."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None."""
+        """The command of that name, or None. UsageError for one that is gone."""
+        if cmd_name == "validate":
+            raise UsageError("there is no command 'space validate' any more", hint=_PROOF)
         is_new = cmd_name not in self.commands
         command = super().get_command(ctx, cmd_name)
         for name, hint in _GONE.items() if is_new and cmd_name == "profile" else ():

@@ -17,6 +17,5 @@ table = DeclaredGroup(
         "merge": CommandRow("gnomon.api.table:merge_tables", "Join two tables that were measured in the same way."),
         "import": CommandRow("gnomon.api.table:import_tables", "Make a table of another tool's file."),
         "export": CommandRow("gnomon.api.table:export_table", "Write a table as another tool's file.", html=False),
-        "blocks": CommandRow("gnomon.api.table:sum_blocks", "List a table of blocks, and add up a net's.", html=False),
     },
 )

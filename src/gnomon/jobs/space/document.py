@@ -356,7 +356,10 @@ class HeldFront:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SpaceFrontDocument(Answer):
-    """The best networks of the full space, predicted and measured: `gnomon space front`."""
+    """The best networks of a space, predicted and measured: `gnomon space front`.
+
+    With `kept` they have the primitives alone that were selected; shares are of the full space in any case.
+    """
 
     format: Literal["gnomon-space-front"] = "gnomon-space-front"
     version: Literal[1] = 1
@@ -373,59 +376,7 @@ class SpaceFrontDocument(Answer):
     latency_model: LookupErrorPart | None
     networks: tuple[FrontNetwork, ...]
     measured: HeldFront | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewAccuracies:
-    """Accuracies of new networks predicted before and measured now, as in `HeldAccuracies`, and of how many."""
-
-    networks: int
-    mean_error: float
-    inside: float
-    tau: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewLatencies:
-    """Latencies of new networks predicted before and measured now, relative, and of how many."""
-
-    networks: int
-    mean_error: float
-    worst_error: float
-    tau: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontsVolumes:
-    """The hypervolume of the fronts of both spaces as measured."""
-
-    reduced: float
-    full: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontsPart:
-    """What the front of the reduced space reaches of that of the full one: their networks, and the ratio."""
-
-    networks: tuple[int, int]
-    in_both: int
-    hypervolume: FrontsVolumes
-    measured_ratio: float | None
-    ratio: Three
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ValidationDocument(Answer):
-    """What a selection promised against new networks: `gnomon space validate`."""
-
-    format: Literal["gnomon-space-validate"] = "gnomon-space-validate"
-    version: Literal[2] = 2
-    profile: str
-    toolchain: str
-    networks: int
-    accuracy: NewAccuracies | None
-    latency: NewLatencies | None
-    fronts: FrontsPart | None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -1,4 +1,4 @@
-"""The reports of `gnomon space`: a profile, a selection, a front, a validation, and lists of what there is."""
+"""The reports of `gnomon space`: a profile, a selection, a front, and lists of what there is."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from gnomon.jobs.space.document import (
     AccuracyPart,
     FailedNetwork,
     FamilyPart,
-    FrontsPart,
     MeasuredNetwork,
-    NewAccuracies,
-    NewLatencies,
     PrimitivesDocument,
     RankedPart,
     RankingPart,
@@ -26,7 +23,6 @@ from gnomon.jobs.space.document import (
     Three,
     ToolchainPart,
     ToolchainsDocument,
-    ValidationDocument,
 )
 from gnomon.jobs.space.profiling.folder import IMPORTED
 from gnomon.report import units
@@ -104,9 +100,9 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     if document.images_known:
-        page.path("check it", f"gnomon space validate {shlex.quote(document.profile)}")
+        page.path("prove it", f"gnomon space front {shlex.quote(document.profile)} --kept")
     else:
-        page.item("It cannot be validated: the profile was made of tables, and nothing is known of the images.")
+        page.item("It cannot be proved: the profile was made of tables, and nothing is known of the images.")
 
 
 def _family(document: SelectionDocument, page: Page) -> None:
@@ -201,6 +197,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     """The best networks of the full space: how many, how far they reach, a few of them, predicted and measured."""
     rows, held, bound = document.networks, document.measured, document.latency_bound_s
     within = "" if bound is None else f" within {units.time(bound)}"
+    within += " of the primitives that were kept" if document.kept else ""
     page.headline(_front_answer(document, within))
     count, shown = document.on_front, sum(network.on_front for network in rows)
     page.line(
@@ -267,55 +264,6 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
 
 def _time_words(time: Three | None) -> str:
     return "-" if time is None else f"{units.time(time[0])} {units.interval(time[1], time[2], time[0], predicted=True)}"
-
-
-def validation_report(document: ValidationDocument, page: Page) -> None:
-    """The predicted front of the reduced space against that of the full one, and predictions against measurements."""
-    _fronts(document.fronts, page)
-    page.heading("Predicted before, measured now")
-    page.line(
-        f"{document.networks} mixed networks that were never seen, measured by the toolchain {document.toolchain}."
-    )
-    rows: list[tuple[str, NewAccuracies | NewLatencies, str, str]] = []
-    accuracy, latency = document.accuracy, document.latency
-    if accuracy is not None:
-        off, inside = f"{100 * accuracy.mean_error:.2f} points", f"{units.share(accuracy.inside)} in their 95 %"
-        rows.append(("accuracy", accuracy, off, inside))
-    if latency is not None:
-        rows.append(("latency", latency, percent(latency.mean_error), f"worst {percent(latency.worst_error)}"))
-    if rows:
-        page.table(
-            Table(rows)
-            .text("", lambda row: row[0])
-            .number("networks", lambda row: row[1].networks)
-            .number("mean error", lambda row: row[2])
-            .text("intervals, worst", lambda row: row[3])
-            .number("tau", lambda row: row[1].tau, _tau)
-        )
-    for name, errors in (("accuracies", accuracy), ("latencies", latency)):
-        if errors is None:
-            page.item(f"No {name} could be held against predictions: no new network has one.")
-    page.line("")
-    page.path("profile", document.profile)
-
-
-def _fronts(fronts: FrontsPart | None, page: Page) -> None:
-    """The answer: what the predicted front of the reduced space reaches of that of the full one, as measured."""
-    if fronts is None:
-        page.headline("The reduced space is not compared with the full one: no front was measured.")
-        return
-    (reduced, full), same = fronts.networks, fronts.in_both
-    if same == reduced == full:
-        answer = f"The predicted front of both spaces is the same {full} networks: nothing of it is lost."
-        page.headline(answer)
-        return
-    answer = (
-        f"The predicted front of the reduced space reaches {share_words(fronts.ratio)} of the hypervolume that the "
-    )
-    page.headline(f"{answer}front of the full space reaches.")
-    plain = fronts.measured_ratio
-    noisy = "" if plain is None else f" By their noisy measurements alone it is {percent(plain)}."
-    page.line(f"{reduced} and {full} networks of the fronts were measured, {same} are in both.{noisy}")
 
 
 def _tau(value: float | None) -> str:

@@ -172,38 +172,6 @@ class TableExportDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockPart:
-    """A block of a YAML table: its kind and attributes by its name, seconds, and how often it was measured."""
-
-    name: str
-    kind: str
-    attributes: Mapping[str, str]
-    mean_s: float
-    std_s: float | None
-    count: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockSum:
-    """The sum of blocks that were named."""
-
-    blocks: int
-    mean_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BlocksDocument(Answer):
-    """A YAML table of blocks: `gnomon table blocks`. `left_out` is what of the file is wrong."""
-
-    format: Literal["gnomon-table-blocks"] = "gnomon-table-blocks"
-    version: Literal[1] = 1
-    file: str
-    blocks: tuple[BlockPart, ...]
-    left_out: tuple[str, ...]
-    sum: BlockSum | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NetPart:
     """A net that was measured, with bounds, and what the reference net took beside it; null where it failed."""
 

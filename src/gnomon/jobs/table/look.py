@@ -1,18 +1,12 @@
-"""Looking at tables: what one holds, what speaks against it, how two differ, and tables of blocks of other tools."""
+"""Looking at tables: what one holds, what speaks against it, and how two differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gnomon.core.codec import fields_of
-from gnomon.errors import GnomonError, UsageError, did_you_mean
-from gnomon.formats.block_table import Block, scan_block_table
+from gnomon.errors import GnomonError
 from gnomon.jobs.table.document import (
-    BlockPart,
-    BlocksDocument,
-    BlockSum,
     KnownSpace,
     SpacesDocument,
     TableDiffDocument,
@@ -23,9 +17,6 @@ from gnomon.jobs.table.folder import read_table
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import complaints, differences, unlike
 from gnomon.spaces.loading import known_spaces, load_space, space_of
-from gnomon.system.files import read_file
-
-_MS = 1e-3
 
 
 def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
@@ -71,41 +62,3 @@ def known() -> SpacesDocument:
         tables = load_space(name).tables(UNFUSED)
         spaces.append(KnownSpace(name=name, nets=str(tables.nets()), units=len(tables.units)))
     return SpacesDocument(spaces=tuple(spaces))
-
-
-def blocks(file: Path, names: Sequence[str] = ()) -> BlocksDocument:
-    """The blocks of a YAML or JSON file in seconds, and the sum of those named: a name twice counts twice.
-
-    `left_out` says what of the file is wrong. UsageError for a file that cannot be read, or a block that is not there;
-    ProblemError for a file of which nothing can be used.
-    """
-    known, complaints = scan_block_table(read_file(file, hint="Give a YAML or JSON file of blocks."))
-    if not known:
-        complaints.raise_any()
-    chosen = [_block(known, name) for name in names]
-    total = BlockSum(blocks=len(chosen), mean_s=_MS * math.fsum(b.mean_ms for b in chosen)) if chosen else None
-    return BlocksDocument(
-        file=str(file),
-        blocks=tuple(map(_part, known.values())),
-        left_out=tuple(complaints.told),
-        sum=total,
-    )
-
-
-def _block(known: Mapping[str, Block], name: str) -> Block:
-    block = known.get(name)
-    if block is None:
-        hint = did_you_mean(name, list(known)[:1000]) or f"The file has {len(known)} other blocks."
-        raise UsageError(f"the file has no block {name[:100]!r}", hint=hint)
-    return block
-
-
-def _part(block: Block) -> BlockPart:
-    numbers = block.numbers
-    std_ms = math.sqrt(numbers["var"]) if "var" in numbers and "std" not in numbers else numbers.get("std")
-    return BlockPart(
-        mean_s=block.mean_ms * _MS,
-        std_s=None if std_ms is None else std_ms * _MS,
-        count=numbers.get("count"),
-        **fields_of(BlockPart, block),
-    )

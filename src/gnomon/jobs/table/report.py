@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gnomon.jobs.table.document import (
-    BlocksDocument,
     SpacesDocument,
     TableDiffDocument,
     TableDocument,
@@ -124,20 +123,3 @@ def exported_report(document: TableExportDocument, page: Page) -> None:
     """Write where the files of another tool are."""
     for file in document.files:
         page.path("file", file)
-
-
-def blocks_report(document: BlocksDocument, page: Page) -> None:
-    """The blocks, the most expensive first, and the sum of those that were named."""
-    rows = sorted(document.blocks, key=lambda row: -row.mean_s)
-    total = document.sum
-    page.headline(
-        f"{many(total.blocks, 'block')}: {units.time(total.mean_s)}." if total else f"{many(len(rows), 'block')}."
-    )
-    page.table(
-        Table(rows)
-        .text("block", lambda row: row.name, most=_NAME)
-        .number("mean", lambda row: row.mean_s, units.time)
-        .number("deviation", lambda row: row.std_s, units.time)
-    )
-    for warning in document.left_out:
-        page.item(f"skipped: {warning}")

@@ -1,9 +1,8 @@
-"""Spaces of transformers: HAT's translation models, and decoders of text; a whole prompt and one further word apart.
+"""Spaces of transformers: HAT's translation models; a whole sentence and one further word apart.
 
 HAT: Wang et al., "HAT: Hardware-Aware Transformers for Efficient Natural Language Processing", ACL 2020; widths, heads
 and depths of its WMT'14 En-De space as in mit-han-lab/hardware-aware-transformers. Layers are normalised behind each
-residual, as there; those of the decoders before, with a gated hidden layer (Shazeer, "GLU Variants Improve
-Transformer", 2020).
+residual, as there.
 
 What all layers depend on (widths, lengths, depth) is chosen by slots that come first, and is the state of the tables;
 each further slot is a part of one layer.
@@ -31,7 +30,6 @@ Write = Callable[[Setting, tuple[Symbol, ...], int], tuple[Symbol, ...]]
 
 _WORDS = 32_000
 
-# HAT
 _ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
 _HIDDEN = (1024, 2048, 3072)
 _HEADS = (4, 8)
@@ -40,13 +38,6 @@ _REACHES = (1, 2, 3)
 
 _LAYERS = 6
 _LENGTHS = (16, 32, 64)
-
-# Decoders of text
-_PROMPTS = (32, 64, 128, 256)
-_WIDTHS = (256, 384, 512, 768)
-_DEPTHS = (4, 6, 8, 12)
-_HEAD_WIDTHS = (32, 64, 128)
-_RATIOS = (2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +135,6 @@ class LayeredSpace:
         made = trace.net(values[0])
         counts: Counter[Unit] = Counter(fuse(made, rules).counts())
         return rows.setdefault(tuple(counts.items()), len(rows)), tuple(value.shape for value in values)
-
-
-# HAT
 
 
 def hat() -> LayeredSpace:
@@ -272,75 +260,3 @@ def _result(place: int) -> list[Part]:
         return (values[place].linear(_WORDS, bias=False),)
 
     return [Part(slot=None, write=write)]
-
-
-# Decoders of text
-
-
-def decoder() -> LayeredSpace:
-    """Decoders of text that read a prompt of `length` words and score the next one."""
-    return _text("decoder", cached=False)
-
-
-def decoder_step() -> LayeredSpace:
-    """One further word of the same decoders, with `length` words in a cache."""
-    return _text("decoder-step", cached=True)
-
-
-def _text(name: str, *, cached: bool) -> LayeredSpace:
-    settings = {"length": _PROMPTS, "width": _WIDTHS, "depth": _DEPTHS}
-    parts: list[Part] = [Part(slot=None, write=_begun)]
-    for layer in range(max(_DEPTHS)):
-
-        def there(setting: Setting, layer: int = layer) -> bool:
-            return layer < setting["depth"]
-
-        parts += [
-            Part(slot=_numbers(f"layer{layer}.head_width", _HEAD_WIDTHS), write=_looks_back(cached), there=there),
-            Part(slot=_numbers(f"layer{layer}.ratio", _RATIOS), write=_gated(layer), there=there),
-        ]
-    return LayeredSpace(
-        name=name,
-        settings=settings,
-        inputs=lambda s: ((1, 1 if cached else s["length"]),),
-        parts=(*parts, Part(slot=None, write=_next)),
-    )
-
-
-def _begun(setting: Setting, values: tuple[Symbol, ...], _: int) -> tuple[Symbol, ...]:
-    return (values[0].embedding(_WORDS, setting["width"]),)
-
-
-def _looks_back(cached: bool) -> Write:
-    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
-        (x,) = values
-        width = x.shape[2]
-        y = x.layer_norm()
-        query, key, value = (y.linear(width, bias=False) for _ in range(3))
-        past = setting["length"] if cached else 0
-        made = query.attention(key, value, heads=width // _HEAD_WIDTHS[choice], past=past)
-        return (made.linear(width, bias=False) + x,)
-
-    return write
-
-
-def _gated(layer: int) -> Write:
-    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
-        (x,) = values
-        y, hidden = x.layer_norm(), _RATIOS[choice] * x.shape[2]
-        made = y.linear(hidden, bias=False).swish() * y.linear(hidden, bias=False)
-        x = made.linear(x.shape[2], bias=False) + x
-        # The last one's sum goes nowhere else, so that it may run as one with the normalisation of the result.
-        return (x.layer_norm() if layer == setting["depth"] - 1 else x,)
-
-    return write
-
-
-def _next(_: Setting, values: tuple[Symbol, ...], __: int) -> tuple[Symbol, ...]:
-    """The scores of the next word alone."""
-    (x,) = values
-    n, length, width = x.shape
-    if length > 1:
-        ends = ",".join(f'{{"dtype":"int64","shape":[1],"values":[{v}]}}' for v in (length - 1, length, 1))
-        x = x.layer("onnx.Slice", shape=(n, 1, width), operands=f"[null,{ends}]")
-    return (x.linear(_WORDS, bias=False),)

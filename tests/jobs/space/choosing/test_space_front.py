@@ -67,6 +67,21 @@ def test_a_latency_bounds_it_and_one_that_none_keeps_is_refused(profile: Path) -
             predicted(profile, networks=wrong)
 
 
+def test_of_what_select_kept_it_is_the_front_and_the_share_that_select_promised(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    synthetic(path, study(LAYERS), accuracy, latency)
+    with pytest.raises(UsageError, match="nothing was selected"):
+        predicted(path, kept=True)
+    kept = api.select_primitives(path, most_share=0.5)
+    found = predicted(path, kept=True)
+    assert all(
+        name in names for one in found["networks"] for name, names in zip(one["primitives"], kept.groups, strict=True)
+    )
+    assert kept.share_kept is not None
+    assert found["share"][0] == pytest.approx(kept.share_kept[0], abs=0.05)
+    assert found["share"][0] < predicted(path)["share"][0]
+
+
 def with_proofs(path: Path, one: Study) -> None:
     """A profile with networks that were measured for a proof, whose values are far from what the others tell."""
     synthetic(path, one, accuracy, latency)
@@ -207,38 +222,6 @@ def test_the_front_is_measured_once_as_the_profile_measures_and_changes_no_choic
     lines = {path.name: path.read_bytes() for path in where.glob("*.jsonl")}
     assert front(measured) == found, "the same command finds the same networks"
     assert {path.name: path.read_bytes() for path in where.glob("*.jsonl")} == lines
-
-
-@pytest.mark.slow
-def test_validate_holds_both_fronts_and_changes_no_choice(measured: Path, tmp_path: Path) -> None:
-    before = chosen(measured, tmp_path / "a.yaml")
-    front(measured)
-    assert json.loads((measured / "p" / "selection.json").read_text())["proofs"] == []
-    trained_before = {row.key for row in read_accuracy(measured / "p")}
-    found = api.validate_selection(
-        measured / "p",
-        networks=8,
-        front=3,
-        epochs=1,
-        workers=1,
-        record=measured / "record.sqlite",
-    ).document()
-    fronts = found["fronts"]
-    assert fronts["networks"] == [3, 3]
-    low, high = fronts["ratio"][1:]
-    assert low <= fronts["ratio"][0] <= high
-    assert chosen(measured, tmp_path / "b.yaml") == before
-    keys = [row.key for row in read_accuracy(measured / "p")]
-    assert len(keys) == len(set(keys)) and trained_before < set(keys), "the full front was trained before"
-    none = api.validate_selection(
-        measured / "p",
-        networks=8,
-        front=0,
-        epochs=1,
-        workers=1,
-        record=measured / "record.sqlite",
-    ).document()
-    assert none["fronts"] is None and none["accuracy"] == found["accuracy"]
 
 
 @pytest.mark.slow

@@ -120,9 +120,6 @@ def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"blocks are not those|another question.*Wideblock_0") as told:
             use()
         assert told.value.hint
-    (out / "selection.json").write_text(json.dumps(selection()))
-    with pytest.raises(UsageError, match="blocks are not those"):
-        api.validate_selection(out, blocks=own)
     (tmp_path / "wide.py").write_text(OWN.format(factor=2))
     look(out, blocks=own)
     (tmp_path / "wide.py").unlink()
@@ -140,7 +137,7 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
         manifest["question"]["blocks"] = []
     (out / MANIFEST).write_text(json.dumps(manifest))
     (out / "selection.json").write_text(json.dumps(selection()))
-    for use in (look, api.show_space, api.select_primitives, api.validate_selection):
+    for use in (look, api.show_space, api.select_primitives, api.find_front):
         with pytest.raises(UsageError, match="run only where they are given") as told:
             use(out)
         assert "--blocks" in told.value.hint and "wide.py" in told.value.hint

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ from gnomon.jobs.space.profiling.estimates import (
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import PUBLISHED
-from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.look import read_rows, read_selection, study_of
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
@@ -69,6 +70,7 @@ def find_front(
     *,
     networks: int = 50,
     latency_s: float | None = None,
+    kept: bool = False,
     method: str | None = None,
     toolchain: str | None = None,
     proofs: bool = False,
@@ -78,9 +80,10 @@ def find_front(
 ) -> SpaceFrontDocument:
     """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
 
-    At most `networks` of a predicted latency of at most `latency_s` (None: of any). `method` and `toolchain` say whose
-    accuracies and latencies are gone by, None: the first there are; `proofs` whether what `validate` and `front`
-    measured before has a part in the prediction. With `measure` they are trained and measured, as `proving` has it.
+    At most `networks` of a predicted latency of at most `latency_s` (None: of any), with `kept` of the primitives alone
+    that were selected last; what they reach is told of the full space. `method` and `toolchain` say whose accuracies
+    and latencies are gone by, None: the first there are; `proofs` whether what `front` measured before has a part in
+    the prediction. With `measure` they are trained and measured, as `proving` has it.
 
     UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
     """
@@ -91,7 +94,8 @@ def find_front(
     method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)
     evidence = evidence_of(study, rows, method, toolchain, proofs=proofs)
     beliefs = beliefs_of(study, evidence)
-    options = FrontOptions(networks=networks, most_latency=latency_s, seed=asked.request.seed)
+    full = FrontOptions(networks=networks, most_latency=latency_s, seed=asked.request.seed)
+    options = replace(full, choices=_kept(path, study)) if kept else full
     with nullcontext() if latency_s is None else problems_of(f"--latency {units.time(latency_s)}"):
         front = exact_front(beliefs, options)
     proved: Known = {}, {}
@@ -100,7 +104,7 @@ def find_front(
             rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proved)
     else:
         rounds = (predict_front(beliefs, options),)
-    measured, best = _held(study, options, (beliefs, evidence, proved), rounds)
+    measured, best = _held(study, full, (beliefs, evidence, proved), rounds)
     exact = {network.id for network in networks_of(study, front)}
     rows_of_front = [
         FrontNetwork(
@@ -126,16 +130,25 @@ def find_front(
         latency_bound_s=latency_s,
         measure=measure,
         proofs=proofs,
+        kept=kept,
         space=str(beliefs.space.size),
         on_front=len(front),
         rounds=len(rounds),
-        share=rounds[-1].share,
+        share=share_of(beliefs, np.concatenate([some.networks for some in rounds]), full) if kept else rounds[-1].share,
         latency_model=_held_out(study, evidence),
         networks=tuple(sorted(rows_of_front, key=lambda network: network.predicted.latency_s[0])),
         measured=measured,
     )
     save_text(indented(document.document()), path / FRONT, option="--profile-dir")
     return document
+
+
+def _kept(path: Path, study: Study) -> tuple[tuple[int, ...], ...]:
+    """The primitives of each cell group that were selected last, by their places. UsageError where none were."""
+    selection = read_selection(path)
+    if selection is None:
+        raise UsageError(f"nothing was selected in {path} yet", hint="Run gnomon space select first.")
+    return tuple(tuple(sorted(study.places[name] for name in group)) for group in selection.groups)
 
 
 def _in_rounds(

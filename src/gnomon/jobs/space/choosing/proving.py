@@ -1,6 +1,6 @@
 """Networks that predictions are held against: trained from nothing and measured as the profile measures its own.
 
-What `validate` and `front` train and measure goes into the profile's journals, so that it is never done again; it is
+What `front` trains and measures goes into the profile's journals, so that it is never done again; it is
 marked there as a proof, and is not evidence for a choice, a front or a lookup table unless that is asked for.
 """
 

@@ -81,9 +81,9 @@ def select_primitives(
 ) -> SelectionDocument:
     """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
 
-    `method` and `toolchain` say whose accuracies and latencies; None: the first there are. What `validate` and `front`
-    measured has no part in it unless `proofs` says so. `options` are for the rule "pareto"; the published rule has its
-    constants in the config. `output` is where the config with the selection filled in goes (None: into the profile).
+    `method` and `toolchain` say whose accuracies and latencies; None: the first there are. What `front` measured
+    has no part in it unless `proofs` says so. `options` are for the rule "pareto"; the published rule has its constants
+    in the config. `output` is where the config with the selection filled in goes (None: into the profile).
     `blocks` are the files of own primitives of the profile.
 
     UsageError for what the profile lacks, ProblemError for values that the rule cannot use.

@@ -67,7 +67,7 @@ def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, pro
     """
     if proofs and method == PUBLISHED:
         raise UsageError(
-            "networks of validate and front are trained from nothing, those of the method published are not",
+            "networks of front are trained from nothing, those of the method published are not",
             hint="Leave --use-proofs out, or give --accuracy balanced or fair.",
         )
     every = list(rows)
