@@ -27,9 +27,9 @@ _AS_LISTS, _NO_BRACKETS = bytes.maketrans(b"{}", b"[]"), bytes(set(range(256)) -
 _MOST_DIGITS = 40
 _MANY_DIGITS = re.compile(f"[0-9]{{{_MOST_DIGITS + 1}}}", re.ASCII)
 _MOST_TOLD = 100
-Quick = Callable[[str], bool]
-"""What may take a line by its text, because it knows all that is in it: True if it did. ValueError or RecursionError
-mean that it did not.
+Quick = Callable[[int, str], bool]
+"""What may take a line, by its number and its text, because it knows all that is in it: True if it did. ValueError or
+RecursionError mean that it did not.
 """
 
 
@@ -65,7 +65,7 @@ def json_lines(
             return
         if quick is not None and len(line) <= MOST_OF_A_LINE:
             try:
-                if quick((line if isinstance(line, str) else line.decode()).strip()):
+                if quick(number, (line if isinstance(line, str) else line.decode()).strip()):
                     continue
             except (ValueError, RecursionError):  # of bytes that are not UTF-8, too
                 pass

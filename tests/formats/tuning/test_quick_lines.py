@@ -57,8 +57,8 @@ KINDS: dict[str, tuple[Read, bytes]] = {
 def read_whole() -> Iterator[None]:
     """Every line is read whole."""
     with (
-        patch.object(logs.TunerLog, "known", lambda self, line: False),
-        patch.object(records._File, "known", lambda self, line: False),
+        patch.object(logs.TunerLog, "known", lambda self, number, line: False),
+        patch.object(records._File, "known", lambda self, number, line: False),
     ):
         yield
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnomon.core.overlay.records import TuningRecords
+from gnomon.core.overlay.trials import columns_of
 from gnomon.errors import ProblemError
 from gnomon.formats.tuning.keys import name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
@@ -59,6 +60,18 @@ def test_damage_in_the_first_line_is_told_by_the_reader_of_its_kind() -> None:
         read_tuning_log("phone.m.float32.json", b"# a comment\n{]\n" + AUTOTVM.partition(b"\n")[2])
     # A header that was cut off, because it was killed, and written again.
     assert read_tuning_log("x", OURS[:30] + b"\n" + OURS).trials
+
+
+@pytest.mark.parametrize("content", [OURS, AUTOTVM, ANSOR, DATABASE])
+def test_each_trial_has_its_line(content: bytes | dict[str, bytes]) -> None:
+    """Also where it is met again, and is taken by its text."""
+    text = content if isinstance(content, bytes) else content[RECORDS]
+    text = text + b"\n" + text[text.find(b'\n{"trial"') + 1 :]
+    files = text if isinstance(content, bytes) else {**content, RECORDS: text}
+    trials = columns_of(read_tuning_log("x", files).trials)
+    lines = text.decode().split("\n")
+    begins = ('{"trial"', '{"i', "[")
+    assert trials.lines.tolist() == [number for number, line in enumerate(lines, 1) if line.startswith(begins)]
 
 
 def test_what_can_be_replayed() -> None:

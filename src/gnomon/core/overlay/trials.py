@@ -27,6 +27,7 @@ class TrialColumns(Sequence[TuningTrial]):
     `names` are the configurations and `traces` what each of them is, as JSON ("null" without any); `which` is the
     index of each trial's. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`, `failures` why there are none,
     by k. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's index there.
+    `lines` has the line of each trial in its file, from 1; 0 where it is of none.
     """
 
     names: tuple[Name, ...]
@@ -38,6 +39,7 @@ class TrialColumns(Sequence[TuningTrial]):
     at_s: Floats
     servers: tuple[str, ...]
     server: NDArray[np.int32]
+    lines: NDArray[np.int32]
     failures: Mapping[int, Failure]
 
     def __len__(self) -> int:
@@ -110,6 +112,7 @@ class TrialColumns(Sequence[TuningTrial]):
             at_s=self.at_s[mask],
             servers=self.servers,
             server=self.server[mask],
+            lines=self.lines[mask],
             failures={int(places[k]): failure for k, failure in self.failures.items() if mask[k]},
         )
 
@@ -135,7 +138,7 @@ class TrialBuilder:
         self.indices: dict[Name, int] = {}
         self.servers, self.failures = {"": 0}, dict[int, Failure]()
         self.traces: list[str] = []
-        self.which, self.server, self.ends = array("i"), array("i"), array("q")
+        self.which, self.server, self.lines, self.ends = array("i"), array("i"), array("i"), array("q")
         self.samples_s, self.errors, self.at_s = array("d"), array("d"), array("d")
 
     def __len__(self) -> int:
@@ -152,6 +155,7 @@ class TrialBuilder:
         at_s: float = 0.0,
         error: float | None = None,
         server: str = "",
+        line: int = 0,
     ) -> None:
         """Add one; of a configuration that is known the trace is that of before."""
         if (index := self.indices.get(name)) is None:
@@ -167,6 +171,7 @@ class TrialBuilder:
         self.samples_s.extend(times_s)
         self.ends.append(len(self.samples_s))
         self.at_s.append(at_s)
+        self.lines.append(line)
 
     def columns(self) -> TrialColumns:
         """What was added so far."""
@@ -180,6 +185,7 @@ class TrialBuilder:
             at_s=np.array(self.at_s, dtype=np.float64),
             servers=tuple(self.servers),
             server=_filled(self.server, len(self.which), 0, np.int32),
+            lines=np.array(self.lines, dtype=np.int32),
             failures=self.failures,
         )
 

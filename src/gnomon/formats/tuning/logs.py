@@ -134,7 +134,7 @@ class TunerLog:
     _head: str = ""
     _met: str = ""
 
-    def known(self, line: str) -> bool:
+    def known(self, number: int, line: str) -> bool:
         """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
         shape, self._met = self.shape, ""
         if not self._head or not line.startswith(self._head):
@@ -162,12 +162,12 @@ class TunerLog:
             return False
         times_s, failure, at_s = read
         name, trace = found
-        self.trials.add(name, trace, times_s, failure, at_s=at_s)
+        self.trials.add(name, trace, times_s, failure, at_s=at_s, line=number)
         return True
 
-    def take(self, place: str, entry: LogEntry) -> bool:
+    def take(self, number: int, entry: LogEntry) -> bool:
         """Take an entry; False if there are too many."""
-        tell, before = self.complaints.tell, len(self.complaints.told)
+        tell, before, place = self.complaints.tell, len(self.complaints.told), f"line {number}"
         if entry.target not in self.targets:
             self.targets.append(entry.target)
             if _of_device(entry.target) != _of_device(self.targets[0]):
@@ -186,7 +186,7 @@ class TunerLog:
             else:
                 times_s, failure, at_s = read
                 name = (entry.layer, identity_of(entry.layer, trace))
-                self.trials.add(name, trace, times_s, failure, at_s=at_s)
+                self.trials.add(name, trace, times_s, failure, at_s=at_s, line=number)
         self.names.setdefault(entry.layer, _plain(entry.name))
         if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
@@ -292,9 +292,8 @@ def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Tex
 
 def _take_lines(text: str | bytes, log: TunerLog, entry_of: Callable[[Any, str, Complaints], LogEntry | None]) -> None:
     for number, value in json_lines(text, log.complaints, _LOG_RULES, log.known):
-        place = f"line {number}"
-        entry = entry_of(value, place, log.complaints)
-        if entry is not None and not log.take(place, entry):
+        entry = entry_of(value, f"line {number}", log.complaints)
+        if entry is not None and not log.take(number, entry):
             break
 
 

@@ -69,7 +69,7 @@ def read_metaschedule_database(
         layers=layers.found,
     )
     for number, value in json_lines(records, trials.complaints):
-        trials.take(f"line {number}", value)
+        trials.take(number, value)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
     for index, (layer, workload) in enumerate(layers.found):
@@ -194,8 +194,9 @@ class _Records:
     target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
 
-    def take(self, place: str, value: Any) -> None:
+    def take(self, number: int, value: Any) -> None:
         """Take a line."""
+        place = f"line {number}"
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
@@ -212,7 +213,7 @@ class _Records:
         self._arguments(place, layer, infos)
         if text is not None and times is not None:
             failure = _failed(times)
-            self.found.add((layer, identity_of(layer, text)), text, () if failure else times, failure)
+            self.found.add((layer, identity_of(layer, text)), text, () if failure else times, failure, line=number)
         if len(self.found) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
 

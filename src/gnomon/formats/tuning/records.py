@@ -188,7 +188,7 @@ class _File:
     homeless: list[tuple[int, str]] = field(default_factory=list)
     _begun: tuple[str, Collection[str]] | None = None
 
-    def known(self, line: str) -> bool:
+    def known(self, number: int, line: str) -> bool:
         """Take a trial whose layer and trace stand in a line before, letter by letter; see `json_lines.Quick`.
 
         From its times on a line is read here, as an object of its own. So where the whole line is JSON too, the letters
@@ -218,7 +218,7 @@ class _File:
             or len(self.trials) >= MOST_TRIALS
         ):
             return False
-        self._add(read, trace)
+        self._add(number, read, trace)
         return True
 
     def take(self, number: int, value: dict[str, object]) -> bool:
@@ -297,7 +297,7 @@ class _File:
         if line.layer not in self.layers:
             self.homeless.append((number, line.layer))
         if len(self.complaints.told) == before:
-            self._add(line, trace)
+            self._add(number, line, trace)
             if self._begun is not None and value.keys() - self._begun[1] <= _CONFIGURATION:
                 self.texts.keep(self.texts.of("metaschedule", ""), self._begun[0], (line.layer, line.trial), trace)
 
@@ -320,7 +320,7 @@ class _File:
             self.complaints.tell(place, told)
         return text
 
-    def _add(self, line: _Trial, trace: str) -> None:
+    def _add(self, number: int, line: _Trial, trace: str) -> None:
         times_s = tuple(map(float, line.times_s))
         failure = line.failure or unsound(times_s)
         self.trials.add(
@@ -331,6 +331,7 @@ class _File:
             at_s=line.at_s or 0.0,
             error=line.error,
             server=line.server,
+            line=number,
         )
 
     def _decoded(self, kind: type[T], place: str, value: dict[str, object]) -> T | None:
