@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +20,9 @@ from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError
 from gnomon.formats.json_lines import MOST_DEPTH, json_lines, part_of_a_line
 from gnomon.formats.tuning import logs, records
+from gnomon.formats.tuning import metaschedule as databases
 from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log
+from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, _Records, read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 
@@ -38,6 +40,11 @@ def ansor(content: bytes, texts: Texts) -> TuningRecords:
     return read_ansor_log(content, key="k", model=MODEL, texts=texts)
 
 
+def metaschedule(content: bytes, texts: Texts) -> TuningRecords:
+    workloads = (GOLDEN / "metaschedule" / WORKLOADS).read_bytes()
+    return read_metaschedule_database(workloads, content, key="k", model=MODEL, texts=texts)
+
+
 def again(name: str) -> bytes:
     """A golden file, and its trials once more with other times: behind texts that are known by then."""
     content = (GOLDEN / name).read_bytes()
@@ -48,6 +55,7 @@ def again(name: str) -> bytes:
 KINDS: dict[str, tuple[Read, bytes]] = {
     "autotvm": (autotvm, again("autotvm-log.json")),
     "ansor": (ansor, again("ansor-log.json")),
+    "metaschedule": (metaschedule, again(f"metaschedule/{RECORDS}")),
     "own": (read_tuning_records, again("tuning-records.json")),
     "own, of version 1": (read_tuning_records, again("tuning-records-1.json")),
 }
@@ -58,6 +66,7 @@ def read_whole() -> Iterator[None]:
     """Every line is read whole."""
     with (
         patch.object(logs.TunerLog, "known", lambda self, number, line: False),
+        patch.object(_Records, "known", lambda self, number, line: False),
         patch.object(records._File, "known", lambda self, number, line: False),
     ):
         yield
@@ -83,9 +92,11 @@ def test_damage_is_told_in_the_same_words_and_what_is_read_is_the_same(kind: str
         assert outcome(read, changed, texts) == expected
 
 
-@pytest.mark.parametrize(("kind", "most"), [("autotvm", 3), ("ansor", 2), ("own", 2), ("own, of version 1", 2)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("autotvm", 3), ("ansor", 2), ("metaschedule", 4), ("own", 2), ("own, of version 1", 4)]
+)
 def test_most_lines_are_not_read_whole(kind: str, most: int) -> None:
-    """A line for each layer of a log is; of records the header and the layer."""
+    """A line for each layer of a log is; of records the header, the layer, and in version 1 what is untuned."""
     read, content = KINDS[kind]
     texts = Texts()
     read(content, texts)
@@ -96,7 +107,9 @@ def test_most_lines_are_not_read_whole(kind: str, most: int) -> None:
             whole.append(found[0])
             yield found
 
-    with patch.object(logs, "json_lines", noting), patch.object(records, "json_lines", noting):
+    with ExitStack() as patched:
+        for module in (logs, records, databases):
+            patched.enter_context(patch.object(module, "json_lines", noting))
         read(content, texts)
     assert len(whole) <= most < content.count(b"\n") - 1
 
@@ -123,6 +136,94 @@ def test_a_line_may_end_otherwise_than_one_that_began_so() -> None:
         with read_whole():
             expected = outcome(read_tuning_records, content, Texts())
         assert outcome(read_tuning_records, content, texts) == expected
+
+
+INSTRUCTIONS = (
+    '[["A", [], [], []]]',
+    '[["A",[],[],[]],["B",["b0"],["x"],["b1"]]]',
+    '[["A", [[["x"]]], [1], [[["y"]]]]]',
+    '[["A]]], [[1]]", [], [], ["b0"]]]',
+    '[["A", [], [{"b": 1, "a": 2}], ["\\u00e9\\"é\\\\"]]]',
+    '[["A", [], [{"a": 1, "a": 2}], []]]',
+    '[["A", [], [1.0, 1.50, 1e0, -0, -0.0, 1e-400, 0.10000000000000001], []]]',
+    '[["A", [], [1e400], []]]',
+    '[["A", [], [NaN], []]]',
+    f'[["A", [], [{"9" * 41}], []]]',
+    f'[["A", [], [{"[" * 60 + "]" * 60}], []]]',
+    '[["A", [], [], []], ]',
+    '[["A", [], [], []]]]',
+    "[]",
+    "{}",
+    "null",
+)
+DECISIONS = (
+    "[[4, [1, 2]]]",
+    "[[4,[1,2]],[6,3]]",
+    "[]",
+    "[[]]",
+    "[[4, [1, 2]]], [[5, 1]]",
+    "[[4, [[[1]]]], [5, 2]]",
+    "[[4, 1e400]]",
+    "[[4, Infinity]]",
+    '[[4, {"a": 1, "a": 2}]]',
+    "[[04, 1]]",
+    "[[4, 1]",
+    "3",
+)
+SECONDS = ("[0.5]", "[0.25,1e-3]", "[]", "[1e400]", "[NaN]", "[-1]", '["1"]', "null", "[10000000000]", "[0.5], [0.25]")
+ENDS = (
+    '"error": 0.5',
+    '"server": "a:1", "at_s": 5.5',
+    '"at_s": -1',
+    '"error": 1, "error": 2',
+    '"trace": []',
+    '"layer": "78"',
+    '"x": 1',
+    '"failure": {"stage": "run", "kind": "hang", "transient": false, "message": "m"}',
+)
+
+
+def identity(layer: str, trace: str) -> str:
+    try:
+        return configuration_id(layer, json.loads(trace))
+    except (ValueError, RecursionError):
+        return "0" * 16
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> tuple[str, str]:
+    """A trial of which a part or two are odd, as MetaSchedule and as gnomon would write it, or nearly so."""
+
+    def part(texts: tuple[str, ...]) -> str:
+        return draw(st.sampled_from(texts)) if draw(st.integers(0, 5)) == 5 else texts[0]
+
+    trace = f"[{part(INSTRUCTIONS)}{part((', ', ',', ' , ', ''))}"
+    trace += f"{part(DECISIONS)}]"
+    seconds, index = part(SECONDS), part(("0", "1", "7", "00", "-0"))
+    target = part(('{"kind":"llvm"}', "null", '{"kind":"c"}', "{}]"))
+    theirs = f"[{index},[{trace},{seconds},{target},null]]"
+    layer = part(("77", "78", "7\\u0037"))
+    name = part((identity(layer, trace), identity("77", trace), "untuned", "0" * 16))
+    ours = f'{{"trial": "{name}", "layer": "{layer}"'
+    ours += part((f', "trace": {trace}', ', "trace": null', ""))
+    end = part(("", *(f", {end}" for end in ENDS)))
+    return theirs, f'{ours}, "times_s": {seconds}{end}}}'
+
+
+@given(st.lists(trials(), min_size=1, max_size=6))
+def test_odd_parts_are_read_as_in_whole_lines(made: list[tuple[str, str]]) -> None:
+    """A trial alone, behind others, and where its parts are known from another file."""
+    header = (GOLDEN / "tuning-records.json").read_text().splitlines()[0]
+    layer = '{"layer": "77", "name": "conv"}'
+    theirs, ours = ("\n".join(lines) for lines in zip(*made, strict=True))
+    for read, content in ((metaschedule, theirs), (read_tuning_records, f"{header}\n{layer}\n{ours}")):
+        with read_whole():
+            expected = outcome(read, content.encode(), Texts())
+        warm = Texts()
+        for one in made:
+            outcome(read, (one[0] if read is metaschedule else f"{header}\n{layer}\n{one[1]}").encode(), warm)
+        for texts in (Texts(), warm):
+            assert outcome(read, content.encode(), texts) == expected
 
 
 @given(st.text(st.sampled_from('{"a: 1,}'), max_size=12))

@@ -18,20 +18,22 @@ from gnomon.core.sample import Failure
 
 Name = tuple[str, str]
 """A configuration by layer and identity; all untuned ones of a layer are one."""
+Trace = tuple[str, ...]
+"""What a configuration is, as JSON, in parts: many have the first one in common, which is kept once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrialColumns(Sequence[TuningTrial]):
     """Trials in order; each is made when it is asked for.
 
-    `names` are the configurations and `traces` what each of them is, as JSON ("null" without any); `which` is the
+    `names` are the configurations and `traces` what each of them is ("null" without any); `which` is the
     index of each trial's. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`, `failures` why there are none,
     by k. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's index there.
     `lines` has the line of each trial in its file, from 1; 0 where it is of none.
     """
 
     names: tuple[Name, ...]
-    traces: tuple[str, ...]
+    traces: tuple[Trace, ...]
     which: NDArray[np.int32]
     ends: NDArray[np.int64]
     samples_s: Floats
@@ -58,14 +60,14 @@ class TrialColumns(Sequence[TuningTrial]):
             return tuple(self[k] for k in range(*place.indices(len(self))))
         place = range(len(self))[place]
         index = int(self.which[place])
-        return self._made(place, json.loads(self.traces[index]))
+        return self._made(place, json.loads("".join(self.traces[index])))
 
     def __iter__(self) -> Iterator[TuningTrial]:
         """All trials; those of a configuration share its trace."""
         traces: dict[int, Any] = {}
         for place, index in enumerate(self.which.tolist()):
             if index not in traces:
-                traces[index] = json.loads(self.traces[index])
+                traces[index] = json.loads("".join(self.traces[index]))
             yield self._made(place, traces[index])
 
     def __eq__(self, other: object) -> bool:
@@ -137,7 +139,7 @@ class TrialBuilder:
     def __init__(self) -> None:
         self.indices: dict[Name, int] = {}
         self.servers, self.failures = {"": 0}, dict[int, Failure]()
-        self.traces: list[str] = []
+        self.traces: list[Trace] = []
         self.which, self.server, self.lines, self.ends = array("i"), array("i"), array("i"), array("q")
         self.samples_s, self.errors, self.at_s = array("d"), array("d"), array("d")
 
@@ -148,7 +150,7 @@ class TrialBuilder:
     def add(
         self,
         name: Name,
-        trace: str,
+        trace: Trace,
         times_s: Sequence[float],
         failure: Failure | None = None,
         *,
@@ -210,7 +212,7 @@ def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
     for trial in trials:
         made.add(
             (trial.layer, trial.configuration),
-            json.dumps(trial.trace),
+            (json.dumps(trial.trace),),
             trial.times_s,
             trial.failure,
             at_s=trial.at_s,
@@ -232,4 +234,4 @@ def traces_of(trials: Sequence[TuningTrial], wanted: Collection[Name]) -> dict[N
     """The traces of those configurations that are among the wanted ones."""
     columns = columns_of(trials)
     found = zip(columns.names, columns.traces, strict=True)
-    return {name: json.loads(trace) for name, trace in found if name in wanted}
+    return {name: json.loads("".join(trace)) for name, trace in found if name in wanted}

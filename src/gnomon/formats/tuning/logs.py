@@ -155,14 +155,13 @@ class TunerLog:
         text = line[begin:end]
         if (found := configurations.get(text)) is None:
             trace = trace_text(shape.trace(part_of_a_line(text)))
-            found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), trace)
+            found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), (trace,))
         value, end = value_at(line, end + len(shape.end))
         read = _quick_result(value)
         if read is None or not self.texts.ends(line[end:], _FIELDS) or len(self.trials) >= MOST_TRIALS:
             return False
         times_s, failure, at_s = read
-        name, trace = found
-        self.trials.add(name, trace, times_s, failure, at_s=at_s, line=number)
+        self.trials.add(*found, times_s, failure, at_s=at_s, line=number)
         return True
 
     def take(self, number: int, entry: LogEntry) -> bool:
@@ -186,7 +185,7 @@ class TunerLog:
             else:
                 times_s, failure, at_s = read
                 name = (entry.layer, identity_of(entry.layer, trace))
-                self.trials.add(name, trace, times_s, failure, at_s=at_s, line=number)
+                self.trials.add(name, (trace,), times_s, failure, at_s=at_s, line=number)
         self.names.setdefault(entry.layer, _plain(entry.name))
         if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
@@ -417,7 +416,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
-        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL)
+        return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
         return read_tuning_records(content, texts)

@@ -33,12 +33,13 @@ from gnomon.core.overlay.records import (
     sound_times,
     trace_text,
 )
-from gnomon.core.overlay.trials import TrialBuilder
+from gnomon.core.overlay.trials import Name, Trace, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.errors import UsageError
-from gnomon.formats.json_lines import json_lines
+from gnomon.formats.json_lines import json_lines, value_at
 from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_times, unsound
+from gnomon.formats.tuning.texts import Texts
 
 WORKLOADS = "database_workload.json"
 RECORDS = "database_tuning_record.json"
@@ -46,6 +47,7 @@ FAILED_S = 1e10
 """The seconds that stand for a failure."""
 
 _HINT = f"Give the {WORKLOADS} and {RECORDS} of one folder, as MetaSchedule wrote them."
+_BEGIN = re.compile(r"\[(0|[1-9][0-9]{0,8}),\[", re.ASCII)
 _HASH = re.compile(r"[0-9]{1,20}", re.ASCII)
 _VERSION = re.compile(rb'"tvm_version": *"([0-9A-Za-z.+-]{1,64})"')
 _END = 1 << 12
@@ -54,9 +56,10 @@ _BACKSLASHED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r",
 
 
 def read_metaschedule_database(
-    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel
+    workloads: str | bytes, records: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None
 ) -> TuningRecords:
     """Reads the two files. The files name neither device nor model, so that `key` and `model` say them.
+    `texts` are those that other databases have in common with them.
 
     ProblemError with everything that is wrong with the first, or with the second.
     """
@@ -67,8 +70,9 @@ def read_metaschedule_database(
     trials = _Records(
         complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT),
         layers=layers.found,
+        texts=texts or Texts(),
     )
-    for number, value in json_lines(records, trials.complaints):
+    for number, value in json_lines(records, trials.complaints, quick=trials.known):
         trials.take(number, value)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
@@ -186,17 +190,41 @@ class _Workloads:
 
 @dataclass(slots=True, kw_only=True)
 class _Records:
-    """The lines of the second file."""
+    """The lines of the second file.
+
+    Behind a trace and its times, most lines end as one of their layer before.
+    """
 
     complaints: Complaints
     layers: list[tuple[str, str]]
+    texts: Texts
     found: TrialBuilder = field(default_factory=TrialBuilder)
     target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
+    _ends: set[tuple[str, str]] = field(default_factory=set)
+    _met: tuple[str, str] | None = None
+
+    def known(self, number: int, line: str) -> bool:
+        """Take a line that ends as one before; see `gnomon.formats.json_lines.Quick`."""
+        self._met = None
+        begin = _BEGIN.match(line)
+        if begin is None or int(begin[1]) >= len(self.layers) or len(self.found) >= MOST_TRIALS:
+            return False
+        layer = self.layers[int(begin[1])][0]
+        (name, trace), end = self.texts.trace_at(layer, line, begin.end())
+        seconds, end = value_at(line, end + 1)
+        times = as_times(seconds)
+        if times is None:
+            return False
+        if (layer, line[end:]) not in self._ends:
+            self._met = layer, line[end:]  # it is known once the whole line was read
+            return False
+        self._add(number, name, trace, times)
+        return True
 
     def take(self, number: int, value: Any) -> None:
         """Take a line."""
-        place = f"line {number}"
+        place, before = f"line {number}", len(self.complaints.told)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
@@ -212,10 +240,15 @@ class _Records:
         self._target(place, target)
         self._arguments(place, layer, infos)
         if text is not None and times is not None:
-            failure = _failed(times)
-            self.found.add((layer, identity_of(layer, text)), text, () if failure else times, failure, line=number)
+            self._add(number, (layer, identity_of(layer, text)), (text,), times)
         if len(self.found) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
+        if self._met is not None and len(self.complaints.told) == before and len(self._ends) < MOST_LAYERS:
+            self._ends.add(self._met)
+
+    def _add(self, number: int, name: Name, trace: Trace, times: tuple[float, ...]) -> None:
+        failure = _failed(times)
+        self.found.add(name, trace, () if failure else times, failure, line=number)
 
     def _text(self, place: str, trace: Any) -> str | None:
         """The trace as JSON; None, and told, where it is none."""

@@ -9,9 +9,9 @@ The first trial of a configuration has its trace, those behind it need not. Vers
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -33,7 +33,7 @@ from gnomon.core.overlay.records import (
     sound_times,
     trace_text,
 )
-from gnomon.core.overlay.trials import Name, TrialBuilder
+from gnomon.core.overlay.trials import Name, Trace, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_line, is_text, shown
 from gnomon.formats.json_lines import LineRules, json_lines, part_of_a_line
@@ -51,7 +51,8 @@ _HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs
 _RULES = LineRules(begun="any")
 _MOST_NAME = 64
 _CONFIGURATION = {"trial", "layer", "trace"}
-_BEGIN, _BEHIND = '{"trial": "', ', "times_s": '
+_BEGIN = re.compile(r'\{"trial": "([0-9a-z]{1,16})", "layer": "([0-9A-Za-z]{1,64})"(, "trace": )?', re.ASCII)
+_NO_TRACE = ("null",)
 _Word = Annotated[str, one_line(_MOST_NAME)]
 _Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
 _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
@@ -186,37 +187,30 @@ class _File:
     layers: dict[str, TuningLayer] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     homeless: list[tuple[int, str]] = field(default_factory=list)
-    _begun: tuple[str, Collection[str]] | None = None
 
     def known(self, number: int, line: str) -> bool:
-        """Take a trial whose layer and trace stand in a line before, letter by letter; see `json_lines.Quick`.
+        """Take a trial whose trace is of known parts, or stands in a line before; see `json_lines.Quick`.
 
-        From its times on a line is read here, as an object of its own. So where the whole line is JSON too, the letters
-        before are whole fields, which mean the same in any line.
+        Behind its trace a line is read here, as an object of its own. So where that has no field of those before, the
+        whole line is JSON that says the same.
         """
-        self._begun = None
-        end = line.find(_BEHIND) if line.startswith(_BEGIN) else -1
-        if end < 0:
+        begin = _BEGIN.match(line)
+        if begin is None:
             return False
-        rest = part_of_a_line("{" + line[end + 2 :])
-        if not rest.keys().isdisjoint(_CONFIGURATION):
+        name, trace, end = (begin[2], begin[1]), _NO_TRACE, begin.end()
+        if begin[3]:
+            (made, trace), end = self.texts.trace_at(name[0], line, end)
+            if made != name:
+                return False
+        elif name[1] != UNTUNED and name not in self.trials.indices:
             return False
-        # A trace has some thousand letters.
-        digest = hashlib.blake2b(line[:end].encode(), digest_size=16).hexdigest()
-        if (found := self.texts.of("metaschedule", "").get(digest)) is None:
-            self._begun = (digest, rest.keys())
+        rest = part_of_a_line("{" + line[end:].removeprefix(", "))
+        if not line.startswith(", ", end) or not rest.keys().isdisjoint(_CONFIGURATION):
             return False
-        name, trace = found
         wrong = Complaints(what="line", hint="")
         read = decode(_Trial, {"layer": name[0], "trial": name[1], **rest}, wrong)
-        unknown = trace == "null" and name[1] != UNTUNED and name not in self.trials.indices
-        if (
-            unknown
-            or name[0] not in self.layers
-            or wrong.told
-            or (read.failure and read.times_s)
-            or len(self.trials) >= MOST_TRIALS
-        ):
+        good = name[0] in self.layers and not wrong.told and not (read.failure and read.times_s)
+        if not good or len(self.trials) >= MOST_TRIALS:
             return False
         self._add(number, read, trace)
         return True
@@ -297,9 +291,7 @@ class _File:
         if line.layer not in self.layers:
             self.homeless.append((number, line.layer))
         if len(self.complaints.told) == before:
-            self._add(number, line, trace)
-            if self._begun is not None and value.keys() - self._begun[1] <= _CONFIGURATION:
-                self.texts.keep(self.texts.of("metaschedule", ""), self._begun[0], (line.layer, line.trial), trace)
+            self._add(number, line, (trace,))
 
     def _trace(self, place: str, line: _Trial, *, known: bool) -> str:
         """The trace as JSON; told where there is none, or another than the line says."""
@@ -320,7 +312,7 @@ class _File:
             self.complaints.tell(place, told)
         return text
 
-    def _add(self, number: int, line: _Trial, trace: str) -> None:
+    def _add(self, number: int, line: _Trial, trace: Trace) -> None:
         times_s = tuple(map(float, line.times_s))
         failure = line.failure or unsound(times_s)
         self.trials.add(

@@ -6,16 +6,17 @@ these, wherever it was cut. So a part that was read once need not be read again 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-from gnomon.core.overlay.records import Tuner
-from gnomon.core.overlay.trials import Name
+from gnomon.core.overlay.records import Tuner, identity_of, trace_text
+from gnomon.core.overlay.trials import Name, Trace
 from gnomon.formats.json_lines import part_of_a_line
 
-Configuration = tuple[Name, str]
-"""A configuration, and its trace as JSON."""
+Configuration = tuple[Name, Trace]
 
 _MOST_KEPT = 256 << 20
+_NOTHING_DECIDED = re.compile(", ?\\[\\]\\],")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Texts:
     """What was read so far, of all files that are read together."""
 
     _layers: dict[tuple[Tuner, str], dict[str, Configuration]] = field(default_factory=dict)
+    _begun: dict[tuple[str, str], tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
     _ends: set[str] = field(default_factory=set)
     _letters: int = 0
 
@@ -30,14 +32,41 @@ class Texts:
         """The configurations of a layer, by their texts."""
         return self._layers.setdefault((tuner, layer), {})
 
-    def keep(self, configurations: dict[str, Configuration], text: str, name: Name, trace: str) -> Configuration:
+    def keep(self, configurations: dict[str, Configuration], text: str, name: Name, trace: Trace) -> Configuration:
         """Keep a configuration; what was kept before goes where it is too much."""
-        self._letters += len(text) + len(trace)
+        self._count(len(text) + len(trace[-1]))
+        return configurations.setdefault(text, (name, trace))
+
+    def trace_at(self, layer: str, line: str, begin: int) -> tuple[Configuration, int]:
+        """The configuration whose trace of MetaSchedule begins at a place of a line, and where it ends.
+
+        Its two parts, instructions and decisions, are looked for by their ends, read apart, and then known. ValueError
+        or RecursionError where they are not there, or not JSON: the line may be good all the same.
+        """
+        middle = line.index("]]],", begin) + 3
+        nothing = _NOTHING_DECIDED.match(line, middle)
+        end = nothing.end() - 1 if nothing else line.index("]]],", middle) + 3
+        instructions, decisions = line[begin:middle], line[middle:end]
+        if (begun := self._begun.get((layer, instructions))) is None:
+            (value,) = part_of_a_line(f"{instructions}]")
+            begun = f"[{_list_text(value)},", {}
+            self._count(len(instructions))
+            self._begun[layer, instructions] = begun
+        first, configurations = begun
+        if (found := configurations.get(decisions)) is None:
+            _, value = part_of_a_line(f"[0{decisions}")
+            second = f"{_list_text(value)}]"
+            name = layer, identity_of(layer, first + second)
+            found = self.keep(configurations, decisions, name, (first, second))
+        return found, end
+
+    def _count(self, letters: int) -> None:
+        self._letters += letters
         if self._letters > _MOST_KEPT:
             self._letters = 0
+            self._begun.clear()
             for known in self._layers.values():
                 known.clear()
-        return configurations.setdefault(text, (name, trace))
 
     def ends(self, text: str, fields: tuple[str, ...]) -> bool:
         """Whether a text can stand behind the last of these fields: more of others, and the end of the object."""
@@ -48,3 +77,10 @@ class Texts:
         if good and len(self._ends) < 1000:
             self._ends.add(text)
         return good
+
+
+def _list_text(value: object) -> str:
+    """The `trace_text` of a list. ValueError for anything else."""
+    if not isinstance(value, list):
+        raise ValueError("a part of a trace that is not a list")
+    return trace_text(value)
