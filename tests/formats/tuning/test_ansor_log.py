@@ -33,7 +33,7 @@ def test_a_log_is_read() -> None:
     found = read(GOLDEN.read_bytes())
     assert (found.tuner, found.device.key) == ("ansor", "phone")
     assert found.device.target == {"kind": "llvm", "mcpu": "cortex-a72"}
-    assert [layer.name for layer in found.layers] == ["2d10de66 1x56x56x64", "matmul_add 128x128x64"]
+    assert [layer.name for layer in found.layers] == ["2d10de66 1x56x56x64 3x3x64x64", "matmul_add 128x128x64"]
     first, second, hung, other = found.trials
     assert first.time_s == pytest.approx(0.00115) and other.time_s == 5e-05
     assert hung.failure is not None and (hung.failure.stage, hung.failure.kind) == ("run", "hang")
@@ -55,7 +55,7 @@ def test_the_identity_is_workload_and_state() -> None:
     ("key", "name"),
     [
         ('["2d10de6646307f0e3e5cf4b31c20e69b", 1, 56, 56]', "2d10de66 1x56x56"),
-        ('["2d10de6646307f0e3e5cf4b31c20e69b", [1, 1000], [1000]]', "2d10de66 1x1000"),
+        ('["2d10de6646307f0e3e5cf4b31c20e69b", [1, 1000], [1000]]', "2d10de66 1x1000 1000"),
         ('["f"]', "f"),
         ("plain", "plain"),
         ("[1]", "[1]"),
@@ -68,8 +68,8 @@ def test_names_can_be_read(key: str, name: str) -> None:
 
 
 def test_layers_that_look_alike_have_different_names() -> None:
-    found = read(lines(line(key='["f", [1, 8], [1]]'), line(key='["f", [1, 8], [2]]')))
-    assert [layer.name for layer in found.layers] == ["f 1x8", "f 1x8 (2)"]
+    found = read(lines(line(key='["f", [1, 8], [1], [1]]'), line(key='["f", [1, 8], [1], [2]]')))
+    assert [layer.name for layer in found.layers] == ["f 1x8 1", "f 1x8 1 (2)"]
 
 
 def test_everything_wrong_is_told_at_once() -> None:

@@ -47,9 +47,9 @@ def test_a_log_is_read() -> None:
         "mtriple": "aarch64-linux-gnu",
     }
     assert [layer.name for layer in found.layers] == [
-        "conv2d_NCHWc.x86 1x64x56x56",
-        "conv2d_NCHWc.x86 1x64x56x56 (2)",
-        "dense_pack.x86 1x512",
+        "conv2d_NCHWc.x86 1x64x56x56 64x64x3x3",
+        "conv2d_NCHWc.x86 1x64x56x56 64x64x1x1",
+        "dense_pack.x86 1x512 1000x512",
     ]
     assert all(layer.weight == 1 and layer.workload == "" for layer in found.layers)
     first, second, hung, again, other, failed = found.trials

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import random
 import shutil
 import subprocess
 import sys
@@ -72,17 +73,17 @@ def test_a_log_that_seems_to_be_a_copy_is_told(tmp_path: Path) -> None:
 
 def test_the_metric_by_hand(tmp_path: Path) -> None:
     """Ferule's: the sum over devices of (t - theta) / theta; all numbers here are worked out on paper."""
-    conv: Times = {None: (16.0, 32.0), 0: (2.0, 8.0), 1: (4.0, 4.0), 2: (3.0, 5.0), 3: (8.0, 4.0)}
+    conv: Times = {None: (16.0, 32.0), 0: (2.0, 8.0), 1: (4.0, 4.0), 2: (3.0, 5.0), 3: (8.0, 4.5)}
     dense: Times = {None: (1.0, 1.0), 4: (2.0, 2.0)}
     found = analysis(tmp_path, {"conv": conv, "dense": dense})
     rows = {row["name"]: row for row in found.document()["layers"]}
     row = rows["conv"]
-    # theta = (2, 4); M: 0 -> 0 + 1, 1 -> 1 + 0, 2 -> 1/2 + 1/4, 3 -> 3 + 0, untuned -> 7 + 7
+    # theta = (2, 4); M: 0 -> 0 + 1, 1 -> 1 + 0, 2 -> 1/2 + 1/4, 3 -> 3 + 1/8, untuned -> 7 + 7
     assert row["theta"] == {"d0": 2.0, "d1": 4.0}
     assert (row["M"], row["mean_regret"], row["configuration"]) == (0.75, 0.375, name_of(2))
     assert (row["times"], row["regret"]) == ({"d0": 3.0, "d1": 5.0}, {"d0": 0.5, "d1": 0.25})
     assert (row["worst_regret"], row["worst_device"], row["host"]) == (0.5, "d0", "d0")
-    # hosts' own best: d0 found 0 and 2 -> 0 (2, 8); d1 found 1 and 3 -> the first of 4, 4, which is 1 (4, 4)
+    # hosts' own best: d0 found 0 and 2 -> 0 (2, 8); d1 found 1 and 3 -> 1 (4, 4)
     assert row["estimate"] == {"d0": 0.5, "d1": 0.75}
     assert row["runner_up"] is None or row["runner_up"]["M"] == 1.0
     assert (row["configurations"], row["incomplete"], row["failed"]) == (5, [], [])
@@ -125,7 +126,7 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m(tmp_path: Path) -> 
     assert (portfolio["size"], portfolio["M"]) == (2, 0.0)
     assert portfolio["layers"][0] == {
         "name": "conv",
-        "configurations": [name_of(0), name_of(2)],
+        "configurations": sorted([name_of(0), name_of(2)]),
         "M": 0.0,
         "proven": True,
         "serves": {"d0": name_of(0), "d1": name_of(2)},
@@ -234,6 +235,53 @@ def test_what_was_not_carried_over_is_said(tmp_path: Path) -> None:
     assert found.document()["layers"] == []
     assert [note for note in found.document()["notes"] if "What a found was not measured on b" in note]
     assert len(found.document()["undecided"][0]["incomplete"]) == 2
+
+
+def test_of_equals_neither_the_order_of_files_nor_of_lines_decides(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    rows = {key: {number: (float(rng.randint(1, 2)),) for number in range(8)} for key in ("a", "b", "c")}
+    found = []
+    for turned in (False, True):
+        paths = []
+        for key, times in sorted(rows.items(), reverse=turned):
+            path = tmp_path / f"{key}.json"
+            write_records(path, hand_made(key, {"conv": dict(sorted(times.items(), reverse=turned))}))
+            paths.append(path)
+        document = api.overlay_analyze(paths, write=False, portfolio=2).document()
+        found.append((document["layers"], document["portfolio"]))
+    assert found[0] == found[1]
+
+
+def test_more_configurations_than_devices_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"99 configurations a layer are more than there are devices \(2\)"):
+        analysis(tmp_path, {"conv": {0: (1.0, 2.0), 1: (2.0, 1.0)}}, portfolio=99)
+
+
+def test_old_logs_are_not_said_to_lack_what_they_have(tmp_path: Path) -> None:
+    """Both searched the same grid, but for one configuration each of the second layer."""
+    for key, more in (("phone", 2), ("tablet", 3)):
+        rows = [autotvm_line("a", k, 1.0 + k) for k in range(3)] + [autotvm_line("b", k, 1.0) for k in (1, more)]
+        (tmp_path / f"{key}.mobile.float32.atvm.json").write_text("".join(f"{row}\n" for row in rows))
+    found = api.overlay_analyze(sorted(tmp_path.glob("*.json")), write=False)
+    assert not [note for note in found.document()["notes"] if "was not measured" in note]
+    assert found.document()["layers"][1]["incomplete"]
+    assert "collect" not in reported(found)
+
+
+def autotvm_line(task: str, number: int, time_s: float, target: str = "llvm -mcpu=cortex-a72") -> str:
+    config = {"index": number, "code_hash": None, "entity": [["tile", "sp", [-1, number]]]}
+    tensors = [["TENSOR", [1, 8], "float32"], ["TENSOR", [4, 8], "float32"]]
+    line = {"input": [target, task, tensors, {}], "config": config, "result": [[time_s], 0, 1.0, 1.6e9]}
+    return json.dumps({**line, "version": 0.2, "tvm_version": "0.8.0"})
+
+
+def test_layers_without_a_choice_are_in_the_answer(tmp_path: Path) -> None:
+    found = analysis(tmp_path, {"conv": {0: (1.0, 1.0), 1: (2.0, 3.0)}, "dense": {2: (1.0, None), 3: (None, 1.0)}})
+    assert found.document()["total"]["decided_share"] == pytest.approx(1 / 4)  # dense is called three times
+    told = " ".join(reported(found).split())
+    assert told.startswith(
+        "1 of 2 layers decided for 2 devices, 25 % of the time; the other stays untuned. Where decided, nothing is lost"
+    )
 
 
 def test_logs_of_other_tuners_are_analyzed_without_tvm(tmp_path: Path) -> None:

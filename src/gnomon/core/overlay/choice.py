@@ -7,6 +7,7 @@ everywhere at once. A configuration without a time on some device is incomplete 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,9 +79,10 @@ class NetworkChoice:
     """The choices of a network's layers, weighted by their share of its time.
 
     The share of a layer is the mean over devices of weight times theta over the sum of that over layers. `shares` sum
-    to 1 over the layers that have a choice, and are 0 for the others. `value` is the sum of share times M, `mean` that
-    over the number of devices; NaN where no layer has a choice. `regrets` (devices,) are by how much the chosen
-    configurations' times together exceed the least times together.
+    to 1 over the layers that have a choice, and are 0 for the others. `decided` is the share of the former in the time
+    of all layers, on the devices that have a time of each; NaN without such a device. `value` is the sum of share times
+    M, `mean` that over the number of devices; NaN where no layer has a choice. `regrets` (devices,) are by how much the
+    chosen configurations' times together exceed the least times together.
     """
 
     layers: tuple[LayerChoice, ...]
@@ -88,6 +90,7 @@ class NetworkChoice:
     value: float
     mean: float
     regrets: Floats
+    decided: float
 
 
 def choose(times: LayerTimes) -> LayerChoice:
@@ -177,7 +180,18 @@ def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
         value=value,
         mean=value / len(devices),
         regrets=regrets,
+        decided=_decided_share(choices),
     )
+
+
+def _decided_share(choices: Sequence[LayerChoice]) -> float:
+    theta = np.array([choice.theta_s for choice in choices])
+    theta = theta[:, ~np.isnan(theta).any(axis=0)]
+    if not theta.size:
+        return math.nan
+    times = (theta / theta.max(axis=0)) * np.array([[float(choice.times.weight)] for choice in choices])
+    decided = [choice.chosen is not None for choice in choices]
+    return float((times[decided].sum(axis=0) / times.sum(axis=0)).mean())
 
 
 def _cleaned(times_s: Floats) -> Floats:

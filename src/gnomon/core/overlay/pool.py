@@ -37,7 +37,8 @@ class FailedTrial:
 class Pooled:
     """What several record sets say together of one model's layers.
 
-    `layers` have all `devices` in the order in which they were met, and no untuned times; `samples` is, for each
+    `layers` have all `devices` in the order in which they were met, their configurations in that of their identities,
+    so that the order of files and lines decides nothing, and no untuned times; `samples` is, for each
     layer, what their times are the medians of. `untuned` are the samples of the untuned layers by (layer, device),
     `untuned_s` their medians. `missing` names, by layer, the devices without any time of its configurations. `failures`
     are in order of the record sets; a configuration that failed in one trial has a time from its others, unless its
@@ -137,13 +138,17 @@ class _Bins:
         layer, row, device, starts, counts = (np.concatenate(part) for part in zip(*self.trials, strict=True))
         self.trials.clear()
         samples_s, width = np.concatenate(self.samples_s), len(self.devices)
+        met = [np.argsort(np.array(names, dtype=np.str_)) for names in self.rows]  # in the order of identities
+        places = [np.append(np.argsort(rows), _UNTUNED_ROW) for rows in met]
+        begins = np.cumsum([0, *map(len, places)])
+        row = np.where(row == _UNTUNED_ROW, row, np.concatenate([*places, [0]])[begins[layer] + row])
         rows = 1 + max(map(len, self.rows), default=0)
         key = (layer.astype(np.int64) * rows + row + 1) * width + device
         order = np.argsort(key, kind="stable")  # which keeps the order of the trials of a cell
         bounds = np.searchsorted(layer[order], np.arange(len(self.layers) + 1))
         wrong: list[list[int]] = [[] for _ in self.layers]
         for number, k, column in self.wrong:
-            wrong[number].append(k * width + column)
+            wrong[number].append(int(places[number][k]) * width + column)
         layers, tables = [], []
         untuned: dict[tuple[str, str], Blocks] = {}
         for number, told in enumerate(self.layers):
@@ -161,8 +166,8 @@ class _Bins:
                     layer=told.layer,
                     weight=told.weight,
                     devices=self.devices,
-                    configurations=tuple(self.rows[number]),
-                    hosts=tuple(self.hosts[number]),
+                    configurations=tuple(self.rows[number][k] for k in met[number]),
+                    hosts=tuple(self.hosts[number][k] for k in met[number]),
                     times_s=found.medians(len(self.rows[number])),
                 )
             )

@@ -20,8 +20,9 @@ Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -329,17 +330,24 @@ _ANSOR_SHAPE = LineShape(begin='{"i": [', middle=", ", end='], "r": ', trace=_st
 
 
 def _ansor_name(key: str) -> str:
-    """``2d10de66 1x56x56x64``: the begin of the hash, or the function's name, and the first shape; else the key."""
+    """``2d10de66 1x56x56x64 3x3x64x64``: the begin of the hash, or the function's name, and the shapes of input and
+    weights; else the key.
+    """
     try:
         parts = json.loads(key)
     except (ValueError, RecursionError):
         return key
     if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
         return key
-    shapes = [shape_text(part) for part in parts[1:] if isinstance(part, list)]
+    shapes = _two_shapes(part for part in parts[1:] if isinstance(part, list))
     numbers = "x".join(str(part) for part in parts[1:] if type(part) is int)
     name = parts[0][:_HASH_SHOWN] if len(parts[0]) == 32 else parts[0]
-    return f"{name} {next(filter(None, shapes), numbers)}".strip()
+    return f"{name} {shapes or numbers}".strip()
+
+
+def _two_shapes(found: Iterable[Any]) -> str:
+    """The first two shapes: of the input and of the weights, without which layers of one input are not told apart."""
+    return " ".join(itertools.islice(filter(None, map(shape_text, found)), 2))
 
 
 def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
@@ -399,10 +407,9 @@ _AUTOTVM_SHAPE = LineShape(
 
 
 def _autotvm_name(task: str, args: list[Any]) -> str:
-    """``conv2d_NCHWc.x86 1x64x56x56``: the task and the shape of its first tensor."""
+    """``conv2d_NCHWc.x86 1x64x56x56 64x64x3x3``: the task and the shapes of its input and weights."""
     tensors = (arg for arg in args if isinstance(arg, list) and len(arg) == 3 and arg[0] == "TENSOR")
-    shape = next((shape_text(arg[1]) for arg in tensors), "")
-    return f"{task} {shape}".strip()
+    return f"{task} {_two_shapes(arg[1] for arg in tensors)}".strip()
 
 
 def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Texts | None = None) -> TuningRecords:

@@ -175,10 +175,15 @@ class LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalPart(LossPart):
-    """What the network loses under the choice, and under what loses least at worst; `layers` are those decided."""
+    """What the network loses under the choice, and under what loses least at worst; `layers` are those decided.
+
+    `decided_share` is their share of the time, which is only known where every layer was timed on some device.
+    """
 
     minimax: LossPart
     layers: int
+    undecided: int = 0
+    decided_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,13 +116,20 @@ def analyze(
     `layers` are names or numbers (none: all), `portfolio` is how many configurations a layer may have (0: no
     portfolio), `resamples` and `seed` are of the confidence; `told` is what the user says of the logs.
     """
-    given = tuple(read_logs(logs, told))
+    given = read_logs(logs, told)
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    records = side_by_side(given)
-    pooled = pool(records, [str(path) for path in logs])
-    described = {layer.layer: layer for one in records for layer in one.layers}
+    described = {layer.layer: layer for one in given for layer in one.layers}
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
+    # In an order of their own, so that the order in which they were given decides nothing.
+    ordered = sorted(zip(given, logs, strict=True), key=lambda one: (one[0].device.key, one[0].found_on, str(one[1])))
+    records = side_by_side(tuple(one for one, _ in ordered))
+    pooled = pool(records, [str(path) for _, path in ordered])
+    if portfolio > len(pooled.devices):
+        raise UsageError(
+            f"{portfolio} configurations a layer are more than there are devices ({len(pooled.devices)})",
+            hint="Give --portfolio a number from 2 to that of the devices.",
+        )
     tables = [
         _with_untuned(times, samples, pooled) for times, samples in zip(pooled.layers, pooled.samples, strict=True)
     ]
@@ -152,6 +159,8 @@ def analyze(
             **_network_losses(network),
             minimax=LossPart(**_network_losses(weigh_layers(others))),
             layers=sum(choice.chosen is not None for choice in choices),
+            undecided=sum(choice.chosen is None for choice in choices),
+            decided_share=_finite(network.decided),
         ),
         own=_own_totals(network),
         portfolio=_portfolio(network, portfolio) if portfolio else None,
@@ -358,7 +367,6 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
         yield "All records are of one device: the choice is simply its fastest."
     for a, b in _copies(pooled):
         yield f"The times of {a} and {b} are the same to the last digit: is one log a copy?"
-    pairs = {(one.host, one.device.key) for one in records}
     measured = {(one.found_on, one.device.key) for one in records}
     searched = [
         one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
@@ -368,11 +376,19 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
             f"What {', '.join(dict.fromkeys(searched))} found itself has the times of the search, which were not taken "
             f"beside the others': {_COLLECT} of the device's own log on itself measures them again."
         )
+    advice = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
     for host in sorted({one.host for one in records}):
-        absent = [device for device in pooled.devices if (host, device) not in pairs]
+        timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
+        absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]
         if absent:
-            advice = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
             yield f"What {host} found was not measured on {', '.join(absent)}: {advice}."
+
+
+def _timed(times: LayerTimes, host: str) -> Floats:
+    """How many of a layer's configurations that a device found have a time on each device."""
+    found = [host in hosts for hosts in times.hosts]
+    counts: Floats = np.isfinite(times.times_s[found]).sum(axis=0)
+    return counts
 
 
 def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:

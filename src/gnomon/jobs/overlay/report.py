@@ -206,7 +206,8 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
-    page.heading("Beside one device's own best used on all of them (the network's mean, the worst layer)")
+    of = "the decided layers'" if total.undecided else "the network's"
+    page.heading(f"Beside one device's own best used on all of them ({of} mean, the worst layer)")
     rows = [("the choice", total.M, total.mean_regret, total.worst_regret)]
     ranked = [(part.M, host, part.worst_regret) for host, part in own.items() if part.M is not None]
     for value, host, worst in sorted(ranked, key=lambda one: one[0]):
@@ -396,6 +397,11 @@ def _answer(document: AnalyzeDocument) -> str:
     if not layers:
         return f"No layer could be decided for {many(len(devices), 'device')}."
     words = f"One configuration a layer for {many(len(devices), 'device')}: "
+    if total.undecided:
+        share = "" if total.decided_share is None else f", {share_of(total.decided_share)} of the time"
+        others = "the other stays" if total.undecided == 1 else "the others stay"
+        words = f"{total.layers} of {many(total.layers + total.undecided, 'layer')} decided for "
+        words += f"{many(len(devices), 'device')}{share}; {others} untuned. Where decided, "
     worst, most = max(layers, key=lambda one: one.worst_regret or 0.0), total.worst_regret or 0.0
     if most <= 0:
         what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
@@ -494,7 +500,7 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
         page.item(
             f"{many(len(incomplete), 'configuration is', 'configurations are')} not ranked, without a time on "
             f"{listed(where)}.",
-            "gnomon overlay collect measures them there.",
+            "gnomon overlay collect measures them there." if document.replayable else "",
         )
     for trials in sorted(failures.values(), key=len, reverse=True)[:_MOST_ITEMS]:
         times = f"{len(trials)} times " if len(trials) > 1 else ""
