@@ -65,7 +65,7 @@ def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
             proto, model = _newer(proto, model)
     reader = _Reader(proto=proto, graph=model.graph)
     reader.read()
-    if not reader.nodes:
+    if reader.left_out and not reader.nodes:
         raise ModelError(
             f"{model.path} has no operator whose time could be predicted: "
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),

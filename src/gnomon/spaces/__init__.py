@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.spaces.blocks import Block, BlockSpace, Choice, Stage, skip
+from gnomon.spaces.blocks import Block, BlockSpace, Choice, Stage, from_onnx, from_torch, skip
 from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
 from gnomon.spaces.layers import Layer, layer
@@ -25,6 +25,8 @@ __all__ = [
     "Unit",
     "draw",
     "empty",
+    "from_onnx",
+    "from_torch",
     "fuse",
     "known_spaces",
     "layer",

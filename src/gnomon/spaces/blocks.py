@@ -7,9 +7,12 @@ fusion, the open group that made the value, to which the next block may add laye
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +21,14 @@ from gnomon.errors import ProblemError, problems_of
 from gnomon.spaces.features import Assignment, CountTables, Step, dense
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, fuse
 from gnomon.spaces.layers import Shape
+from gnomon.spaces.sources import Source, is_module
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
 """Writes a block down: what it is given is the block's input, what it returns its output."""
+
+BlockLike = Any
+"""A `Block`, a `torch.nn.Module`, a class of such that is made of the channels of its input, or an ONNX file's path."""
 
 Row = tuple[tuple[Unit, int], ...]
 """Units that are complete, with their counts."""
@@ -165,7 +172,7 @@ class Choice:
     """A position where one of several blocks stands, by name."""
 
     name: str
-    blocks: Mapping[str, Block]
+    blocks: Mapping[str, BlockLike]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +197,7 @@ class BlockSpace:
 
     name: str
     inputs: tuple[Shape, ...]
-    parts: tuple[Block | Choice | Stage, ...]
+    parts: tuple[BlockLike | Choice | Stage, ...]
     dtype: str = "float32"
     space: Space = field(init=False)
     _places: tuple[Place, ...] = field(init=False, repr=False)
@@ -221,12 +228,13 @@ class BlockSpace:
                     kind = "layer" if isinstance(part, Stage) else "choice"
                     # As who reads them in a csv has them.
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
-                    blocks, names = tuple(position.blocks.values()), tuple(f"{slot.name}={c}" for c in slot.choices)
+                    blocks = tuple(map(_block_of, position.blocks.values()))
+                    names = tuple(f"{slot.name}={choice}" for choice in slot.choices)
                     places.append(Place(slot=len(slots), kind=kind, blocks=blocks, names=names))
                     slots.append(slot)
                 else:
                     names = (f"part {number} of the space '{self.name}'",)
-                    places.append(Place(slot=-1, kind="choice", blocks=(position,), names=names))
+                    places.append(Place(slot=-1, kind="choice", blocks=(_block_of(position),), names=names))
         object.__setattr__(self, "space", Space(tuple(slots)))
         object.__setattr__(self, "_places", tuple(places))
 
@@ -253,6 +261,53 @@ class BlockSpace:
         if rules.chains not in self._tables:
             self._tables[rules.chains] = tables_of(self.space, self._places, self.inputs, self.dtype, rules)
         return self._tables[rules.chains]
+
+
+def _block_of(given: BlockLike) -> Block:
+    return Source(given) if isinstance(given, str | os.PathLike) or is_module(given) else given
+
+
+def from_torch(
+    slots: Mapping[str, Mapping[str, Any]],
+    *,
+    input: Shape | Sequence[Shape],
+    stem: Any = None,
+    head: Any = None,
+    name: str = "space",
+) -> BlockSpace:
+    """A space of modules of PyTorch's: by slot the choices by name, in the order in which images go through them.
+
+    A choice, the stem before them and the head behind them are each a `torch.nn.Module`, or a function that makes one
+    of the channels of its input; `skip` does nothing, and an ONNX file's path will do. `input` is a shape with its
+    batch, such as (1, 3, 32, 32), or several, of which slot "resolution" then chooses. ProblemError as `BlockSpace`.
+    """
+    shapes: tuple[Any, ...] = (input,) if isinstance(input[0], int) else tuple(input)
+    choices = (Choice(slot, {choice: _made(one) for choice, one in blocks.items()}) for slot, blocks in slots.items())
+    ends = [() if end is None else (_made(end),) for end in (stem, head)]
+    return BlockSpace(name=name, inputs=shapes, parts=(*ends[0], *choices, *ends[1]))
+
+
+def _made(given: Any) -> Block:
+    return given if given is skip or isinstance(given, Source) else Source(given)
+
+
+def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape]) -> BlockSpace:
+    """A space of ONNX files that are called SLOT.CHOICE.onnx, slots in the order of their names.
+
+    `stem.onnx` and `head.onnx` stand before and behind them; `input` is as `from_torch` has it. ProblemError where
+    there is no such file.
+    """
+    slots: dict[str, dict[str, Path]] = {}
+    ends: dict[str, Path] = {}
+    for path in sorted(Path(folder).glob("*.onnx")):
+        slot, _, choice = path.stem.partition(".")
+        if choice:
+            slots.setdefault(slot, {})[choice] = path
+        elif slot in ("stem", "head"):
+            ends[slot] = path
+    if not slots:
+        raise ProblemError(f"{folder} has no blocks of a space", hint="Its files are called SLOT.CHOICE.onnx.")
+    return from_torch(slots, input=input, name=Path(folder).resolve().name, **ends)
 
 
 def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -253,10 +253,10 @@ def live(net: Net) -> Net:
     output = stands[net.output] if net.output >= 0 else net.output
     if output == constant:
         return Net(inputs=net.inputs, nodes=(), output=-1)
-    return _needed(net.inputs, rewired, output)
+    return needed(net.inputs, rewired, output)
 
 
-def _needed(inputs: tuple[Shape, ...], nodes: list[Node], output: int) -> Net:
+def needed(inputs: tuple[Shape, ...], nodes: Sequence[Node], output: int) -> Net:
     """Only the nodes that the output needs, numbered again."""
     wanted: set[int] = set()
     waiting = [output]
@@ -289,6 +289,13 @@ class Trace:
         unit = single(one, tuple(symbol.shape for symbol in symbols), self.dtype)
         self.nodes.append(Node(unit, tuple(symbol.ref for symbol in symbols)))
         return Symbol(self, len(self.nodes) - 1, unit.output)
+
+    def written(self, net: Net, x: Symbol) -> Symbol:
+        """What a net of single layers and one input makes of a symbol: its layers are applied here."""
+        made: list[Symbol] = []
+        for node in net.nodes:
+            made.append(self.apply(node.unit.layers[0], *(made[ref] if ref >= 0 else x for ref in node.inputs)))
+        return made[net.output] if net.output >= 0 else x
 
     def net(self, output: Symbol) -> Net:
         """The net of all layers that were applied."""

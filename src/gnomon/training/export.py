@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError
 from gnomon.spaces.cells.space import State, TaggedNet
+from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import reason
 from gnomon.training.job import digest_of
 from gnomon.training.modules import load_factories, plain_attention
@@ -44,19 +46,24 @@ def export(job: ExportJob, path: Path) -> Failure | None:
 
     GnomonError for blocks that are not what they were, and parameters that do not fit.
     """
-    torch = torch_package("writing a network")
     factories = load_factories(job.modules, job.tagged)
     module = build(job.tagged, job.state, seed=job.seed, factories=factories).eval()
+    return export_module(module, job.tagged.net.inputs[0], path, opset=job.opset)
+
+
+def export_module(module: Any, shape: Shape, path: Path, *, opset: int) -> Failure | None:
+    """Writes a module in evaluation mode for an input of this shape, as `export`."""
+    torch = torch_package("writing a network")
     try:
         with warnings.catch_warnings(), torch.no_grad(), plain_attention():
             warnings.simplefilter("ignore")  # of this exporter's age, and of shapes that tracing takes for constant
             torch.onnx.export(
                 module,
-                (torch.zeros(*job.tagged.net.inputs[0]),),
+                (torch.zeros(*shape),),
                 str(path),
                 input_names=["x0"],
                 output_names=["y"],
-                opset_version=job.opset,
+                opset_version=opset,
                 training=torch.onnx.TrainingMode.PRESERVE,  # else it joins convolutions and what follows them
                 dynamo=False,
             )

@@ -11,6 +11,7 @@ another name of a variable is not.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import ProblemError
+from gnomon.errors import GnomonError, ProblemError
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, digest_of
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
 from gnomon.spaces.layers import Shape
-from gnomon.spaces.loading import load_attribute
+from gnomon.spaces.loading import load_attribute, reason
 from gnomon.spaces.unit import Symbol
 from gnomon.training.network import Factory, seeded, torch_package
 
@@ -62,6 +63,25 @@ class ModuleBlock:
     def steady(self) -> bool:
         """Whether it makes the same of the same images each time, where it is not trained."""
         return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
+
+
+def module_for(source: Any, channels: int, name: str) -> Any:
+    """A module in evaluation mode, a copy of its own, of one or of what makes it of its input's channels.
+
+    ProblemError where that fails, and for anything else.
+    """
+    torch = torch_package("a block of PyTorch's")
+    factory = (lambda _: copy.deepcopy(source)) if isinstance(source, torch.nn.Module) else source
+    try:
+        with seeded(name):
+            return _made(factory, name, channels, ()).eval()
+    except GnomonError:
+        raise
+    except Exception as error:  # whatever a user's function does
+        raise ProblemError(
+            f"{name} cannot be made of {channels} channels: {reason(error)}",
+            hint="Give a torch.nn.Module, or a function that makes one of the channels of its input.",
+        ) from error
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:

@@ -19,8 +19,9 @@ from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
 from gnomon.errors import ModelError, UsageError
-from gnomon.jobs.estimator.models import APART, read_net, space_of_models, tables_of
+from gnomon.jobs.estimator.models import APART, space_of_models, tables_of
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table, write_table
+from gnomon.session.nets import read_net
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import load_space

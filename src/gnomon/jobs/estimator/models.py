@@ -12,7 +12,6 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -24,10 +23,9 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
-from gnomon.models.net import LeftOut, net_of_onnx
-from gnomon.session.model import read_model
+from gnomon.models.net import LeftOut
+from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
-from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.models import NAME, ModelSpace
@@ -167,18 +165,6 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
             name += "_"
         nets[name] = read_net(path, shapes)[0]
     return ModelSpace(nets=nets)
-
-
-def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Net, tuple[LeftOut, ...]]:
-    """The net of an ONNX model. UsageError for a model of another format."""
-    with ExitStack() as stack:
-        read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
-        if read.model.graph.format != "onnx":
-            raise UsageError(
-                f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",
-                hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
-            )
-        return net_of_onnx(read.model)
 
 
 def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:

@@ -1,0 +1,75 @@
+"""Nets of layers, read of ONNX models: of files, and of what blocks of search spaces are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import ModelError, ProblemError, UsageError
+from gnomon.models.load import load
+from gnomon.models.net import LeftOut, net_of_onnx
+from gnomon.models.units import OPSET
+from gnomon.session.model import read_model
+from gnomon.session.request import ModelRequest
+from gnomon.spaces.layers import Shape
+from gnomon.spaces.sources import Source
+from gnomon.spaces.unit import Net, needed
+from gnomon.system.process import guarded_folder
+
+
+def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Net, tuple[LeftOut, ...]]:
+    """The net of an ONNX model. UsageError for a model of another format."""
+    with ExitStack() as stack:
+        read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
+        if read.model.graph.format != "onnx":
+            raise UsageError(
+                f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",
+                hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
+            )
+        return net_of_onnx(replace(read.model, path=read.source))
+
+
+@functools.lru_cache(maxsize=4096)
+def net_of_source(made_of: Any, shape: Shape) -> Net:
+    """The net of a module of PyTorch's, of what makes one, or of an ONNX file (`Source`), for an input of this shape.
+
+    ProblemError for what cannot be written or read, has several inputs, or has operators that no layer can be.
+    RuntimeMissingError for a module without PyTorch.
+    """
+    if Source(made_of).is_file:
+        path = Path(made_of)
+        graph = load(path).graph
+        first = [graph.tensors[index].name for index in graph.inputs[:1]]
+        return _whole(str(path), path, dict.fromkeys(first, shape))
+    from gnomon.training.export import export_module
+    from gnomon.training.modules import module_for
+
+    name = getattr(made_of, "__name__", type(made_of).__name__)
+    with guarded_folder("gnomon-block-") as folder:
+        path = folder / "block.onnx"
+        failure = export_module(module_for(made_of, shape[1], name), shape, path, opset=OPSET)
+        if failure is not None:
+            raise ProblemError(
+                f"PyTorch cannot write {name} as ONNX: {failure.message}", hint="Mend the module, or leave it out."
+            )
+        return _whole(name, path, {})
+
+
+def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
+    """The net of a block. ProblemError where a layer cannot be some of it."""
+    try:
+        net, left_out = read_net(path, shapes)
+        told = ", ".join(dict.fromkeys(f"{one.type} ({one.reason})" for one in left_out))
+        several = "" if len(net.inputs) == 1 else f"{len(net.inputs)} inputs"
+    except ModelError as error:
+        told, several = error.message, ""
+    if told or several:
+        raise ProblemError(
+            f"{name} has what no layer can be: {told or several}",
+            hint="Write it without, or measure its networks whole, with gnomon space profile.",
+        )
+    return needed(net.inputs, net.nodes, net.output)
