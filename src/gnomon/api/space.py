@@ -207,7 +207,6 @@ def select_primitives(
             "too little to search is refused, with the share that would do.",
         ),
     ] = 0.1,
-    seed: Annotated[int, option(least=0, help="Seed of the resampled noise.")] = 0,
     output: Annotated[
         PathLike | None,
         option(
@@ -235,7 +234,7 @@ def select_primitives(
         method=method,
         toolchain=toolchain,
         proofs=proofs,
-        options=ParetoOptions(families=families, most_share=most_share, seed=seed),
+        options=ParetoOptions(families=families, most_share=most_share),
         output=None if output is None else Path(output),
         blocks=tuple(map(str, blocks)),
     )
@@ -260,7 +259,9 @@ def find_front(
         ),
     ] = None,
     networks: Annotated[int, option(least=1, most=1000, help="The most networks.")] = 50,
-    kept: Annotated[bool, option("--kept", help="Only networks of the primitives that select kept.")] = False,
+    kept: Annotated[
+        PathLike | None, option(metavar="FILE", help="Only networks of what select kept: the config that it wrote.")
+    ] = None,
     measure: Annotated[
         bool, option("--measure/--no-measure", help="Train and measure them.  [default: measure]")
     ] = True,
@@ -279,7 +280,7 @@ def find_front(
 ) -> document.SpaceFrontDocument:
     """Find the best networks of PROFILE's full space by predicted accuracy and latency, then train and measure them.
 
-    With --kept of what select kept last: the proof of its choice.
+    With --kept of what select kept: the proof of its choice.
     After an interruption the same command resumes, and measures nothing twice.
 
     Raises GnomonError.
@@ -291,7 +292,7 @@ def find_front(
         _asked(blocks=blocks, data=data, epochs=epochs, **options),
         networks=networks,
         latency_s=latency_s,
-        kept=kept,
+        kept=None if kept is None else Path(kept),
         measure=measure,
         method=method,
         toolchain=toolchain,
@@ -321,13 +322,14 @@ def show_space(
     Raises GnomonError.
     """
     from gnomon.jobs.space.picture import draw_pictures
+    from gnomon.jobs.space.profiling.folder import OUTPUT
     from gnomon.jobs.space.profiling.look import look, read_selection
 
     profile = Path(profile_dir)
     space = look(profile, method, tuple(map(str, blocks)))
     if pictures is None:
         return space
-    return replace(space, pictures=draw_pictures(space, read_selection(profile), Path(pictures)))
+    return replace(space, pictures=draw_pictures(space, read_selection(profile / OUTPUT), Path(pictures)))
 
 
 def import_networks(

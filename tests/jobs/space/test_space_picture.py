@@ -161,7 +161,7 @@ def test_a_rule_without_frequencies_marks_what_is_kept_alone(tmp_path: Path) -> 
     ],
 )
 def test_a_damaged_selection_is_told_with_all_that_is_wrong(tmp_path: Path, text: str, told: str) -> None:
-    (tmp_path / "selection.json").write_text(text)
+    (tmp_path / "mixed.selection.json").write_text(text)
     with pytest.raises(ProblemError, match=told) as caught:
-        read_selection(tmp_path)
+        read_selection(tmp_path / "mixed.yaml")
     assert "selection.json" in caught.value.message and "gnomon space select" in caught.value.hint

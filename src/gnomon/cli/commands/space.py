@@ -31,7 +31,9 @@ _GONE = {
 """Options of ssprofile's profiler, with what to give instead."""
 
 
-_PROOF = "gnomon space front PROFILE --kept trains and measures the best networks of what select kept."
+_PROOF = (
+    "gnomon space front PROFILE --kept PROFILE/output.yaml trains and measures the best networks of what select kept."
+)
 
 
 class _Group(DeclaredGroup):

@@ -100,7 +100,9 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     if document.images_known:
-        page.path("prove it", f"gnomon space front {shlex.quote(document.profile)} --kept")
+        page.path(
+            "prove it", f"gnomon space front {shlex.quote(document.profile)} --kept {shlex.quote(document.output)}"
+        )
     else:
         page.item("It cannot be proved: the profile was made of tables, and nothing is known of the images.")
 

@@ -47,14 +47,13 @@ class FrontOptions:
     """Which networks: at most so many `networks`, of a predicted latency of at most `most_latency` (None: of any).
 
     The latency is in the unit of the measurements. `choices` are the indices that each cell group may take (None: all);
-    `draws` posterior samples are drawn, from `seed`.
+    `draws` posterior samples are drawn, always the same ones.
     """
 
     networks: int = 50
     most_latency: float | None = None
     choices: tuple[tuple[int, ...], ...] | None = None
     draws: int = 200
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,7 +206,7 @@ class _Steps:
 
 
 def _drawn(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> Floats:
-    return beliefs.drawn(networks, options.draws, seed=options.seed + _SEED)
+    return beliefs.drawn(networks, options.draws, seed=_SEED)
 
 
 def _bound(beliefs: Beliefs, options: FrontOptions) -> float:
@@ -265,7 +264,7 @@ def _candidates(beliefs: Beliefs, options: FrontOptions) -> Ints:
     if small:
         rows = np.array(list(itertools.product(*picked)), dtype=np.intp)
     else:
-        resamples = beliefs.resamples(options.draws, options.seed).restricted(picked)
+        resamples = beliefs.resamples(options.draws, 0).restricted(picked)
         rows = _placed(on_fronts(moved(beliefs, resamples)), options)
     rows = rows[beliefs.points(rows)[:, 0] <= _bound(beliefs, options) * _ROUNDING]
     return rows if small else rows[:_SOME]

@@ -37,7 +37,8 @@ _GROWTH = 1.25
 _REPEATS, _FEW = 20, 40
 """So often it is thought to be measured again, with so many resamples each."""
 _NORMAL_95 = 1.959964
-_SEED = 12
+_SEED, _RESAMPLED = 12, 0
+"""A choice hangs on its measurements alone: no seed of a user's has a part in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +72,12 @@ class ParetoOptions:
 
     - `families`: "mixed" keeps primitives of all families side by side, "one" those of a single family.
     - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only what is on no front goes.
-    - `resamples`: how many posterior samples are drawn, from `seed`.
+    - `resamples`: how many posterior samples are drawn; always the same ones.
     """
 
     families: Families = "mixed"
     most_share: float = 0.1
     resamples: int = 200
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.families not in get_args(Families):
@@ -163,7 +163,7 @@ def select_pareto(
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose groups and choices stand in the order of their names."""
     beliefs = believe(space, accuracy, latency)
-    whole = beliefs.resamples(options.resamples, options.seed)
+    whole = beliefs.resamples(options.resamples, _RESAMPLED)
     if options.families == "mixed":
         chosen = [np.arange(len(slot.choices)) for slot in space.slots]
         case = _Case(space, chosen, beliefs, whole, judged(whole)[0], options)
@@ -241,8 +241,8 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
 def _again(case: _Case) -> NDArray[np.bool_]:
     """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
     options, found = case.options, []
-    for beliefs in case.beliefs.again(_REPEATS, seed=options.seed):
-        resamples = beliefs.resamples(_FEW, options.seed).restricted(case.places)
+    for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
+        resamples = beliefs.resamples(_FEW, _RESAMPLED).restricted(case.places)
         frequencies = judged(resamples)[0] if options.most_share >= 1 else case.frequencies
         other = replace(case, beliefs=beliefs, resamples=resamples, frequencies=frequencies)
         found.append(_marks(case, _reduced(other, options.most_share)))

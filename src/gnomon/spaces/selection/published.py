@@ -5,8 +5,9 @@ ASP-DAC 2020), to the letter::
 
     cost = exp(-(accuracy - threshold) / scale) + coefficient * (-1 / latency)
 
-All networks are walked by ascending cost, ties in the order of the tables, which is that of the sorted ids. The first
-family with enough networks wins, and each cell group keeps the primitives that these networks have there.
+All networks are walked by ascending cost, ties in the order of the table's lines: family by family the default network,
+then its one-change variants by cell group and primitive. The first family with enough networks wins, and each cell
+group keeps the primitives that these networks have there.
 
 The latency in this cost has a unit, milliseconds, and another unit gives another winner.
 """
@@ -61,9 +62,10 @@ def select_published(
 ) -> PublishedSelection:
     """The published selection by the accuracy, a fraction, and the latency in milliseconds of each network.
 
-    `primitives` are the names that the indices of a family mean. ProblemError where no family has enough networks.
+    `primitives` are the names that the indices of a family mean; `prices` stand in the order of the table's lines.
+    ProblemError where no family has enough networks.
     """
-    costs = {one: rule.cost(*prices[one]) for one in sorted(prices, key=lambda one: network_id(*one))}
+    costs = {network: rule.cost(*own) for network, own in prices.items()}
     walked: dict[str, list[Network]] = {family: [] for family in primitives}
     for network in sorted(costs, key=costs.__getitem__):
         own = walked[network[0]]

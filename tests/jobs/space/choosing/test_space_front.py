@@ -71,9 +71,9 @@ def test_of_what_select_kept_it_is_the_front_and_the_share_that_select_promised(
     path = tmp_path / "p"
     synthetic(path, study(LAYERS), accuracy, latency)
     with pytest.raises(UsageError, match="nothing was selected"):
-        predicted(path, kept=True)
+        predicted(path, kept=path / "output.yaml")
     kept = api.select_primitives(path, most_share=0.5)
-    found = predicted(path, kept=True)
+    found = predicted(path, kept=Path(kept.output))
     assert all(
         name in names for one in found["networks"] for name, names in zip(one["primitives"], kept.groups, strict=True)
     )
@@ -106,9 +106,9 @@ def test_what_was_measured_for_a_proof_changes_nothing_unless_that_is_asked_for(
     with_proofs(tmp_path / "p", study(LAYERS))
     before, after = choice(profile, tmp_path / "a.yaml"), choice(tmp_path / "p", tmp_path / "b.yaml")
     assert after == before
-    assert json.loads((tmp_path / "p" / "selection.json").read_text())["proofs"] == []
+    assert json.loads((tmp_path / "b.selection.json").read_text())["proofs"] == []
     asked = choice(tmp_path / "p", tmp_path / "c.yaml", proofs=True)
-    assert len(json.loads((tmp_path / "p" / "selection.json").read_text())["proofs"]) == 5
+    assert len(json.loads((tmp_path / "c.selection.json").read_text())["proofs"]) == 5
     assert asked[1] != before[1] and asked[2] != before[2]
     shown = api.show_space(tmp_path / "p")
     assert len(shown.latency[0].networks) == len(api.show_space(profile).latency[0].networks)

@@ -68,7 +68,7 @@ def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Pat
     one = study(LAYERS)
     found = select(profile, "published", tmp_path / "o.yaml")
     groups = yaml.safe_load((tmp_path / "o.yaml").read_text())["search_space_cfg"]["cell_shared_primitives"]
-    assert found.lookup == str(profile / "lookup_table.onnxruntime.txt")
+    assert found.lookup == str(tmp_path / "o.lookup.txt")
     layers = one.layout.groups
     table = numbers(found.lookup)
     assert [len(row) for row in table] == [len(groups[g]) for g in layers]
@@ -130,15 +130,26 @@ def test_a_config_with_its_own_ways_keeps_them(way: str, tmp_path: Path) -> None
 
 def test_a_selection_reads_again(profile: Path, tmp_path: Path) -> None:
     found = select(profile, "published", tmp_path / "o.yaml")
-    assert read_selection(profile) == found
-    assert read_selection(tmp_path) is None
+    assert read_selection(tmp_path / "o.yaml") == found
+    assert read_selection(tmp_path / "p.yaml") is None
+
+
+def test_a_second_choice_changes_nothing_of_the_first(profile: Path, tmp_path: Path) -> None:
+    found = select(profile, "pareto", tmp_path / "mixed.yaml", options=ParetoOptions(most_share=1))
+    mine = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.name for path in mine} == {
+        f"mixed.{end}" for end in ("yaml", "lookup.txt", "lookup.json", "selection.json")
+    }
+    other = select(profile, "published", tmp_path / "pub.yaml")
+    assert {path: path.read_bytes() for path in mine} == mine
+    assert found.lookup != other.lookup and read_selection(tmp_path / "mixed.yaml") == found
 
 
 def test_what_is_not_there_is_told(profile: Path, tmp_path: Path) -> None:
     for options, word in (
         ({"method": "halving"}, "halving"),
         ({"toolchain": "openvino"}, "openvino"),
-        ({"output": tmp_path / "no" / "folder.yaml", "options": ParetoOptions(most_share=1)}, "folder.yaml"),
+        ({"output": tmp_path / "no" / "folder.yaml", "options": ParetoOptions(most_share=1)}, "folder.lookup.txt"),
         ({"options": ParetoOptions(most_share=0.05)}, "1 of 25 networks"),
         ({"rule": "guess"}, "guess"),
     ):

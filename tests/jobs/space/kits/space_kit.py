@@ -151,7 +151,7 @@ def selection(**changes: Any) -> dict[str, Any]:
         "networks_before": "16",
         "networks_after": "6",
         "output": "p/output.yaml",
-        "lookup": "p/lookup_table.ort.txt",
+        "lookup": "p/output.lookup.txt",
         "lookup_model": {
             "model": "effects of all networks",
             "why": "on 12 mixed networks that were not fitted to: effects of all networks 2.0 % off on average",

@@ -136,7 +136,7 @@ def test_looking_at_a_profile_runs_no_file_that_it_names(tmp_path: Path, said_by
     if said_by == "config":
         manifest["question"]["blocks"] = []
     (out / MANIFEST).write_text(json.dumps(manifest))
-    (out / "selection.json").write_text(json.dumps(selection()))
+    (out / "output.selection.json").write_text(json.dumps(selection()))
     for use in (look, api.show_space, api.select_primitives, api.find_front):
         with pytest.raises(UsageError, match="run only where they are given") as told:
             use(out)

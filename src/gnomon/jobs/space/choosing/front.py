@@ -70,7 +70,7 @@ def find_front(
     *,
     networks: int = 50,
     latency_s: float | None = None,
-    kept: bool = False,
+    kept: Path | None = None,
     method: str | None = None,
     toolchain: str | None = None,
     proofs: bool = False,
@@ -80,10 +80,11 @@ def find_front(
 ) -> SpaceFrontDocument:
     """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
 
-    At most `networks` of a predicted latency of at most `latency_s` (None: of any), with `kept` of the primitives alone
-    that were selected last; what they reach is told of the full space. `method` and `toolchain` say whose accuracies
-    and latencies are gone by, None: the first there are; `proofs` whether what `front` measured before has a part in
-    the prediction. With `measure` they are trained and measured, as `proving` has it.
+    At most `networks` of a predicted latency of at most `latency_s` (None: of any), of the primitives alone that the
+    config `kept` has, as `select_primitives` wrote it (None: of all); what they reach is told of the full space.
+    `method` and `toolchain` say whose accuracies and latencies are gone by, None: the first there are; `proofs` whether
+    what `front` measured before has a part in the prediction. With `measure` they are trained and measured, as
+    `proving` has it.
 
     UsageError for what the profile lacks, ProblemError where no network is predicted to be so fast. Raises GnomonError.
     """
@@ -94,8 +95,8 @@ def find_front(
     method, toolchain = method_of(rows[0], method), toolchain_of(rows[1], toolchain)
     evidence = evidence_of(study, rows, method, toolchain, proofs=proofs)
     beliefs = beliefs_of(study, evidence)
-    full = FrontOptions(networks=networks, most_latency=latency_s, seed=asked.request.seed)
-    options = replace(full, choices=_kept(path, study)) if kept else full
+    full = FrontOptions(networks=networks, most_latency=latency_s)
+    options = replace(full, choices=_kept(kept, study)) if kept is not None else full
     with nullcontext() if latency_s is None else problems_of(f"--latency {units.time(latency_s)}"):
         front = exact_front(beliefs, options)
     proved: Known = {}, {}
@@ -130,11 +131,13 @@ def find_front(
         latency_bound_s=latency_s,
         measure=measure,
         proofs=proofs,
-        kept=kept,
+        kept=kept is not None,
         space=str(beliefs.space.size),
         on_front=len(front),
         rounds=len(rounds),
-        share=share_of(beliefs, np.concatenate([some.networks for some in rounds]), full) if kept else rounds[-1].share,
+        share=share_of(beliefs, np.concatenate([some.networks for some in rounds]), full)
+        if kept is not None
+        else rounds[-1].share,
         latency_model=_held_out(study, evidence),
         networks=tuple(sorted(rows_of_front, key=lambda network: network.predicted.latency_s[0])),
         measured=measured,
@@ -143,11 +146,13 @@ def find_front(
     return document
 
 
-def _kept(path: Path, study: Study) -> tuple[tuple[int, ...], ...]:
-    """The primitives of each cell group that were selected last, by their places. UsageError where none were."""
-    selection = read_selection(path)
+def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
+    """The primitives of each cell group that were selected, by their places. UsageError where none were."""
+    selection = read_selection(output)
     if selection is None:
-        raise UsageError(f"nothing was selected in {path} yet", hint="Run gnomon space select first.")
+        raise UsageError(
+            f"nothing was selected into {output} yet", hint="Name the file that gnomon space select wrote."
+        )
     return tuple(tuple(sorted(study.places[name] for name in group)) for group in selection.groups)
 
 

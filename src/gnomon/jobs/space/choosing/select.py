@@ -40,8 +40,8 @@ from gnomon.jobs.space.profiling.estimates import (
     swap_accuracies,
     toolchain_of,
 )
-from gnomon.jobs.space.profiling.folder import LatencyRow, read_question
-from gnomon.jobs.space.profiling.look import SELECTION, imported, read_rows, study_of
+from gnomon.jobs.space.profiling.folder import OUTPUT, LatencyRow, read_question
+from gnomon.jobs.space.profiling.look import SELECTION, beside, imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED, layer_costs
 from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 Rule = Literal["pareto", "published"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-OUTPUT = "output.yaml"
 
 Choice = dict[str, Any]
 """The fields of the document that a rule fills: the primitives of each cell group, the family that they are of, .."""
@@ -79,7 +78,7 @@ def select_primitives(
     output: Path | None = None,
     blocks: Sequence[str] = (),
 ) -> SelectionDocument:
-    """Select, and write the config with the selection, the lookup table of its latencies, and `selection.json`.
+    """Select, and write the config with the selection and, beside it, its lookup table and what was selected.
 
     `method` and `toolchain` say whose accuracies and latencies; None: the first there are. What `front` measured
     has no part in it unless `proofs` says so. `options` are for the rule "pareto"; the published rule has its constants
@@ -97,7 +96,7 @@ def select_primitives(
     chosen = _by_pareto(study, seen, rows, options) if rule == "pareto" else _by_published_rule(study, seen, rows)
     groups, family = chosen["groups"], chosen["family"]
     output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
-    lookup, model = None if known is None else write_lookup_files(profile, toolchain, *known), known and known[0]
+    lookup, model = None if known is None else write_lookup_files(output, *known), known and known[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
     remark = _remark(rule, study.numbering, model if study.document.names_latency_file else None)
@@ -125,7 +124,7 @@ def select_primitives(
         latency_file=lookup is not None and study.document.names_latency_file,
         **chosen,
     )
-    save_text(indented(selection.document()), profile / SELECTION, option="--profile-dir")
+    save_text(indented(selection.document()), beside(output, SELECTION), option="--output-yaml")
     return selection
 
 
@@ -194,12 +193,12 @@ def lookup_of(
     return LookupPart(model=model, why=_why(errors), held_out=errors), kept
 
 
-def write_lookup_files(profile: Path, toolchain: str, part: LookupPart, rows: Rows) -> Path:
-    """Write the table and, beside it, what it is of and how far it is off; returns the table's path."""
-    path = profile / f"lookup_table.{toolchain}.txt"
-    save_text(write_lookup(rows), path, option="--profile-dir")
+def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
+    """Write the table of an output and, beside it, what it is of and how far it is off; returns the table's path."""
+    path = beside(output, "lookup.txt")
+    save_text(write_lookup(rows), path, option="--output-yaml")
     about = {"table": path.name, "unit": "ms", **codec.document(part)}
-    save_text(indented(about), path.with_suffix(".json"), option="--profile-dir")
+    save_text(indented(about), path.with_suffix(".json"), option="--output-yaml")
     return path
 
 

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from gnomon.session.request import MeasureRequest
 
 MANIFEST, ACCURACY, LATENCY, INPUT = "profile.json", "accuracy.jsonl", "latency.jsonl", "input.yaml"
+OUTPUT = "output.yaml"
+"""The config with a choice, where it is put nowhere else."""
+
 FORMAT, VERSION = "gnomon-space-profile", 1
 HINT = "Give a folder that `gnomon space profile` made."
 PUBLISHED = "published"

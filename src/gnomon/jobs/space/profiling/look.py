@@ -232,12 +232,17 @@ def imported(rows: Iterable[AccuracyRow | LatencyRow]) -> dict[str, int]:
     return dict(Counter(row.origin for row in rows if row.origin))
 
 
-def read_selection(profile: Path) -> SelectionDocument | None:
-    """The last choice of a profile; None where nothing was selected.
+def beside(output: Path, what: str) -> Path:
+    """The file that belongs to a config with a choice: `mixed.lookup.txt` beside `mixed.yaml`."""
+    return output.with_name(f"{output.name.removesuffix('.yaml')}.{what}")
+
+
+def read_selection(output: Path) -> SelectionDocument | None:
+    """The choice of a config that was written with it; None where there is none.
 
     ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
     """
-    path = profile / SELECTION
+    path = beside(output, SELECTION)
     try:
         document = read_regular(path, _STRICT.most_letters)
     except FileNotFoundError:
