@@ -308,8 +308,8 @@ def test_logs_of_other_tuners_are_analyzed_without_tvm(tmp_path: Path) -> None:
     assert document["devices"] == ["phone", "tablet"]
     assert document["layers"]
     assert all(row["M"] == 0 for row in document["layers"])  # the same log twice
-    assert any("Nothing was written or compiled" in note for note in document["notes"])
-    assert not (tmp_path / "out").exists()
+    assert any("Nothing was compiled" in note for note in document["notes"])
+    assert sorted(document["written"]["lines"]) == ["phone", "tablet"]
 
 
 def test_logs_of_other_tuners_cannot_be_replayed(tmp_path: Path) -> None:

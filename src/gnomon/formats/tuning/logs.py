@@ -20,6 +20,7 @@ Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,10 +34,11 @@ from gnomon.core.overlay.records import (
     Tuner,
     TuningLayer,
     TuningRecords,
+    configuration_id,
     identity_of,
     trace_text,
 )
-from gnomon.core.overlay.trials import TrialBuilder
+from gnomon.core.overlay.trials import Name, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_text, shown
 from gnomon.errors import ProblemError
@@ -471,3 +473,47 @@ def _guess(first: Any, damage: str) -> str:
     if isinstance(first, list) and len(first) == 2:
         return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
     return f": {damage}" if damage else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedLine:
+    """A line of a log to the byte, with its end; its samples, and AutoTVM's index (None: of Ansor, or none)."""
+
+    line: bytes
+    times_s: Sequence[float]
+    index: int | None
+
+
+def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[Name, str]) -> dict[Name, list[LoggedLine]]:
+    """The lines with times of configurations, in order, of a log that was read before.
+
+    `wanted` has the `trace_text` of each. Most lines are of others, which their text tells if it is written as its
+    tuner does; where this finds none of a configuration, all lines are read whole.
+    """
+    shape, entry_of = (_AUTOTVM_SHAPE, _autotvm_entry) if tuner == "autotvm" else (_ANSOR_SHAPE, _ansor_entry)
+    end, last = shape.end.replace(" ", ""), "}" if tuner == "autotvm" else ""
+    ends = tuple(f"{text}{last}" for text in wanted.values())
+
+    def is_other(line: str) -> bool:
+        short = line.replace(" ", "")
+        return not short.endswith(ends, 0, short.find(end))
+
+    found: dict[Name, list[LoggedLine]] = {}
+    for quick in (is_other, None):
+        found.clear()
+        quiet = Complaints(what="log", hint=_HINT)
+        texts = enumerate(io.BytesIO(content), 1)
+        for number, value in json_lines(content, quiet, _LOG_RULES, quick):
+            line = next(text for k, text in texts if k == number)
+            entry = entry_of(value, "", quiet)
+            if entry is None or (read := _result(entry.result)) is None or read[1] is not None:
+                continue
+            name = (entry.layer, configuration_id(entry.layer, entry.trace))
+            if name in wanted:
+                index = value["config"].get("index") if tuner == "autotvm" else None
+                whole = line.removeprefix(b"\xef\xbb\xbf")
+                logged = LoggedLine(line=whole, times_s=read[0], index=index if type(index) is int else None)
+                found.setdefault(name, []).append(logged)
+        if len(found) == len(wanted):
+            break
+    return found

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gnomon.core.codec import check_fields
-from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords
-from gnomon.core.overlay.trials import by_layer, traces_of
+from gnomon.core.overlay.records import UNTUNED, TunedDevice
+from gnomon.core.overlay.trials import traces_of
 from gnomon.core.sample import Failure
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import resolve
-from gnomon.errors import RecordError, UsageError, system_errors
-from gnomon.formats.tuning.logs import FOLDER_FILES, replay_problem
-from gnomon.formats.tuning.metaschedule import write_metaschedule_database
-from gnomon.jobs.overlay.document import AnalyzeDocument, MeasuredChoice, WrittenPart
+from gnomon.errors import UsageError
+from gnomon.formats.tuning.logs import replay_problem
+from gnomon.jobs.overlay.carry import OVERLAY, carry, devices_of, save_selection
+from gnomon.jobs.overlay.document import AnalyzeDocument, MeasuredChoice
 from gnomon.jobs.overlay.job import Analysis
 from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, failure_part
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, tuner_versions
-from gnomon.jobs.tune.networks import Choice, compile_network, error_of, measure_calls, ratio_of, times_of
-from gnomon.jobs.tune.records import pooled_trials, write_records
+from gnomon.jobs.tune.networks import Choice, Compiled, compile_network, error_of, measure_calls, ratio_of, times_of
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Watch
-from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import Workshop
-
-_OVERLAY = "overlay"
 
 Tell = Callable[[str], None]
 
@@ -68,10 +65,9 @@ def deploy(
     if problems:
         if request.prove:
             raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
-        note = f"Nothing was written or compiled: {problems[0]}."
-        return replace(document, notes=(*document.notes, note))
+        return _carried(analysis, folder, (f"Nothing was compiled: {problems[0]}.",))
     wishes = _wishes(analysis, request) if request.prove else {}
-    notes, path = list(document.notes), None
+    notes, path = list[str](), None
     if request.compile or request.prove:
         try:
             path = model_file(folder, document.model, request.model)
@@ -83,66 +79,74 @@ def deploy(
     if source is not None:
         source.check()
     for key, wish in wishes.items():
-        check_device(wish, _devices(analysis)[key])
-    written = _write(analysis, folder)
+        check_device(wish, devices_of(analysis)[key])
     if source is None:
-        return replace(document, written=written, notes=tuple(notes))
+        return _carried(analysis, folder, notes)
+    carried = carry(analysis, folder)
     rows: list[MeasuredChoice] = []
     doubts: list[Doubt] = []
     libraries: dict[str, str] = {}
+    compiled: dict[str, Compiled] = {}
     with Workshop() as shop:
         network = Network(shop, source)
-        for device in _devices(analysis).values():
+        for device in devices_of(analysis).values():
             if request.prove:
                 with open_device(shop, wishes[device.key], device, tell) as (_, bench):
                     rows += _proved(shop, bench, network, analysis, device, request, watch)
                     doubts += worst(bench.environments)
-            library = folder.library(device, document.model, choice=_OVERLAY)
+            library = folder.library(device, document.model, choice=OVERLAY)
             choice = _choice(analysis, analysis.chosen())
             made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
             if isinstance(made, Failure):
                 notes.append(f"The network could not be compiled for {device.key}: {made.message}")
             else:
-                libraries[device.key] = str(library)
-    written = replace(written, libraries=libraries)
-    return replace(document, written=written, network=tuple(rows), doubts=tuple(doubts), notes=tuple(notes))
+                libraries[device.key], compiled[device.key] = str(library), made
+        of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed)
+    written = replace(carried.written, libraries=libraries)
+    if analysis.builds:
+        written = replace(written, selection=save_selection(analysis, folder, carried.builds, of_builds))
+    return replace(
+        document, written=written, network=tuple(rows), doubts=tuple(doubts), notes=(*document.notes, *notes)
+    )
 
 
-def _write(analysis: Analysis, folder: TuneFolder) -> WrittenPart:
-    """The chosen configurations with their times: a record file and a database of MetaSchedule for each device."""
-    paths: dict[str, str] = {}
-    databases: dict[str, str] = {}
-    chosen = analysis.chosen()
-    for device in _devices(analysis).values():
-        trials = []
-        mine = by_layer([t for one in analysis.records if one.device.key == device.key for t in one.trials])
-        for layer in analysis.described:
-            trial = pooled_trials(mine.get(layer.layer, ())).get(chosen.get(layer.layer, UNTUNED))
-            if trial is not None and trial.failure is None:
-                trials.append(trial)
-        first = analysis.records[0]
-        records = replace(first, device=device, found_on=_OVERLAY, layers=analysis.described, trials=tuple(trials))
-        path = folder.overlay(device, analysis.document.model)
-        write_records(path, records)
-        paths[device.key] = str(path)
-        databases[device.key] = str(_database(path.with_suffix(".metaschedule"), records))
-    return WrittenPart(records=paths, databases=databases, libraries={})
+def _carried(analysis: Analysis, folder: TuneFolder, notes: Sequence[str]) -> AnalyzeDocument:
+    """Write the choice without compiling anything; the document with what that came to, and more notes."""
+    document, carried = analysis.document, carry(analysis, folder)
+    written = carried.written
+    if analysis.builds:
+        written = replace(written, selection=save_selection(analysis, folder, carried.builds, {}))
+    layers = tuple(replace(layer, index=carried.indices.get(layer.layer, {})) for layer in document.layers)
+    return replace(document, layers=layers, written=written, notes=(*document.notes, *notes))
 
 
-def _database(folder: Path, records: TuningRecords) -> Path:
-    texts = write_metaschedule_database(records)
-    with system_errors(RecordError, str(folder), hint="Give another --out."):
-        folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip(FOLDER_FILES, texts, strict=True):
-        save_text(text, folder / name)
-    return folder
+def _compiled_builds(
+    network: Network, analysis: Analysis, folder: TuneFolder, compiled: Mapping[str, Compiled], seed: int
+) -> dict[str, str]:
+    """The library of a portfolio that each device takes: one a build for all devices that are compiled for alike."""
+    libraries: dict[str, str] = {}
+    for number, build in enumerate(analysis.builds.builds if analysis.builds else (), 1):
+        alike: dict[str, str] = {}
+        for key in build.devices:
+            device = devices_of(analysis)[key]
+            compiled_for = json.dumps([device.target, device.linker], sort_keys=True)
+            if key in compiled and compiled_for not in alike:
+                library = folder.library(device, analysis.document.model, choice=f"build-{number}")
+                choice = _choice(analysis, build.configurations)
+                model, untuned = analysis.document.model, compiled[key].untuned
+                made = compile_network(network, device, choice, library, model=model, seed=seed, untuned=untuned)
+                if not isinstance(made, Failure):
+                    alike[compiled_for] = str(library)
+            if compiled_for in alike:
+                libraries[key] = alike[compiled_for]
+    return libraries
 
 
 def _wishes(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceWish]:
     """The devices of the records, by what they call them; UsageError for one that nobody knows, before any is used."""
     given = {wish.key: wish for wish in (DeviceWish(config=config) for config in request.devices)}
     made = {}
-    for key, device in _devices(analysis).items():
+    for key, device in devices_of(analysis).items():
         if key not in given:
             try:
                 given[key] = DeviceWish(config=resolve(key))
@@ -165,7 +169,7 @@ def _proved(
     watch: Watch | None,
 ) -> list[MeasuredChoice]:
     """The whole network on a device under each choice, interleaved: a row each."""
-    choices: dict[str, Mapping[str, str]] = {"untuned": {}, _OVERLAY: analysis.chosen()}
+    choices: dict[str, Mapping[str, str]] = {"untuned": {}, OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
     care, model = request.care, analysis.document.model
     network.layers(known.target)
@@ -191,7 +195,7 @@ def _proved(
     asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **care.details()}
     with CallCampaign("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as campaign:
         times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, campaign=campaign)
-        campaign.finish(f"{len(calls)} choices of {model.name} on {known.key}", _OVERLAY)
+        campaign.finish(f"{len(calls)} choices of {model.name} on {known.key}", OVERLAY)
     rows |= {name: _network_row(known.key, name, times) for name in times}
     return [rows[name] for name in choices]
 
@@ -209,7 +213,7 @@ def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> Mea
         choice=choice,
         time=times_of(times[choice]),
         to_own=over(f"own:{device}"),
-        to_overlay=over(_OVERLAY),
+        to_overlay=over(OVERLAY),
         max_error=error_of(times[choice]),
         failure=failure_part(times[choice].failure),
     )
@@ -224,10 +228,3 @@ def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
         for layer in analysis.described
         if (layer.layer, chosen.get(layer.layer, UNTUNED)) in traces
     ]
-
-
-def _devices(analysis: Analysis) -> dict[str, TunedDevice]:
-    devices: dict[str, TunedDevice] = {}
-    for one in analysis.records:
-        devices.setdefault(one.device.key, one.device)
-    return devices

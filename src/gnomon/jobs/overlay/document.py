@@ -6,8 +6,8 @@ Regrets are shares: what is lost against the fastest configuration of a device. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from gnomon.core.overlay.records import TunedModel
 from gnomon.errors import InfeasibleError
@@ -123,7 +123,8 @@ class ChosenLayer:
     `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
     it is chosen again from resampled times, with bounds of M; `close` are configurations that it is not sure against.
     `options` are the 12 of least M, the choice among them. `minimax` loses least on its worst device, where that is
-    another configuration.
+    another configuration. `entity` is the configuration itself: AutoTVM's entity, Ansor's state; null of MetaSchedule,
+    whose traces are in what is written. `index` is AutoTVM's, by device, known once lines were written.
     """
 
     name: str
@@ -150,6 +151,8 @@ class ChosenLayer:
     incomplete: tuple[IncompletePart, ...]
     failed: tuple[FailedTrialPart, ...]
     minimax: ChoicePart | None
+    entity: Any = None
+    index: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,21 +209,41 @@ class PortfolioLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildPart:
+    """The devices that share a build, and the configuration of each layer in it, by the layer's name."""
+
+    devices: tuple[str, ...]
+    configurations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortfolioPart:
-    """The best `size` configurations of each layer."""
+    """The best `size` configurations of each layer, and as many `builds`, of one configuration a layer each.
+
+    `M_builds` is what the builds lose, `builds_proven` whether no others lose less.
+    """
 
     size: int
     layers: tuple[PortfolioLayer, ...]
     M: float | None
+    builds: tuple[BuildPart, ...] = ()
+    M_builds: float | None = None
+    builds_proven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The files that were written, by device."""
+    """The files that were written, by device: `lines` are of AutoTVM's or Ansor's logs, as they stood there.
 
-    records: Mapping[str, str]
-    databases: Mapping[str, str]
-    libraries: Mapping[str, str]
+    `whole` has the lines or the database of all devices, `selection` says which build of a portfolio each takes.
+    """
+
+    records: Mapping[str, str] = field(default_factory=dict)
+    databases: Mapping[str, str] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
+    whole: str = ""
+    selection: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

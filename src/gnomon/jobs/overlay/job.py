@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.cost import Floats
+from gnomon.core.overlay.builds import Builds, best_builds
 from gnomon.core.overlay.choice import (
     LayerChoice,
     LayerTimes,
@@ -27,12 +28,14 @@ from gnomon.core.overlay.pool import Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
 from gnomon.core.overlay.samples import SampleTable
+from gnomon.core.overlay.trials import traces_of
 from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.tuning.keys import NOTHING, Told
 from gnomon.formats.tuning.logs import replay_problem
 from gnomon.jobs.overlay.document import (
     AnalyzeDocument,
+    BuildPart,
     ChoicePart,
     ChosenLayer,
     FailedTrialPart,
@@ -83,13 +86,16 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 class Analysis:
     """What was chosen, and what it was chosen from.
 
-    `described` are the layers in order; `network` has their choices in the same order.
+    `logs` are the files of the records, in their order; `described` are the layers, and `network` has their choices in
+    the same order. `builds` are those of a portfolio, if one was asked for.
     """
 
     records: tuple[TuningRecords, ...]
+    logs: tuple[Path, ...]
     described: tuple[TuningLayer, ...]
     network: NetworkChoice
     document: AnalyzeDocument
+    builds: Builds | None = None
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
@@ -148,6 +154,11 @@ def analyze(
             has_spread = len(samples.samples_s) > len(samples)
             rows.append(_row(choice, other, share, pooled, sure, has_spread=has_spread))
         meter.step()
+    if records[0].tuner != "metaschedule":
+        chosen = {(row.layer, row.configuration) for row in rows}
+        found = {name: trace for one in records for name, trace in traces_of(one.trials, chosen).items()}
+        rows = [replace(row, entity=found[row.layer, row.configuration]) for row in rows]
+    builds = best_builds(network, portfolio) if portfolio and rows else None
     document = AnalyzeDocument(
         model=records[0].model,
         devices=tuple(pooled.devices),
@@ -163,17 +174,19 @@ def analyze(
             decided_share=_finite(network.decided),
         ),
         own=_own_totals(network),
-        portfolio=_portfolio(network, portfolio) if portfolio else None,
+        portfolio=_portfolio(network, portfolio, builds) if portfolio else None,
         notes=tuple(_notes(records, pooled)),
-        written=WrittenPart(records={}, databases={}, libraries={}),
+        written=WrittenPart(),
         network=(),
         pictures=(),
     )
     return Analysis(
         records=records,
+        logs=tuple(path for _, path in ordered),
         described=tuple(described[choice.times.layer] for choice in choices),
         network=network,
         document=document,
+        builds=builds,
     )
 
 
@@ -338,7 +351,7 @@ def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
     return totals
 
 
-def _portfolio(network: NetworkChoice, size: int) -> PortfolioPart:
+def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> PortfolioPart:
     until_s = time.monotonic() + _PORTFOLIO_S
     rows, total = [], 0.0
     for choice, share in zip(network.layers, network.shares, strict=True):
@@ -359,7 +372,18 @@ def _portfolio(network: NetworkChoice, size: int) -> PortfolioPart:
                 serves={device: names[row] for device, row in zip(times.devices, best.serves, strict=True)},
             )
         )
-    return PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
+    found = PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
+    if builds is None:
+        return found
+    layers = {choice.times.layer: choice.times.name for choice in network.layers}
+    parts = [
+        BuildPart(
+            devices=build.devices,
+            configurations={layers[layer]: chosen for layer, chosen in build.configurations.items()},
+        )
+        for build in builds.builds
+    ]
+    return replace(found, builds=tuple(parts), M_builds=_finite(builds.value), builds_proven=builds.proven)
 
 
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:

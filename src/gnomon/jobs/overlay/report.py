@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 
 from gnomon.jobs.overlay.document import (
     AnalyzeDocument,
@@ -286,6 +288,12 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
         table.text("devices each", _served, most=60)
     if rows:
         page.table(table)
+    if portfolio.builds:
+        loses = "" if portfolio.M_builds is None else loss(portfolio.M_builds / max(1, len(document.devices)))
+        sure = "" if portfolio.builds_proven else ", not proved the least"
+        page.line(f"As builds, each for some devices, the network loses {loses} on average{sure}:", indent=1)
+        for number, build in enumerate(portfolio.builds[:MOST_LAYERS], 1):
+            page.item(f"{number}: {listed([named(device, 24) for device in build.devices])}.")
 
 
 def _serving(device: str) -> Callable[[PortfolioLayer], str]:
@@ -380,10 +388,11 @@ def analyze_report(document: AnalyzeDocument, page: Page) -> None:
     network_section(document, page)
     _layers(document, page)
     devices_section(document, page)
-    with page.details("other choices: one device's own, minimax, a portfolio"):
+    with page.details("configurations, other choices: one device's own, minimax, a portfolio"):
         others_section(document, page)
         minimax_section(document, page)
         portfolio_section(document, page)
+        _chosen_section(document, page)
     _skipped(document, page)
     doubts(document.doubts, page)
     with page.details("notes"):
@@ -509,18 +518,43 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
         page.item(f"{many(len(failures) - _MOST_ITEMS, 'more kind')} of failure: --json has them.")
 
 
+def _chosen_section(document: AnalyzeDocument, page: Page) -> None:
+    """What the chosen configurations of AutoTVM or Ansor are, with AutoTVM's index on each device."""
+    rows = [layer for layer in largest_first(document.layers) if layer.entity is not None]
+    if rows:
+        page.heading("The chosen configurations, in the words of their tuner")
+    for layer in rows[:MOST_LAYERS]:
+        where = [f"{index} on {named(device, 24)}" for device, index in layer.index.items()]
+        index = f"index {next(iter(layer.index.values()))}; " if len({*layer.index.values()}) == 1 else ""
+        index = f"index {listed(where)}; " if where and not index else index
+        page.item(f"{named(layer.name)}: {index}{json.dumps(layer.entity)}")
+
+
+_USE = {
+    ".atvm.log": "tvm.autotvm.apply_history_best(FILE), in the TVM that wrote the logs",
+    ".ansor.log": "tvm.auto_scheduler.ApplyHistoryBest(FILE), in the TVM that wrote the logs",
+}
+
+
 def _written(document: AnalyzeDocument, page: Page) -> None:
-    written = document.written
-    libraries = sorted(written.libraries.items())
-    if not (written.records or written.databases or libraries):
-        return
-    page.heading("Written")
-    for label, paths in (("records", written.records), ("database", written.databases)):
-        for _, path in sorted(paths.items())[:_MOST_ITEMS]:
-            page.path(label, path)
-    for _, path in libraries[:_MOST_ITEMS]:
-        page.path("library", path)
-    if len(libraries) > _MOST_ITEMS:
-        page.line(f"and {len(libraries) - _MOST_ITEMS} more libraries: --json has all", indent=2, style="dim")
+    written, libraries = document.written, sorted(document.written.libraries.items())
+    rows = [
+        (label, path)
+        for label, paths in (("lines", written.lines), ("records", written.records), ("database", written.databases))
+        for _, path in sorted(paths.items())[:_MOST_ITEMS]
+    ]
+    rows += [("of all", written.whole), ("builds", written.selection)]
+    rows += [("library", path) for _, path in libraries[:_MOST_ITEMS]]
+    rows += [("use", words) for end, words in _USE.items() if written.whole.endswith(end)]
     if libraries:
-        page.path("run it", f"gnomon exec {shlex.quote(libraries[0][1])}{on_device(libraries[0][0])}")
+        key, path = libraries[0]
+        rows.append(("run it", f"gnomon exec {shlex.quote(path)}{on_device(key)}"))
+    if document.pictures:
+        rows.append(("pictures", f"{len(document.pictures)} in {PurePath(document.pictures[0]).parent}"))
+    if rows := [(label, path) for label, path in rows if path]:
+        page.heading("Written")
+    for label, path in rows:
+        page.path(label, path)
+    devices = max(map(len, (written.lines, written.records, libraries)))
+    if devices > _MOST_ITEMS:
+        page.line(f"and of {devices - _MOST_ITEMS} more devices: --json has all", indent=2, style="dim")

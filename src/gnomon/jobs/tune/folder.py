@@ -18,7 +18,6 @@ from gnomon.core.strict_json import Strict, indented
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError, system_errors
 from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
-from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
 from gnomon.jobs.tune.records import MOST_BYTES, best_of, best_trial, pooled_trials
@@ -70,6 +69,10 @@ class TuneFolder:
     def overlay(self, device: TunedDevice, model: TunedModel) -> Path:
         """The record file of what was chosen for all devices, with the times of one."""
         return self.overlays / f"{safe(device.key)}.{safe(model.name)}.{model.dtype}.json"
+
+    def portfolio(self, model: TunedModel) -> Path:
+        """The folder of the builds of a portfolio, and of the file that says which device takes which."""
+        return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
         """A compiled network; `choice` says of whose configurations, where they are not the device's own."""
@@ -225,7 +228,7 @@ def _size(path: Path) -> int:
 
 def _record(path: Path) -> RecordFile:
     try:
-        records = read_tuning_records(read_regular(path, MOST_BYTES))
+        (records,) = read_logs([path])
     except (GnomonError, OSError) as error:
         return RecordFile(path=str(path), problem=str(error))
     return RecordFile(
