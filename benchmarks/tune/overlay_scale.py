@@ -7,14 +7,18 @@ several kinds of made-up regrets, each with several seeds; a search ends at 10 s
 proved, as a part of the value. Seconds are wall time of one call, without making up the times.
 
 Files: `gnomon overlay analyze --json --no-write`, a fresh process each, of made-up logs in a temporary folder: of
-AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file a device and layer), and
-records of `gnomon tune` (8 devices, 400 configurations of each of 10 layers, a file a device; traces are those of the
-golden database of the tests, with other decisions). Seconds and peak memory are of that process, all of it. With
---against SOURCES, the `src` of another version, each run is paired with one of that, and the two must say the same.
+AutoTVM (20 devices that timed the same 2,000 configurations of each of 20 layers, a file a device and layer), of
+databases of MetaSchedule (4 devices, 2,000 configurations of each of 10 layers), and records of `gnomon tune` (8
+devices, 900 configurations of each of 10 layers, a file a device). Traces are those of the golden database of the
+tests, 2 KB longer, with other decisions. With --data DIR the logs are the files and folders in it instead. Seconds and
+peak memory are of that process, all of it; before each, `json.loads` reads the same lines, and `times_json` is what the
+process took of the processor in that unit. With --against SOURCES, the `src` of another version, each run is paired
+with one of that, and the two must say the same.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
@@ -37,6 +41,7 @@ from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.sample import Failure
 from gnomon.errors import InfeasibleError
+from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, tvm_json
 from gnomon.jobs.tune.records import made_trial, write_records
 
 LAYERS, CONFIGURATIONS, DEVICES = 50, 10_000, 100
@@ -264,9 +269,40 @@ def autotvm_logs(folder: Path, devices: int, configurations: int, layers: int) -
     return paths
 
 
+def traces() -> list[tuple[list[Any], list[Any]]]:
+    """Instructions, as long as those of a convolution, and decisions."""
+    found = [json.loads(line)[1][0] for line in GOLDEN.read_text().splitlines()]
+    more = [["GetLoops", [f"b{40 + k}"], [], [f"l{60 + 9 * k + i}" for i in range(6)]] for k in range(36)]
+    return [([*instructions, *more], decisions) for instructions, decisions in found]
+
+
+def metaschedule_databases(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
+    """A folder a device, as MetaSchedule writes it."""
+    found, graph = traces(), b'{"nodes": [], "metadata": {"tvm_version": "0.27.0"}}'
+    function = base64.b64encode(len(graph).to_bytes(8, "little") + graph).decode()
+    paths = []
+    for device in range(devices):
+        rng = np.random.default_rng([10, device])
+        target = {"keys": ["cpu"], "kind": "llvm", "mcpu": f"cpu{device}", "num-cores": 2, "tag": ""}
+        path = folder / f"device{device}.net.float32"
+        path.mkdir()
+        heads = (tvm_json([str(7000 + k), function]) for k in range(layers))
+        (path / WORKLOADS).write_text("".join(f"{line}\n" for line in heads))
+        with (path / RECORDS).open("w") as file:
+            for layer, number in itertools.product(range(layers), rng.permutation(configurations).tolist()):
+                instructions, decisions = found[number % len(found)]
+                trace = [instructions, [*decisions, [20, number]]]
+                times_s = np.exp(rng.normal(-7, 0.5) + rng.normal(0, 0.02, 3)).tolist()
+                seconds = [1e10] if rng.random() < FAILED else times_s
+                infos = [["TENSOR", "float32", [8, 16 + layer]], ["TENSOR", "float32", [8, 16]]]
+                file.write(tvm_json([layer, [trace, seconds, target, infos]]) + "\n")
+        paths.append(path)
+    return paths
+
+
 def own_records(folder: Path, devices: int, configurations: int, layers: int) -> list[Path]:
     """A file a device, as `gnomon tune` writes them."""
-    trace = json.loads(GOLDEN.read_text().splitlines()[0])[1][0]
+    found = traces()
     described = tuple(
         TuningLayer(layer=str(70 + k), name=f"conv{k}", arguments=(("float32", (1, 8 + k)),), workload="AAAA")
         for k in range(layers)
@@ -276,7 +312,8 @@ def own_records(folder: Path, devices: int, configurations: int, layers: int) ->
         rng = np.random.default_rng([9, device])
         trials = []
         for layer, number in itertools.product(described, range(configurations)):
-            decided = [trace[0], [*trace[1], [20, number]]]
+            instructions, decisions = found[number % len(found)]
+            decided = [instructions, [*decisions, [20, number]]]
             if rng.random() < FAILED:
                 facts: dict[str, Any] = {
                     "failure": Failure(stage="run", kind="refused", transient=False, message="no memory")
@@ -334,36 +371,45 @@ def decided(text: bytes) -> Iterator[tuple[Any, ...]]:
         yield row["name"], row["configuration"], row["M"], row["theta"], row["confidence"], row["M_low"], row["M_high"]
 
 
-def files(
-    write: Callable[[Path, int, int, int], list[Path]], size: tuple[int, int, int], runs: int, against: Path | None
-) -> dict[str, Any]:
-    """Logs written and analyzed, each run beside one of the other version, if there is one."""
-    mine = Path(__file__).resolve().parents[2] / "src"
-    with tempfile.TemporaryDirectory(prefix="gnomon-logs-") as folder:
-        paths = write(Path(folder), *size)
-        letters = sum(path.stat().st_size for path in paths)
-        found: dict[Path, list[Analyzed]] = {mine: [], **({against: []} if against else {})}
-        for _ in range(runs):
-            for sources, told in found.items():
-                told.append(analyzed(paths, sources))
-        begin = time.process_time()
-        for path in paths:
-            with path.open() as file:
+def plain_s(paths: list[Path]) -> float:
+    """Seconds of the processor that `json.loads` takes for all lines of files, or of the files in folders."""
+    begin = time.process_time()
+    for path in paths:
+        for one in path.iterdir() if path.is_dir() else (path,):
+            with one.open() as file:
                 for line in file:
                     json.loads(line)
-        plain_s = time.process_time() - begin
+    return time.process_time() - begin
+
+
+def made(
+    write: Callable[[Path, int, int, int], list[Path]], size: tuple[int, int, int], runs: int, against: Path | None
+) -> dict[str, Any]:
+    """Logs written, and `analyses` of them."""
+    with tempfile.TemporaryDirectory(prefix="gnomon-logs-") as folder:
+        found = analyses(write(Path(folder), *size), runs, against)
+    sizes = {"devices": size[0], "configurations": size[1], "layers": size[2]}
+    return {"logs": write.__name__, **sizes, "trials": size[0] * size[1] * size[2], **found}
+
+
+def analyses(paths: list[Path], runs: int, against: Path | None) -> dict[str, Any]:
+    """Logs analyzed, each run behind one of `json.loads` and beside one of the other version, if there is one."""
+    mine = Path(__file__).resolve().parents[2] / "src"
+    letters = sum(file.stat().st_size for path in paths for file in (path.iterdir() if path.is_dir() else (path,)))
+    found: dict[Path, list[Analyzed]] = {mine: [], **({against: []} if against else {})}
+    plain: list[float] = []
+    for _ in range(runs):
+        plain.append(plain_s(paths))
+        for sources, told in found.items():
+            told.append(analyzed(paths, sources))
     layers = list(decided(found[mine][0].said))
     assert all(list(decided(one.said)) == layers for told in found.values() for one in told)
     document: dict[str, Any] = {
-        "logs": write.__name__,
-        "devices": size[0],
-        "configurations": size[1],
-        "layers": size[2],
         "files": len(paths),
-        "trials": size[0] * size[1] * size[2],
         "bytes": letters,
         "decided": len(layers),
-        "json_loads_cpu_s": plain_s,
+        "json_loads_cpu_s": spread(plain),
+        "times_json": spread([one.cpu_s / unit for one, unit in zip(found[mine], plain, strict=True)]),
     }
     for name in ("seconds", "cpu_s", "peak_bytes"):
         parts = {sources: [float(getattr(one, name)) for one in told] for sources, told in found.items()}
@@ -376,17 +422,21 @@ def files(
 
 def main() -> None:
     """All figures."""
-    made = parser(__doc__)
-    made.add_argument("--seeds", type=int, default=5)
-    made.add_argument("--against", type=Path, metavar="SOURCES", help="the src folder of another version")
-    made.add_argument("--runs", type=int, default=3, help="of each version on the files")
-    made.add_argument("--only-files", action="store_true", help="leave out what is not read from files")
-    given = made.parse_args()
-    read = [
-        files(autotvm_logs, (20, 2_000, 20), given.runs, given.against),
-        files(own_records, (8, 400, 10), given.runs, given.against),
-    ]
-    if given.only_files:
+    options = parser(__doc__)
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--against", type=Path, metavar="SOURCES", help="the src folder of another version")
+    options.add_argument("--runs", type=int, default=3, help="of each version on the files")
+    options.add_argument("--only-files", action="store_true", help="leave out what is not read from files")
+    given = options.parse_args()
+    if given.data:
+        read = [{"logs": str(given.data), **analyses(sorted(given.data.iterdir()), given.runs, given.against)}]
+    else:
+        read = [
+            made(metaschedule_databases, (4, 2_000, 10), given.runs, given.against),
+            made(own_records, (8, 900, 10), given.runs, given.against),
+            made(autotvm_logs, (20, 2_000, 20), given.runs, given.against),
+        ]
+    if given.data or given.only_files:
         publish({"benchmark": "overlay_scale", "files": read}, given)
         return
     rows = [portfolios(kind, size, given.seeds) for size in (3, 1, 2) for kind in KINDS]

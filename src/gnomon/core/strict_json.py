@@ -77,12 +77,14 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class Complaints:
     """Gathers complaints about one file; `what` says what kind of file it is, `hint` what to do about them.
 
-    `told` are sentences, each with its place in front: "line 3: ...".
+    `told` are sentences, each with its place in front: "line 3: ...". `cut` counts the lines that were cut off, where
+    these are nothing to complain about.
     """
 
     what: str
     hint: str
     told: list[str] = field(default_factory=list)
+    cut: int = 0
 
     def tell(self, place: str, sentence: str) -> None:
         """Add one."""

@@ -53,7 +53,7 @@ def json_lines(
 ) -> Iterator[tuple[int, Any]]:
     """The number of each line, from 1, and its value. Tells of what is wrong, at most some hundred times.
 
-    Lines that `quick` takes are left out. Raises ProblemError for a file that is too long.
+    Lines that `quick` takes, and those that were cut off, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
         told = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
@@ -83,6 +83,17 @@ def json_lines(
             yield number, found[0]
 
 
+def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
+    """How many lines of a log were left out: those that were cut off, and bad ones among more good ones.
+
+    Where they are no fewer than these, or so many that the rest was not read, they are complaints instead.
+    """
+    lines = {sentence.partition(":")[0] for sentence in bad.told}
+    if len(lines) >= good or len(bad.told) >= _MOST_TOLD:
+        complaints.told.extend(bad.told)
+    return len(lines) + bad.cut
+
+
 def part_of_a_line(text: str) -> Any:
     """The value of a text that is a part of a line, read as lines are. ValueError or RecursionError.
 
@@ -110,7 +121,9 @@ def _line(
         integer = _integer if _MANY_DIGITS.search(text) else None
         value = json.loads(text, object_pairs_hook=unique, parse_int=integer)
     except json.JSONDecodeError as error:
-        if not (may_be_cut and cut_off(text)):
+        if may_be_cut and cut_off(text):
+            complaints.cut += 1
+        else:
             complaints.tell(place, damage or f"not JSON: {error.msg} in column {error.colno}")
         return None
     except ValueError as error:

@@ -144,6 +144,26 @@ def test_a_log_without_a_trial_is_refused_and_a_last_line_may_be_cut_off() -> No
         read(lines(line())[:40] + "\n" + lines(line()))
 
 
+def test_version_0_1_is_read() -> None:
+    """As TVM before 0.7 wrote it (`encode` of python/tvm/autotvm/record.py)."""
+
+    def old(template: str, config: Any = None, result: Any = ((1e-3,), 0, 0.5, 1500000000.0)) -> dict[str, Any]:
+        args = [["TENSOR", [1, 8, 9, 9], "float32"], ["TENSOR", [4, 8, 3, 3], "float32"], "NCHW"]
+        workload = ["conv2d", [1, 8, 9, 9, "float32"], "NCHW"]
+        config = config or {"i": 3, "t": template, "c": None, "e": ENTITY}
+        return {"i": ["llvm -mcpu=x", "topi_nn_conv2d", args, {}, workload, config], "r": result, "v": 0.1}
+
+    found = read(lines(old("direct"), old("winograd"), old("direct", result=[[1e9], 4, 1.5, 1500000001.0])))
+    (layer,) = found.layers
+    assert layer.name.startswith("topi_nn_conv2d 1x8x9x9")
+    first, other, failed = found.trials
+    assert (first.trace, other.trace) == (["direct", *ENTITY], ["winograd", *ENTITY])
+    assert first.configuration == failed.configuration != other.configuration
+    assert (first.time_s, first.at_s, failed.failure and failed.failure.kind) == (1e-3, 1500000000.0, "crash")
+    with pytest.raises(ProblemError, match="line 2: an object with input, config and result expected"):
+        read(lines(old("direct"), old("direct", {"i": 3, "t": "direct"})))
+
+
 def test_targets_as_old_tvm_writes_them() -> None:
     assert read_target("") == {}
     assert read_target("llvm -mattr=+neon,+v8 -link-params -mattr=x -a=b=c") == {

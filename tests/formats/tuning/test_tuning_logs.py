@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from gnomon.core.overlay.records import TuningRecords
 from gnomon.core.overlay.trials import columns_of
 from gnomon.errors import ProblemError
+from gnomon.formats import json_lines
+from gnomon.formats.tuning import logs
 from gnomon.formats.tuning.keys import name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS
@@ -42,7 +47,9 @@ def test_each_kind_is_known_by_its_content_whatever_its_name() -> None:
         (b"[1, 2, 3]\n", "has no tuning records$"),
         (DATABASE[WORKLOADS], "half a database"),
         (DATABASE[RECORDS], "half a database"),
-        (b'{"i": ["llvm", "conv2d", [], {}, null, {}], "r": [[1], 0, 1, 1], "v": 0.1}', "before 0.7"),
+        (gzip.compress(b"hello\n"), "line 1: not JSON"),
+        (gzip.compress(AUTOTVM)[:-9], "is packed by gzip, and damaged"),
+        (b"\x1f\x8bx", "is packed by gzip, and damaged"),
         (b'{"gnomon": "other"}', "'tuning records' expected"),
         (OURS.partition(b"\n")[2], "line 1: the header"),
         ({}, f"no {WORKLOADS} and no {RECORDS}"),
@@ -56,10 +63,56 @@ def test_anything_else_is_refused_with_what_is_understood(content: bytes | dict[
 
 
 def test_damage_in_the_first_line_is_told_by_the_reader_of_its_kind() -> None:
+    first = AUTOTVM.splitlines()[1]
     with pytest.raises(ProblemError, match="the AutoTVM log is malformed: line 2: "):
-        read_tuning_log("phone.m.float32.json", b"# a comment\n{]\n" + AUTOTVM.partition(b"\n")[2])
+        read_tuning_log("phone.m.float32.json", b"# a comment\n{]\n" + first)
     # A header that was cut off, because it was killed, and written again.
     assert read_tuning_log("x", OURS[:30] + b"\n" + OURS).trials
+
+
+@pytest.mark.parametrize("content", [OURS, AUTOTVM, ANSOR, DATABASE])
+def test_logs_may_be_packed(content: bytes | dict[str, bytes]) -> None:
+    """Also one behind another, as `cat` or a writer that appends leaves them."""
+    if isinstance(content, bytes):
+        head, tail = content[:70], content[70:]
+        packed: bytes | dict[str, bytes] = gzip.compress(head) + gzip.compress(tail)
+    else:
+        packed = {file: gzip.compress(text) for file, text in content.items()}
+    assert read_tuning_log("x", packed) == read_tuning_log("x", content)
+
+
+def test_what_is_packed_is_unpacked_to_a_bound() -> None:
+    with (
+        patch.object(logs, "MOST_LETTERS", 1000),
+        patch.object(json_lines, "MOST_LETTERS", 1000),
+        pytest.raises(ProblemError, match="has 1001 letters, and no more than 1000 are read"),
+    ):
+        read_tuning_log("x", gzip.compress(AUTOTVM.splitlines()[1] + b"\n" * 1_000_000))
+
+
+@pytest.mark.parametrize("content", [AUTOTVM, ANSOR, DATABASE])
+def test_a_bad_line_among_good_ones_is_left_out_and_counted(content: bytes | dict[str, bytes]) -> None:
+    def read(change: Callable[[list[bytes]], list[bytes]]) -> TuningRecords:
+        if isinstance(content, bytes):
+            return read_tuning_log("x", b"\n".join(change(content.splitlines())))
+        changed = b"\n".join(change(content[RECORDS].splitlines()))
+        return read_tuning_log("x", {**content, RECORDS: changed})
+
+    whole = read(lambda lines: lines)
+    for bad in (b'{"i": [[', b"\xff{}", b"{}", b"[1, 2]", b"\0" * 40):
+        found = read(lambda lines, bad=bad: [*lines[:3], bad, *lines[3:]])  # type: ignore[misc]
+        assert (found, found.left_out) == (whole, 1)
+    cut = read(lambda lines: [*lines[:3], lines[3][:50], *lines[3:], lines[3][:50]])
+    assert (cut, cut.left_out, whole.left_out) == (whole, 2, 0)
+    for many in (whole.trials, range(100)):
+        with pytest.raises(ProblemError, match="not JSON"):
+            read(lambda lines, many=many: [*lines, *(b"x" for _ in many)])  # type: ignore[misc]
+
+
+def test_cut_lines_of_our_own_files_are_counted() -> None:
+    lines = OURS.splitlines()
+    found = read_tuning_log("x", b"\n".join([lines[0][:40], *lines[:3], lines[2][:60], *lines[3:], lines[2][:60]]))
+    assert (found, found.left_out) == (read_tuning_log("x", OURS), 3)
 
 
 @pytest.mark.parametrize("content", [OURS, AUTOTVM, ANSOR, DATABASE])

@@ -21,6 +21,7 @@ from gnomon.formats.tuning.names import TuningName, parse_tuning_name, readings
         ("a_b.m.float32.json", TuningName(key="a_b", model="m", dtype="float32")),
         ("x.cfgs.float32.json", TuningName(key="x", model="cfgs", dtype="float32")),
         ("k.ansor.float32.json", TuningName(key="k", model="ansor", dtype="float32")),
+        ("k.m.float32.atvm.json.gz", TuningName(key="k", model="m", dtype="float32")),
         ("k.float32.float32.json", TuningName(key="k", model="float32", dtype="float32")),
     ],
 )
@@ -48,7 +49,7 @@ def test_another_dot_parts_key_and_model_where_the_keys_are_told() -> None:
 
 
 NOT_NAMES = ["", "/", "x", "m.float32.json", ".m.float32.json", "k..float32.json", "k.m.double.json", "k.m.json"]
-NOT_NAMES += ["k.m.float32.txt", "k.m.float32.json.gz", "k.m.float32.other.json"]
+NOT_NAMES += ["k.m.float32.txt", "k.m.float32.json.bz2", "k.m.float32.other.json"]
 
 
 @pytest.mark.parametrize("path", [*NOT_NAMES, "k\0.m.float32.json", "k" * 300 + ".m.float32.json"])

@@ -312,6 +312,14 @@ def test_logs_of_other_tuners_are_analyzed_without_tvm(tmp_path: Path) -> None:
     assert sorted(document["written"]["lines"]) == ["phone", "tablet"]
 
 
+def test_lines_that_are_no_trials_are_told_of(tmp_path: Path) -> None:
+    log = tmp_path / "phone.mobile.float32.json"
+    text = (GOLDEN / "autotvm-log.json").read_text()
+    log.write_text(text + "\0\0\0\n" + text[-60:] + text[:-40])
+    notes = analyze([log]).document.notes
+    assert "Lines of a log of phone that are cut off or no trials, and left out: 3." in notes
+
+
 def test_logs_of_other_tuners_cannot_be_replayed(tmp_path: Path) -> None:
     path = tmp_path / "phone.mobile.float32.json"
     shutil.copyfile(GOLDEN / "ansor-log.json", path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -46,6 +47,24 @@ def test_the_report_says_what_was_chosen_and_where_it_is(tmp_path: Path) -> None
         assert text in told.replace("\n", "")
     assert '123 on tablet; [["tile", "sp", [-1, 7]]]' in " ".join(told.split())
     assert [row.device for row in api.tuned_files(out).records] == ["phone", "tablet"]
+
+
+def test_lines_of_a_packed_log_of_version_0_1_with_a_bad_line_are_written(tmp_path: Path) -> None:
+    log = tmp_path / "phone.mobile.float32.json.gz"
+    lines = [
+        json.dumps(
+            {
+                "i": ["llvm", "dense", [["TENSOR", [1, 8], "float32"]], {}, [], {"i": k, "t": "direct", "e": [k]}],
+                "r": [[time_s], 0, 0.5, 1500000000.0],
+                "v": 0.1,
+            }
+        )
+        for k, time_s in ((7, 2e-3), (8, 1e-3))
+    ]
+    log.write_bytes(gzip.compress("\n".join((lines[0], '{"i": [', lines[1])).encode()))
+    found = api.overlay_analyze([log], out=tmp_path / "out")
+    assert Path(found.written.lines["phone"]).read_text() == lines[1] + "\n"
+    assert found.layers[0].index == {"phone": 8}
 
 
 def test_builds_of_many_devices_are_joined() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 from dataclasses import replace
 from importlib.metadata import version
@@ -28,6 +29,7 @@ from gnomon.jobs.tune.folder import (
 from gnomon.jobs.tune.records import best_of, write_records
 
 BROKEN = Failure(stage="run", kind="crash", transient=False, message="signal 11")
+GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
 RECORDS = hand_made(
     "phone",
     {
@@ -58,9 +60,20 @@ def test_a_damaged_log_is_named(tmp_path: Path) -> None:
     bad.write_bytes(good.read_bytes() + b"{]\n")
     with pytest.raises(ProblemError, match=r"b\.net\.float32\.json: .*line \d+: not JSON"):
         read_logs([good, bad])
-    bad.write_bytes(gzip.compress(good.read_bytes()))
-    with pytest.raises(ProblemError, match=r"b\.net\.float32\.json.*it is packed by gzip: unpack it first$"):
+    bad.write_bytes(bz2.compress(good.read_bytes()))
+    with pytest.raises(ProblemError, match=r"b\.net\.float32\.json.*it is packed by bzip2: unpack it first$"):
         read_logs([good, bad])
+
+
+def test_packed_files_and_databases_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "phone.net.float32"
+    folder.mkdir()
+    for name in FOLDER_FILES:
+        (folder / f"{name}.gz").write_bytes(gzip.compress((GOLDEN / "metaschedule" / name).read_bytes()))
+    (log := tmp_path / "a.net.float32.json.gz").write_bytes(gzip.compress((GOLDEN / "autotvm-log.json").read_bytes()))
+    database, old = read_logs([folder])[0], read_logs([log])[0]
+    assert (database.device.key, len(database.trials)) == ("phone", 8)
+    assert (old.device.key, old.tuner, len(old.trials)) == ("a", "autotvm", 6)
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
@@ -101,6 +114,8 @@ def test_layers_by_text_and_number() -> None:
         with pytest.raises(UsageError, match="no layer") as raised:
             chosen_layers(layers, [wrong])
         assert "0 conv2d" in raised.value.hint
+    with pytest.raises(UsageError, match="no layer '8'"):  # a number, which no part of a name answers
+        chosen_layers([replace(layers[0], name="conv2d.x86")], ["8"])
 
 
 def test_a_number_means_one_layer_in_whatever_order_logs_have_theirs() -> None:

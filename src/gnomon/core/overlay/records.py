@@ -133,8 +133,9 @@ class TuningRecords:
     """A record set: layers, and trials of their configurations on `device`.
 
     `found_on` is the key of the device on which the configurations were found: that of `device` for a tuning log,
-    another's where its configurations were measured again. `versions` are those of the tuner's packages. Trials that
-    were read are `gnomon.core.overlay.trials.TrialColumns`.
+    another's where its configurations were measured again. `versions` are those of the tuner's packages. `left_out`
+    counts the lines of the file that were no trials, and were left out. Trials that were read are
+    `gnomon.core.overlay.trials.TrialColumns`.
     """
 
     device: TunedDevice
@@ -144,6 +145,7 @@ class TuningRecords:
     found_on: str = ""
     tuner: Tuner = "metaschedule"
     versions: Mapping[str, str] = field(default_factory=dict)
+    left_out: int = field(default=0, compare=False)
 
     @property
     def host(self) -> str:

@@ -7,7 +7,8 @@ or 1e10 seconds for a failure.
 AutoTVM: ``{"input": [target, task, args, kwargs], "config": {"index", "code_hash", "entity"}, "result": [[seconds, ..],
 error number, seconds of all, time of day], "version": 0.2, "tvm_version": ".."}``. A layer is a task with its
 arguments. A configuration is its entity alone: the index counts in a space that depends on the target, and the target
-is the device's.
+is the device's. Version 0.1, of TVM before 0.7: ``{"i": [target, task, args, kwargs, workload, {"i": index, "t":
+template, "c", "e": entity}], "r": as result, "v": 0.1}``; a configuration is template and entity.
 
 Ansor: ``{"i": [[workload key, target, hardware, target host, layout rewriting, ..], [stages, steps]], "r": [[seconds,
 ..], error number, seconds of all, time of day], "v": "v0.6"}``. A layer is a workload key, ``["<hash of the
@@ -20,9 +21,11 @@ Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc
 
 from __future__ import annotations
 
+import gzip
 import io
 import itertools
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +45,15 @@ from gnomon.core.overlay.trials import Name, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_text, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.json_lines import MOST_OF_A_LINE, LineRules, json_lines, part_of_a_line, value_at
+from gnomon.formats.json_lines import (
+    MOST_LETTERS,
+    MOST_OF_A_LINE,
+    LineRules,
+    json_lines,
+    left_out,
+    part_of_a_line,
+    value_at,
+)
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.records import (
     MOST_LAYERS,
@@ -74,10 +85,8 @@ _FLOATS = {float}
 _MOST_AT_S = 1e12
 _OF_DEVICE = frozenset({"kind", "mcpu", "mtriple", "mattr", "model"})
 """The words of a target that say which device it is of: versions of TVM differ in the others."""
-_ANSOR_HINT = "Give a log that the auto-scheduler of TVM wrote, one JSON object a line."
 _LOG_RULES = LineRules(comments=("#",))
 _HASH_SHOWN = 8
-_AUTOTVM_HINT = "Give a log that AutoTVM wrote (version 0.2), one JSON object a line."
 FOLDER_FILES = (WORKLOADS, RECORDS)
 """The files of a folder that `read_tuning_log` wants: a database of MetaSchedule."""
 
@@ -86,6 +95,8 @@ _HINT = (
     "or of Ansor, one JSON object a line."
 )
 _RULES = LineRules(begun="any", comments=("#",))
+_GZIP = b"\x1f\x8b"
+_ASKED = 4  # target, task, args, kwargs
 _NO_MODEL = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
 
@@ -108,13 +119,15 @@ class LogEntry:
 class LineShape:
     """How a tuner writes its lines, to the letter: what stands before, between and behind the three values of a trial.
 
-    `trace` finds the configuration in the second value: ValueError without any.
+    `trace` finds the configuration in the second value: ValueError without any. `entry` reads any line of the tuner.
     """
 
+    tuner: Tuner
     begin: str
     middle: str
     end: str
     trace: Callable[[Any], Any]
+    entry: Callable[[Any, str, Complaints], LogEntry | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,16 +139,41 @@ class TunerLog:
     times. What is not written as its tuner does is read whole, each time.
     """
 
-    tuner: Tuner
     complaints: Complaints
     shape: LineShape
     texts: Texts
+    bad: Complaints = field(default_factory=lambda: Complaints(what="line", hint=""))
     targets: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     _heads: dict[str, tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
     _head: str = ""
     _met: str = ""
+
+    def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
+        """The record set of a log of the device `key`; ProblemError for what is wrong, and for one without a trial."""
+        for number, value in json_lines(text, self.bad, _LOG_RULES, self.known):
+            entry = self.shape.entry(value, f"line {number}", self.bad)
+            if entry is not None and not self.take(number, entry):
+                break
+        lost = left_out(self.bad, len(self.trials), self.complaints)
+        if not self.trials and not self.complaints.told:
+            self.complaints.tell("line 1", "there is no trial")
+        self.complaints.raise_any()
+        used: dict[str, int] = {}
+        layers = []
+        for layer, name in self.names.items():
+            used[name] = used.get(name, 0) + 1
+            nth = "" if used[name] == 1 else f" ({used[name]})"
+            layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
+        return TuningRecords(
+            device=TunedDevice(key=key, target=_of_device("".join(self.targets[:1]))),
+            model=model,
+            layers=tuple(layers),
+            trials=self.trials.columns(),
+            tuner=self.shape.tuner,
+            left_out=lost,
+        )
 
     def known(self, number: int, line: str) -> bool:
         """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
@@ -181,10 +219,12 @@ class TunerLog:
         try:
             trace = trace_text(entry.trace)
         except ValueError:
-            tell(place, "the configuration holds a value that is not a number")
+            self.bad.tell(place, "the configuration holds a value that is not a number")
         else:
             if read is None:
-                tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
+                self.bad.tell(
+                    place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found"
+                )
             else:
                 times_s, failure, at_s = read
                 name = (entry.layer, identity_of(entry.layer, trace))
@@ -194,27 +234,8 @@ class TunerLog:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
             return False
         if self._met and len(self.complaints.told) == before:
-            self._heads[self._met] = (entry.layer, self.texts.of(self.tuner, entry.layer))
+            self._heads[self._met] = (entry.layer, self.texts.of(self.shape.tuner, entry.layer))
         return True
-
-    def finish(self, key: str, model: TunedModel) -> TuningRecords:
-        """The record set of the device `key`; ProblemError for what was wrong, and for a log without a trial."""
-        if not self.trials and not self.complaints.told:
-            self.complaints.tell("line 1", "there is no trial")
-        self.complaints.raise_any()
-        used: dict[str, int] = {}
-        layers = []
-        for layer, name in self.names.items():
-            used[name] = used.get(name, 0) + 1
-            nth = "" if used[name] == 1 else f" ({used[name]})"
-            layers.append(TuningLayer(layer=layer, name=f"{name}{nth}"))
-        return TuningRecords(
-            device=TunedDevice(key=key, target=_of_device("".join(self.targets[:1]))),
-            model=model,
-            layers=tuple(layers),
-            trials=self.trials.columns(),
-            tuner=self.tuner,
-        )
 
 
 def read_target(text: str) -> dict[str, Any]:
@@ -284,19 +305,14 @@ def _plain(name: str) -> str:
 def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
     """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
 
-    `texts` are those that other logs have in common with it.
+    A line that is no trial is left out among more that are. `texts` are those that other logs have in common with it.
     """
-    complaints = Complaints(what="Ansor log", hint=_ANSOR_HINT)
-    log = TunerLog(tuner="ansor", complaints=complaints, shape=_ANSOR_SHAPE, texts=texts or Texts())
-    _take_lines(text, log, _ansor_entry)
-    return log.finish(key, model)
+    return _log("Ansor", _ANSOR_SHAPE, texts).read(text, key, model)
 
 
-def _take_lines(text: str | bytes, log: TunerLog, entry_of: Callable[[Any, str, Complaints], LogEntry | None]) -> None:
-    for number, value in json_lines(text, log.complaints, _LOG_RULES, log.known):
-        entry = entry_of(value, f"line {number}", log.complaints)
-        if entry is not None and not log.take(number, entry):
-            break
+def _log(name: str, shape: LineShape, texts: Texts | None) -> TunerLog:
+    complaints = Complaints(what=f"{name} log", hint=f"Give a log that {name} of TVM wrote, one JSON object a line.")
+    return TunerLog(complaints=complaints, shape=shape, texts=texts or Texts())
 
 
 def is_ansor(value: Any) -> bool:
@@ -328,7 +344,7 @@ def _state(state: Any) -> Any:
     raise ValueError("a state of stages and steps")
 
 
-_ANSOR_SHAPE = LineShape(begin='{"i": [', middle=", ", end='], "r": ', trace=_state)
+_ANSOR_SHAPE = LineShape(tuner="ansor", begin='{"i": [', middle=", ", end='], "r": ', trace=_state, entry=_ansor_entry)
 
 
 def _ansor_name(key: str) -> str:
@@ -353,22 +369,30 @@ def _two_shapes(found: Iterable[Any]) -> str:
 
 
 def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
-    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
-
-    `texts` are those that other logs have in common with it.
-    """
-    complaints = Complaints(what="AutoTVM log", hint=_AUTOTVM_HINT)
-    log = TunerLog(tuner="autotvm", complaints=complaints, shape=_AUTOTVM_SHAPE, texts=texts or Texts())
-    _take_lines(text, log, _autotvm_entry)
-    return log.finish(key, model)
+    """The same of AutoTVM, as `read_ansor_log`."""
+    return _log("AutoTVM", _AUTOTVM_SHAPE, texts).read(text, key, model)
 
 
 def is_autotvm(value: Any) -> bool:
     """Whether a line looks like one of AutoTVM."""
+    value = _renamed(value)
     return isinstance(value, dict) and {"input", "config", "result"} <= value.keys()
 
 
+def _renamed(value: Any) -> Any:
+    """A line of version 0.1 as version 0.2 has it; any other as it is.
+
+    In 0.1 a task has several templates, and the configurations of all of them are compared.
+    """
+    match value:
+        case {"i": [*asked, _, {"t": template, "e": [*entity]} as config], "r": result} if len(asked) == _ASKED:
+            entity = [template, *entity]
+            return {"input": asked, "config": {"index": config.get("i"), "entity": entity}, "result": result}
+    return value
+
+
 def _autotvm_entry(value: Any, place: str, complaints: Complaints) -> LogEntry | None:
+    value = _renamed(value)
     if not is_autotvm(value):
         complaints.tell(place, f"an object with input, config and result expected, {shown(value)} found")
         return None
@@ -401,10 +425,7 @@ def _entity(config: Any) -> Any:
 
 
 _AUTOTVM_SHAPE = LineShape(
-    begin='{"input": ',
-    middle=', "config": ',
-    end=', "result": ',
-    trace=_entity,
+    tuner="autotvm", begin='{"input": ', middle=', "config": ', end=', "result": ', trace=_entity, entry=_autotvm_entry
 )
 
 
@@ -422,10 +443,12 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
     Raises ProblemError for what is not a tuning record, or wrong.
     """
     if isinstance(content, Mapping):
+        content = {file: _unpacked(f"{name}/{file}", packed) for file, packed in content.items()}
         missing = [file for file in FOLDER_FILES if file not in content]
         if missing:
             raise ProblemError(f"the folder {shown(name)} has no {' and no '.join(missing)}", hint=_HINT)
         return read_metaschedule_database(content[WORKLOADS], content[RECORDS], key="", model=_NO_MODEL, texts=texts)
+    content = _unpacked(name, content)
     first, damage = _first(content)
     if isinstance(first, dict) and not {"gnomon", "layer"}.isdisjoint(first):
         return read_tuning_records(content, texts)
@@ -433,6 +456,17 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_HINT)
     read = read_autotvm_log if is_autotvm(first) else read_ansor_log
     return read(content, key="", model=_NO_MODEL, texts=texts)
+
+
+def _unpacked(name: str, content: bytes) -> bytes:
+    """What gzip packed, if it did; of what is too long as much as shows it. ProblemError for what is damaged."""
+    if not content.startswith(_GZIP):
+        return content
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            return file.read(MOST_LETTERS + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ProblemError(f"{shown(name)} is packed by gzip, and damaged: {error}", hint=_HINT) from error
 
 
 def replay_problem(records: TuningRecords) -> str | None:
@@ -468,8 +502,6 @@ def _first(content: bytes) -> tuple[Any, str]:
 
 def _guess(first: Any, damage: str) -> str:
     """What a file without records seems to be, for the message."""
-    if isinstance(first, dict) and isinstance(first.get("i"), list) and len(first["i"]) > 2:
-        return ": it seems to be a log of AutoTVM before 0.7, of 2020, which is not read"
     if isinstance(first, list) and len(first) == 2:
         return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
     return f": {damage}" if damage else ""
@@ -494,10 +526,11 @@ def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[Name, str]) -> di
     end, last = shape.end.replace(" ", ""), "}" if tuner == "autotvm" else ""
     ends = tuple(f"{text}{last}" for text in wanted.values())
 
-    def is_other(line: str) -> bool:
+    def is_other(_: int, line: str) -> bool:
         short = line.replace(" ", "")
         return not short.endswith(ends, 0, short.find(end))
 
+    content = _unpacked("the log", content)
     found: dict[Name, list[LoggedLine]] = {}
     for quick in (is_other, None):
         found.clear()
@@ -510,7 +543,7 @@ def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[Name, str]) -> di
                 continue
             name = (entry.layer, configuration_id(entry.layer, entry.trace))
             if name in wanted:
-                index = value["config"].get("index") if tuner == "autotvm" else None
+                index = _renamed(value)["config"].get("index") if tuner == "autotvm" else None
                 whole = line.removeprefix(b"\xef\xbb\xbf")
                 logged = LoggedLine(line=whole, times_s=read[0], index=index if type(index) is int else None)
                 found.setdefault(name, []).append(logged)

@@ -37,7 +37,7 @@ from gnomon.core.overlay.trials import Name, Trace, TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.errors import UsageError
-from gnomon.formats.json_lines import json_lines, value_at
+from gnomon.formats.json_lines import json_lines, left_out, value_at
 from gnomon.formats.tuning.records import MOST_LAYERS, MOST_TRIALS, as_times, unsound
 from gnomon.formats.tuning.texts import Texts
 
@@ -72,8 +72,9 @@ def read_metaschedule_database(
         layers=layers.found,
         texts=texts or Texts(),
     )
-    for number, value in json_lines(records, trials.complaints, quick=trials.known):
+    for number, value in json_lines(records, trials.bad, quick=trials.known):
         trials.take(number, value)
+    lost = left_out(trials.bad, len(trials.found), trials.complaints)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
     for index, (layer, workload) in enumerate(layers.found):
@@ -87,6 +88,7 @@ def read_metaschedule_database(
         layers=tuple(named.values()),
         trials=trials.found.columns(),
         versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
+        left_out=lost,
     )
 
 
@@ -190,7 +192,7 @@ class _Workloads:
 
 @dataclass(slots=True, kw_only=True)
 class _Records:
-    """The lines of the second file.
+    """The lines of the second file; `bad` are those that are not records.
 
     Behind a trace and its times, most lines end as one of their layer before.
     """
@@ -199,6 +201,7 @@ class _Records:
     layers: list[tuple[str, str]]
     texts: Texts
     found: TrialBuilder = field(default_factory=TrialBuilder)
+    bad: Complaints = field(default_factory=lambda: Complaints(what="line", hint=""))
     target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
     _ends: set[tuple[str, str]] = field(default_factory=set)
@@ -226,21 +229,26 @@ class _Records:
         """Take a line."""
         place, before = f"line {number}", len(self.complaints.told)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
-            self.complaints.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
+            self.bad.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
         index, (trace, seconds, target, infos) = value
         if type(index) is not int or not 0 <= index < len(self.layers):
             self.complaints.tell(place, f"there is no workload {shown(index)}: there are {len(self.layers)}")
             return
         layer = self.layers[index][0]
-        text = self._text(place, trace)
         times = () if seconds is None else as_times(seconds)
         if times is None:
-            self.complaints.tell(place, f"a list of seconds expected, {shown(seconds)} found")
+            self.bad.tell(place, f"a list of seconds expected, {shown(seconds)} found")
         self._target(place, target)
         self._arguments(place, layer, infos)
-        if text is not None and times is not None:
-            self._add(number, (layer, identity_of(layer, text)), (text,), times)
+        if not _is_trace(trace):
+            self.bad.tell(place, f"a trace of instructions and decisions expected, {shown(trace)} found")
+        elif times is not None:
+            try:
+                text = trace_text(trace)
+                self._add(number, (layer, identity_of(layer, text)), (text,), times)
+            except ValueError:
+                self.bad.tell(place, "the trace holds a value that is not a number")
         if len(self.found) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
         if self._met is not None and len(self.complaints.told) == before and len(self._ends) < MOST_LAYERS:
@@ -249,17 +257,6 @@ class _Records:
     def _add(self, number: int, name: Name, trace: Trace, times: tuple[float, ...]) -> None:
         failure = _failed(times)
         self.found.add(name, trace, () if failure else times, failure, line=number)
-
-    def _text(self, place: str, trace: Any) -> str | None:
-        """The trace as JSON; None, and told, where it is none."""
-        if not _is_trace(trace):
-            self.complaints.tell(place, f"a trace of instructions and decisions expected, {shown(trace)} found")
-            return None
-        try:
-            return trace_text(trace)
-        except ValueError:
-            self.complaints.tell(place, "the trace holds a value that is not a number")
-            return None
 
     def _target(self, place: str, target: Any) -> None:
         if target is None:

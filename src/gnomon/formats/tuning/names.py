@@ -45,7 +45,7 @@ def parse_tuning_name(path: str) -> TuningName:
 
     The model is what stands between the last two dots. UsageError for a name of another kind.
     """
-    name = path.rstrip("/").rpartition("/")[2]
+    name = path.rstrip("/").rpartition("/")[2].removesuffix(".gz")
     words = name.split(".")
     known = words.pop() in _SUFFIXES
     if words and words[-1] in _TUNERS:

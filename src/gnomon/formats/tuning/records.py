@@ -52,7 +52,7 @@ _RULES = LineRules(begun="any")
 _MOST_NAME = 64
 _CONFIGURATION = {"trial", "layer", "trace"}
 _BEGIN = re.compile(r'\{"trial": "([0-9a-z]{1,16})", "layer": "([0-9A-Za-z]{1,64})"(, "trace": )?', re.ASCII)
-_NO_TRACE = ("null",)
+_NO_TRACE: Trace = ("null",)
 _Word = Annotated[str, one_line(_MOST_NAME)]
 _Tuner = Annotated[str, Must(be=f"one of {', '.join(get_args(Tuner))}", fits=lambda value: value in get_args(Tuner))]
 _Times = Annotated[tuple[Any, ...], Must(be="a list of seconds", fits=lambda value: as_times(value) is not None)]
@@ -258,6 +258,7 @@ class _File:
             found_on=header.found_on,
             tuner=next(tuner for tuner in get_args(Tuner) if tuner == header.tuner),
             versions=header.versions,
+            left_out=self.complaints.cut,
         )
 
     def _header(self, place: str, value: dict[str, object]) -> _Header | None:

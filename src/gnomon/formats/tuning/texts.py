@@ -48,14 +48,14 @@ class Texts:
         end = nothing.end() - 1 if nothing else line.index("]]],", middle) + 3
         instructions, decisions = line[begin:middle], line[middle:end]
         if (begun := self._begun.get((layer, instructions))) is None:
-            (value,) = part_of_a_line(f"{instructions}]")
-            begun = f"[{_list_text(value)},", {}
+            (value,) = part_of_a_line(f"{instructions}]")  # a list, by its last letter
+            begun = f"[{trace_text(value)},", {}
             self._count(len(instructions))
             self._begun[layer, instructions] = begun
         first, configurations = begun
         if (found := configurations.get(decisions)) is None:
             _, value = part_of_a_line(f"[0{decisions}")
-            second = f"{_list_text(value)}]"
+            second = f"{trace_text(value)}]"
             name = layer, identity_of(layer, first + second)
             found = self.keep(configurations, decisions, name, (first, second))
         return found, end
@@ -77,10 +77,3 @@ class Texts:
         if good and len(self._ends) < 1000:
             self._ends.add(text)
         return good
-
-
-def _list_text(value: object) -> str:
-    """The `trace_text` of a list. ValueError for anything else."""
-    if not isinstance(value, list):
-        raise ValueError("a part of a trace that is not a list")
-    return trace_text(value)

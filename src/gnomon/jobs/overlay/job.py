@@ -387,6 +387,9 @@ def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> Port
 
 
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
+    for one in records:
+        if one.left_out:
+            yield f"Lines of a log of {one.device.key} that are cut off or no trials, and left out: {one.left_out}."
     if len(pooled.devices) < 2:
         yield "All records are of one device: the choice is simply its fastest."
     for a, b in _copies(pooled):

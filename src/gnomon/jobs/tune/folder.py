@@ -301,8 +301,8 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
     """The layers that are meant: a text that a layer's name holds, or its number from 0. UsageError for none."""
     made: dict[str, TuningLayer] = {}
     for name in names:
-        if name.isdecimal() and int(name) < len(layers):
-            found = [layers[int(name)]]
+        if name.isdecimal():
+            found = [layer for number, layer in enumerate(layers) if number == int(name)]
         else:
             found = [layer for layer in layers if name and name in layer.name]
         if not found:
@@ -365,7 +365,12 @@ def tuner_versions() -> dict[str, str]:
 def _read(path: Path, texts: Texts) -> TuningRecords:
     try:
         if path.is_dir():
-            files = {name: read_regular(path / name, MOST_BYTES) for name in FOLDER_FILES if (path / name).is_file()}
+            files = {
+                name: read_regular(file, MOST_BYTES)
+                for name in FOLDER_FILES
+                for file in (path / f"{name}.gz", path / name)
+                if file.is_file()
+            }
             return read_tuning_log(str(path), files, texts)
         return read_tuning_log(str(path), read_regular(path, MOST_BYTES), texts)
     except OSError as error:
