@@ -36,6 +36,12 @@ OwnBlocks = Annotated[
         help="A file of your own primitives that PROFILE was made with, or one by itself: it is run. May be repeated.",
     ),
 ]
+Trust = Annotated[
+    bool,
+    option(
+        "--trust-config", help="Run the Python that the config names: blocks, stem, head, data. Else it is refused."
+    ),
+]
 Numbering = Annotated[
     Literal["ssprofile", "aw_nas"] | None,
     option(help="Which numbering of primitives is used.  [default: as the config says, else ssprofile]"),
@@ -128,6 +134,7 @@ def profile_space(
     ] = (),
     numbering: Numbering = None,
     blocks: Blocks = (),
+    trust_config: Trust = False,
     data: Annotated[
         str | None,
         option(
@@ -167,7 +174,7 @@ def profile_space(
     return job.profile_space(
         Path(config),
         Path(profile_dir),
-        _asked(blocks=blocks, data=data, epochs=epochs, **bench),
+        _asked(blocks=_names(blocks), trust_config=trust_config, data=data, epochs=epochs, **bench),
         families=families,
         numbering=numbering,
         method=None if method == "none" else method,
@@ -217,6 +224,7 @@ def select_primitives(
         ),
     ] = None,
     blocks: OwnBlocks = (),
+    trust_config: Trust = False,
     picture: Annotated[
         PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the choice, as .svg, .png or .pdf.")
     ] = None,
@@ -236,7 +244,7 @@ def select_primitives(
         proofs=proofs,
         options=ParetoOptions(families=families, most_share=most_share),
         output=None if output is None else Path(output),
-        blocks=tuple(map(str, blocks)),
+        blocks=_own(profile_dir, blocks, trust_config),
     )
     if picture is not None:
         from gnomon.jobs.space.picture import choice_charts
@@ -271,6 +279,7 @@ def find_front(
     data: OwnData = None,
     epochs: OwnEpochs = None,
     blocks: OwnBlocks = (),
+    trust_config: Trust = False,
     picture: Annotated[
         PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the front, as .svg, .png or .pdf.")
     ] = None,
@@ -289,7 +298,13 @@ def find_front(
 
     result = front.find_front(
         Path(profile_dir),
-        _asked(blocks=blocks, data=data, epochs=epochs, **options),
+        _asked(
+            blocks=_own(profile_dir, blocks, trust_config),
+            trust_config=trust_config,
+            data=data,
+            epochs=epochs,
+            **options,
+        ),
         networks=networks,
         latency_s=latency_s,
         kept=None if kept is None else Path(kept),
@@ -316,6 +331,7 @@ def show_space(
         PathLike | None, option(metavar="DIR", help="Draw the pictures of the profile into this folder.")
     ] = None,
     blocks: OwnBlocks = (),
+    trust_config: Trust = False,
 ) -> document.SpaceDocument:
     """Show what PROFILE holds: rankings with their noise, latencies, and how reliable both are.
 
@@ -326,7 +342,7 @@ def show_space(
     from gnomon.jobs.space.profiling.look import look, read_selection
 
     profile = Path(profile_dir)
-    space = look(profile, method, tuple(map(str, blocks)))
+    space = look(profile, method, _own(profile, blocks, trust_config))
     if pictures is None:
         return space
     return replace(space, pictures=draw_pictures(space, read_selection(profile / OUTPUT), Path(pictures)))
@@ -355,6 +371,7 @@ def import_networks(
         ),
     ] = None,
     blocks: OwnBlocks = (),
+    trust_config: Trust = False,
 ) -> document.SpaceDocument:
     """Bring networks into a profile: tables of ssprofile (accuracy_table.yaml, latency_table.yaml), or csv.
 
@@ -369,7 +386,8 @@ def import_networks(
         Path(profile_dir),
         config=None if config is None else Path(config),
         numbering=numbering,
-        blocks=tuple(map(str, blocks)),
+        blocks=_names(blocks),
+        trust_config=trust_config,
         method=method,
         toolchain=toolchain,
     )
@@ -382,6 +400,7 @@ def export_networks(
     overwrite: Annotated[bool, option(help="Replace the file if it is there.")] = False,
     method: Method = None,
     blocks: OwnBlocks = (),
+    trust_config: Trust = False,
 ) -> document.SpaceExportDocument:
     """Write the networks of PROFILE as csv: a column a cell group, accuracy and latency with what is known of both.
 
@@ -389,7 +408,7 @@ def export_networks(
     """
     from gnomon.jobs.space import exchange
 
-    own = tuple(map(str, blocks))
+    own = _own(profile_dir, blocks, trust_config)
     return exchange.export_networks(Path(profile_dir), Path(out), method=method, blocks=own, overwrite=overwrite)
 
 
@@ -407,7 +426,7 @@ def list_primitives(
 
     primitives = tuple(
         KnownPrimitive(name=one.name, family=one.family, meaning=one.meaning, digest=one.digest)
-        for one in known_blocks(numbering, tuple(map(str, blocks))).values()
+        for one in known_blocks(numbering, _names(blocks)).values()
     )
     return PrimitivesDocument(numbering=numbering, primitives=primitives)
 
@@ -425,28 +444,36 @@ def list_toolchains() -> document.ToolchainsDocument:
 
 
 def open_profile(
-    profile_dir: PathLike, *, method: str | None = None, toolchain: str | None = None, blocks: Sequence[PathLike] = ()
+    profile_dir: PathLike,
+    *,
+    method: str | None = None,
+    toolchain: str | None = None,
+    blocks: Sequence[PathLike] = (),
+    trust_config: bool = False,
 ) -> Believer:
     """What a profile tells of any network of its space, for a search of one's own: accuracy and latency.
 
-    `method` and `toolchain` say whose (None: the first there are); `blocks` are as `select_primitives` takes them.
-    Raises GnomonError.
+    `method` and `toolchain` say whose (None: the first there are); `blocks` and `trust_config` are as
+    `select_primitives` takes them. Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 
-    return believed.open_profile(Path(profile_dir), method=method, toolchain=toolchain, blocks=tuple(map(str, blocks)))
+    own = _own(profile_dir, blocks, trust_config)
+    return believed.open_profile(Path(profile_dir), method=method, toolchain=toolchain, blocks=own)
 
 
-def space_network(profile_dir: PathLike, network: str, *, blocks: Sequence[PathLike] = ()) -> Any:
+def space_network(
+    profile_dir: PathLike, network: str, *, blocks: Sequence[PathLike] = (), trust_config: bool = False
+) -> Any:
     """A network of a profile by its id as a `torch.nn.Module`, with its trained weights, in evaluation mode.
 
     Those of its best training by validation, which are those that it is measured with; they are also a file of
     safetensors that its `load_state_dict` takes. It takes images as the networks do: (x - mean) / std by channel, of
-    the training part. `blocks` are as `select_primitives` takes them. Raises GnomonError.
+    the training part. `blocks` and `trust_config` are as `select_primitives` takes them. Raises GnomonError.
     """
     from gnomon.jobs.space.choosing import believed
 
-    return believed.network_module(Path(profile_dir), network, tuple(map(str, blocks)))
+    return believed.network_module(Path(profile_dir), network, _own(profile_dir, blocks, trust_config))
 
 
 def _toolchains(
@@ -471,9 +498,21 @@ def _toolchains(
     return by_toolchain, options
 
 
+def _names(blocks: Sequence[PathLike]) -> tuple[str, ...]:
+    return tuple(map(str, blocks))
+
+
+def _own(profile_dir: PathLike, blocks: Sequence[PathLike], trust: bool) -> tuple[str, ...]:
+    """What may be run of a profile's own Python: what is given, else with `trust` all that it names."""
+    from gnomon.jobs.space.profiling.look import named_blocks
+
+    return _names(blocks) or (named_blocks(Path(profile_dir)) if trust else ())
+
+
 def _asked(
     *,
-    blocks: Sequence[PathLike],
+    blocks: tuple[str, ...],
+    trust_config: bool,
     data: str | None,
     epochs: int | None,
     download: PathLike | None = None,
@@ -486,7 +525,8 @@ def _asked(
     return TrainRequest(
         request=measure_request(cast("MeasureOptions", options)),
         data=data,
-        blocks=tuple(map(str, blocks)),
+        blocks=blocks,
+        trust_config=trust_config,
         epochs=epochs,
         download=None if download is None else Path(download),
         **training,

@@ -40,7 +40,7 @@ def write(folder: Path, names: str, own: str) -> Path:
 def profile(folder: Path, config: Path, toolchains: tuple[str, ...] = (), **training: Any) -> Path:
     given: dict[str, Any] = {"data": write_images(folder), "workers": 1, "networks": 2, "epochs": 1, **training}
     record = folder / "record.sqlite"
-    api.profile_space(config, folder / "out", toolchains=toolchains, mixed=1, record=record, **given)
+    api.profile_space(config, folder / "out", toolchains=toolchains, mixed=1, record=record, trust_config=True, **given)
     return folder / "out"
 
 
@@ -146,7 +146,7 @@ def test_a_stem_that_does_not_fit_is_told(tmp_path: Path) -> None:
     for name, told in (("stem", "the stem makes"), ("broken", "ZeroDivisionError")):
         text = CONFIG.replace("gnomon_cfg: {", f"gnomon_cfg: {{stem: '{path}:{name}', ")
         with pytest.raises(GnomonError, match=told):
-            open_study(text, SHAPE)
+            open_study(text, SHAPE, blocks=[f"{path}:{name}"])
 
 
 def test_names_of_functions() -> None:

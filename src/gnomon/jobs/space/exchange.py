@@ -32,7 +32,7 @@ from gnomon.jobs.space.profiling.folder import (
     is_profile,
     read_question,
 )
-from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.look import named_blocks, read_rows, study_of
 from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
@@ -68,14 +68,15 @@ def import_networks(
     config: Path | None = None,
     numbering: str | None = None,
     blocks: Sequence[str] = (),
+    trust_config: bool = False,
     method: str | None = None,
     toolchain: str | None = None,
 ) -> SpaceDocument:
     """Bring what files tell of networks into a profile, or a new one of a `config`; the same again changes nothing.
 
     Tables alone need no config: their ids tell the families and the cell groups. `numbering` and `blocks` go before
-    what the config says. Accuracies count as those of a `method`, latencies as of a `toolchain`; None: as the file
-    says, else as imported.
+    what the config says; files that it names are run with `trust_config` alone. Accuracies count as of a `method`,
+    latencies as of a `toolchain`; None: as the file says, else as imported.
 
     UsageError for files of another kind, for a config that is missing or is not that of the profile, and for what would
     stand beside what was trained or measured otherwise; ProblemError with all that is wrong in a file.
@@ -87,9 +88,10 @@ def import_networks(
     files = [_opened(path) for path in paths]
     new = not is_profile(profile)
     if new:
-        study, question = _new(files, config, numbering, blocks)
+        study, question = _new(files, config, numbering, blocks, trust_config)
     else:
-        study, question = study_of(profile, blocks), read_question(profile)
+        own = blocks or (named_blocks(profile) if trust_config else ())
+        study, question = study_of(profile, own), read_question(profile)
         _check_same(profile, study, config, numbering)
     nets = [(file, net) for file in files for net in _nets(study, file)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
@@ -186,12 +188,12 @@ def _check_same(profile: Path, study: Study, config: Path | None, numbering: str
 
 
 def _new(
-    files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str]
+    files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str], trust: bool
 ) -> tuple[Study, dict[str, Any]]:
     """The study of the config, or of what tables tell; of its images nothing is known."""
     text = read_config(path) if path else _made_config(files, numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
-    own = block_files(blocks, path or Path(), config.gnomon)
+    own = block_files(blocks, path or Path(), config.gnomon, trust=trust)
     side = config.gnomon.image_size or config.gnomon.resize or _SIDE
     # Behind a stem the first layer's channels are not an image's, which then has colours as in aw_nas.
     channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels

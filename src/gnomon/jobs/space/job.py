@@ -34,7 +34,7 @@ from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import across_families, plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
-from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, whole_name
+from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, refused, whole_name
 from gnomon.jobs.space.profiling.training import train
 from gnomon.measure.progress import Watch
 from gnomon.spaces.cells.effects import balanced_design
@@ -120,8 +120,9 @@ def profile_space(
         check_device(asked.training_device)
     text = read_config(path)
     config, _ = read_aw_nas_config(text)
-    data = open_images(config.gnomon, asked.data, classes=config.manager.num_classes, download=asked.download)
-    blocks = block_files(asked.blocks, path, config.gnomon)
+    blocks = block_files(asked.blocks, path, config.gnomon, trust=asked.trust_config)
+    source = asked.data or (config.gnomon.data if asked.trust_config else None)
+    data = open_images(config.gnomon, source, classes=config.manager.num_classes, download=asked.download)
     study = open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
     chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
     if method is not None and method not in METHODS:
@@ -234,15 +235,18 @@ def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
     return list({row.network: study.mixed(row.primitives) for row in rows}.values())
 
 
-def block_files(asked: Sequence[str], config: Path, own: GnomonConfig) -> tuple[str, ...]:
+def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust: bool) -> tuple[str, ...]:
     """The paths of files of blocks, and functions: those asked for, else those of the config, which are beside it.
 
-    A stem and a head of the config are among them.
+    A stem and a head of the config are among them. UsageError where the config names others, unless there is `trust`.
     """
     ends = [end for end in (own.stem, own.head) if end is not None]
-    found = [whole_name(name, Path()) for name in asked] or [whole_name(name, config.parent) for name in own.blocks]
-    found += [whole_name(end, config.parent) for end in ends if given_as(end, found) is None]
-    return tuple(dict.fromkeys(found))
+    given = [whole_name(name, Path()) for name in asked]
+    named = [] if given else [whole_name(name, config.parent) for name in own.blocks]
+    named += [whole_name(end, config.parent) for end in ends if given_as(end, [*given, *named]) is None]
+    if named and not trust:
+        raise refused(config, (f"--blocks {shlex.quote(name)}" for name in (*asked, *named)))
+    return tuple(dict.fromkeys([*given, *named]))
 
 
 def _check_recipes(trainings: tuple[Recipe, Recipe]) -> None:

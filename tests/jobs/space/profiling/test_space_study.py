@@ -103,6 +103,7 @@ def own_profile(folder: Path) -> Path:
         latency=False,
         data=write_images(folder),
         method="none",
+        trust_config=True,
     )
     return folder / "out"
 
@@ -115,7 +116,9 @@ def test_a_file_of_own_blocks_belongs_to_the_question(tmp_path: Path) -> None:
     for use in (
         lambda: api.select_primitives(out, blocks=own),
         lambda: look(out, blocks=own),
-        lambda: api.profile_space(tmp_path / "config.yaml", out, latency=False, data=source, method="none"),
+        lambda: api.profile_space(
+            tmp_path / "config.yaml", out, latency=False, data=source, method="none", trust_config=True
+        ),
     ):
         with pytest.raises(UsageError, match=r"blocks are not those|another question.*Wideblock_0") as told:
             use()
@@ -156,7 +159,9 @@ def test_a_block_that_fits_no_small_image_is_told(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     config.write_text(text)
     with pytest.raises((UsageError, ProblemError)) as refused:
-        api.profile_space(config, tmp_path / "out", latency=False, data=write_images(tmp_path), method="none")
+        api.profile_space(
+            config, tmp_path / "out", latency=False, data=write_images(tmp_path), method="none", trust_config=True
+        )
     assert not (tmp_path / "out").exists()
     line = (tmp_path / "wide.py").read_text().splitlines().index("        raise ValueError('too small an image')") + 1
     assert refused.value.message.endswith(f"ValueError: too small an image ({tmp_path}/wide.py, line {line})")

@@ -53,7 +53,7 @@ def proving(
     data = reopened_images(
         study.config.gnomon,
         question["data"],
-        asked.data,
+        asked.data or (question["data"]["name"] if asked.trust_config else None),
         classes=study.config.manager.num_classes,
         download=asked.download,
     )

@@ -17,6 +17,7 @@ from gnomon.core.codec import fields_of
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.profiling.folder import writing
+from gnomon.jobs.space.profiling.study import refused
 from gnomon.system.files import in_place_of
 from gnomon.training.data.dataset import PARTS, Dataset, map_dataset, split_parts
 from gnomon.training.data.items import STREAMED, Origin
@@ -55,7 +56,8 @@ def open_images(
     """The data set of a config, or of another source, in three parts that share no image.
 
     An official test part stays one. What is tuned and chosen is so by the validation part. UsageError where no source
-    is named, ProblemError for images that do not fit the config, and whatever `load_images` or `open_streamed` raises.
+    is named, or the config alone names one that is a function, ProblemError for images that do not fit the config, and
+    whatever `load_images` or `open_streamed` raises.
     """
     name = source or own.data
     if not name:
@@ -64,6 +66,8 @@ def open_images(
             hint=f"{_meant(own.dataset_type)}Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config.",
         )
     kind, _, place = name.partition(":")
+    if kind == "dataset" and source is None:
+        raise refused("gnomon_cfg.data of the config", [f"--data {shlex.quote(name)}"])
     if place and kind in STREAMED and (kind != "folder" or own.resize is not None):
         return _streamed(own, name, classes)
     if own.resize is not None or own.augment == "resized-crop":
@@ -116,10 +120,7 @@ def reopened_images(
     if given is not None and given != name:
         raise UsageError(f"the profile is of the images {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
     if given is None and name.startswith("dataset:"):
-        raise UsageError(
-            f"the images of the profile are what a function makes, {name}, which is run only where it is given",
-            hint=f"Give --data {shlex.quote(name)}, if that Python is yours.",
-        )
+        raise refused("the profile", [f"--data {shlex.quote(name)}"])
     data = open_images(own, name, classes=classes, download=download)
     if data.digest != known["digest"]:
         raise UsageError(

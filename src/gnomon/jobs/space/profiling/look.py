@@ -45,7 +45,7 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.profiling.study import Study, open_study, whole_name
+from gnomon.jobs.space.profiling.study import Study, open_study, refused, whole_name
 from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
@@ -75,11 +75,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     own = read_aw_nas_config(text)[0].gnomon
     named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
     if named and not blocks:
-        given = " ".join(f"--blocks {shlex.quote(one)}" for one in named)
-        raise UsageError(
-            f"{path} was made with blocks of Python files, which are run only where they are given",
-            hint=f"If you know them: {given}",
-        )
+        raise refused(path, (f"--blocks {shlex.quote(one)}" for one in named))
     study = open_study(
         text,
         asked.input_shape[1:],
@@ -93,6 +89,11 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             hint="Restore the file of blocks as it was, or profile again in another folder.",
         )
     return study
+
+
+def named_blocks(path: Path) -> tuple[str, ...]:
+    """The files of own primitives, and the functions, that a profile says it was made with. Raises as `study_of`."""
+    return _checked(read_question(path)).blocks
 
 
 def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[LatencyRow]]:

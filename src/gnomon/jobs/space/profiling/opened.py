@@ -21,14 +21,16 @@ class TrainRequest:
     """How networks are trained and measured.
 
     `request` says where and with what is measured; its commands are for toolchains whose results no runtime runs.
-    `data` is a source of images, `blocks` are files of own primitives. Networks are trained for `epochs` (None: as the
-    config says) from `seeds` seeds each, by `workers` processes (0: as many as processors) or on a Dask `cluster`, on a
-    `training_device`; `download` is where torchvision may fetch images to.
+    `data` is a source of images, `blocks` are files of own primitives; with `trust_config` what the config names of
+    both is run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each, by
+    `workers` processes (0: as many as processors) or on a Dask `cluster`, on a `training_device`; `download` is where
+    torchvision may fetch images to.
     """
 
     request: MeasureRequest
     data: str | None = None
     blocks: tuple[str, ...] = ()
+    trust_config: bool = False
     epochs: int | None = None
     seeds: int = 1
     workers: int = 0

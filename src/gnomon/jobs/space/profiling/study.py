@@ -195,17 +195,19 @@ def open_study(
 ) -> Study:
     """The study of a config's text, for images of (channels, height, width).
 
-    `families` are those to look at (none: all of the config); `numbering` and `blocks` go before what the config says.
-    A stem and a head of their own are among the blocks: what runs is what is given. ProblemError for what the config
-    has wrong and for networks that cannot be built; UsageError for an unknown family, and a stem that is not given.
+    `families` are those to look at (none: all of the config); `numbering` goes before what the config says. `blocks`
+    are what runs: own primitives, a stem and a head; what only the config names does not. ProblemError for what the
+    config has wrong and for networks that cannot be built; UsageError for an unknown family, and a stem that is not
+    given.
     """
     config, document = read_aw_nas_config(text)
     space, manager = config.space, config.manager
     chosen = numbering or config.gnomon.numbering
     own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
-    given = tuple(blocks) or (*config.gnomon.blocks, *own.values())
-    ends = {name: _end_block(name, _given_end(name, end, given)) for name, end in own.items()}
-    known = known_primitives(chosen, [one for one in given if one not in {end.origin for end in ends.values()}], _bound)
+    ends = {name: _end_block(name, _given_end(name, end, blocks)) for name, end in own.items()}
+    known = known_primitives(
+        chosen, [one for one in blocks if one not in {end.origin for end in ends.values()}], _bound
+    )
     begin, head = _stem(manager, ends), ends.get(HEAD)
     if begin is None and manager.input_channels != image_shape[0]:
         raise ProblemError(
@@ -239,6 +241,14 @@ def whole_name(text: str, beside: Path) -> str:
         return text
     path = str((beside / place).absolute())
     return path if named is None else f"{path}:{named[1]}"
+
+
+def refused(place: str | Path, options: Iterable[str]) -> UsageError:
+    """The refusal of a config or a profile that names Python, with the options that run it."""
+    return UsageError(
+        f"{place} names Python files, which are run only where they are given: a config may come from anybody",
+        hint=f"If you know them: {' '.join(options)}, or --trust-config, which runs whatever it names.",
+    )
 
 
 def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
