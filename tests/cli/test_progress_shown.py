@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gnomon.cli import progress
 from gnomon.cli.main import run
 from gnomon.cli.progress import Show
 from gnomon.devices.lease import Waiting
+from gnomon.measure.progress import Progress
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -30,6 +32,23 @@ def test_for_whom_it_waits_is_shown_also_when_quiet(quiet: bool, capsys: pytest.
         "gnomon: board: another gnomon (process 8) measures on board: waiting for it to end",
     ]
     assert any("runtimes" in line for line in shown) is not quiet
+
+
+def test_without_a_terminal_there_is_a_line_every_half_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with Show(quiet=False) as show:
+        watch = show.on_progress
+        for done in range(7):
+            watch(Progress(stage="networks trained", done=done, total=38, left_s=14.0 * (38 - done) if done else None))
+            now_s += 14
+    assert capsys.readouterr().err.splitlines() == [
+        "gnomon: networks trained (38 steps)",
+        "gnomon: networks trained: 3 of 38, about 8 min 10 s left",
+        "gnomon: networks trained: 6 of 38, about 7 min 28 s left",
+    ]
 
 
 class _Terminal(io.StringIO):

@@ -162,6 +162,7 @@ def export_table(
 
     Several tables of one space, of a runtime each, make one file with all of their runtimes, in the order given.
     With --nets the sums of its times are written as that tool accumulates them: OUT/000.json for the first net.
+    A table with fused units, which that tool does not know, becomes a csv with a line a unit.
 
     Raises GnomonError. What is left out is said to `on_message`.
     """

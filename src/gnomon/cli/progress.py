@@ -1,9 +1,10 @@
-"""Progress on the standard error: one bar a device on a terminal, else a line a stage."""
+"""Progress on the standard error: one bar a device on a terminal, else a line a stage, and every half a minute."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _FIRST = "look at the model and the runtimes"
 _NAME_WIDTH = 20
 _STAGE_WIDTH = 24
+_EVERY_S = 30.0
 
 
 def _bar(width: int) -> Any:
@@ -96,10 +98,10 @@ class Show:
         return shorten(f"{shorten(name, _NAME_WIDTH):<{self._wide}}  {stage}", _STAGE_WIDTH + self._wide)
 
     def _watch_of(self, name: str) -> Callable[[Progress], None]:
-        stage, done = "", 0
+        stage, done, told_s = "", 0, 0.0
 
         def watch(progress: Progress) -> None:
-            nonlocal stage, done
+            nonlocal stage, done, told_s
             new = progress.stage != stage or progress.done < done
             stage, done = progress.stage, progress.done
             if self._bar is not None:
@@ -108,8 +110,11 @@ class Show:
                 self._bar.update(
                     self._tasks[name], description=told, completed=progress.done, total=progress.total, left=left
                 )
-            elif new and not self._quiet:
-                self._print(": ".join(filter(None, (clean(name), f"{progress.stage} ({progress.total} steps)"))))
+            elif not self._quiet and (new or time.monotonic() - told_s >= _EVERY_S):
+                left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+                far = f" ({progress.total} steps)" if new else f": {progress.done} of {progress.total}{left}"
+                self._print(": ".join(filter(None, (clean(name), f"{progress.stage}{far}"))))
+                told_s = time.monotonic()
 
         return watch
 

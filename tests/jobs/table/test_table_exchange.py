@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -288,13 +289,25 @@ def test_what_was_measured_here_is_written_in_microseconds_without_the_overhead(
     assert read_table(tmp_path / "back") == again
 
 
+def test_fused_units_are_a_csv_of_our_own(tmp_path: Path) -> None:
+    units = load_space(SPACE).tables(rules(["Conv+BatchNormalization"])).units
+    fused = next(unit for unit in units if len(unit.layers) > 1)
+    path = own(tmp_path, replace(measured(8), unit=fused), failed(9))
+    assert export_table([path], tmp_path / "out.csv") == ((tmp_path / "out.csv",), ())
+    first, second = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    assert (first["id"], first["label"], first["status"]) == (fused.id, fused.label, "ok")
+    figures = [float(first[f"{name}_us"]) for name in ("time", "call", "low", "high")]
+    assert figures == pytest.approx([10.0, 11.0, 10.0, 12.0])
+    assert (second["status"], second["time_us"], second["high_us"]) == ("failed", "", "")
+
+
 def test_what_has_no_name_there_is_not_exported(tmp_path: Path) -> None:
     units = load_space(SPACE).tables(rules(["Conv+BatchNormalization"])).units
     fused = next(unit for unit in units if len(unit.layers) > 1)
     path = own(tmp_path, replace(measured(8), unit=fused))
     with pytest.raises(UsageError, match=r"Conv\+BatchNormalization.*no UID") as refused:
-        export_table([path], tmp_path / "out.csv")
-    assert "--fuse none" in refused.value.hint
+        export_table([path], tmp_path / "out.json")
+    assert "--fuse none" in refused.value.hint and "--out FILE.csv" in refused.value.hint
     with pytest.raises(UsageError, match=r"neither \.csv nor \.json"):
         export_table([path], tmp_path / "out.txt")
     nothing = tmp_path / "nothing"

@@ -139,8 +139,12 @@ def profile_space(
             measurer.check(chain, toolchains[chain.name])
         start = time.monotonic()
         if method is not None:
-            own = config.gnomon.seed
-            train(profile, *plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=own))
+            own, models = (
+                config.gnomon.seed,
+                len(measured_networks(study, folder, mixed, asked.request.seed)) * len(chains),
+            )
+            planned = plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=own)
+            train(profile, *planned, models=models)
         seconds = {"train": time.monotonic() - start}
         measured = measured_networks(study, folder, mixed, asked.request.seed)
         for chain in chains:

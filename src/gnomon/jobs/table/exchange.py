@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 import time
@@ -38,6 +39,7 @@ from gnomon.system.files import read_file, save_text
 
 _US, _MS = 1e-6, 1e-3
 _MOST_SHOWN = 5
+_COLUMNS = ("id", "label", "status", "time_us", "call_us", "low_us", "high_us")
 _STATISTICS = ("Min_Time", "Avg_Time", "Max_Time")
 _STRANGE = re.compile(r"[^A-Za-z0-9_.+-]")
 
@@ -135,11 +137,15 @@ def export_table(
     """Write tables as csv or json, by the ending of `out`, with a .meta beside it.
 
     They are of one space and of a runtime each: every unit has the runtimes in the order in which they are given.
-    Returns the files, and the units that were left out as they have no time, a sentence each.
-    UsageError for another ending, or for a table of fused units, which nnabla-nas has no names for.
+    Returns the files, and the units that were left out as they have no time, a sentence each. A table of fused units,
+    which nnabla-nas has no names for, becomes a csv of gnomon's own, a line a unit, with all of them in it.
+    UsageError for another ending.
     """
     if out.suffix not in (".csv", ".json"):
         raise UsageError(f"{out} is neither .csv nor .json", hint="Give --out FILE.csv or FILE.json.")
+    if len(paths) == 1 and out.suffix == ".csv" and _fused(table := read_table(paths[0])):
+        save_text(_units_csv(table), out)
+        return (out,), ()
     tables, _ = _beside(paths, space)
     names = uids_of(next(iter(tables.values())).manifest.space)
     units = dict.fromkeys(row.unit for table in tables.values() for row in table.rows)
@@ -161,6 +167,23 @@ def export_table(
         for runtime, table in tables.items()
         for row in table.failed
     )
+
+
+def _fused(table: Table) -> list[str]:
+    """The chains of operators that are one unit of a table."""
+    return sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
+
+
+def _units_csv(table: Table) -> str:
+    """A line a unit: what it adds to a net, and a call of it with the ends of its 95 % interval, in microseconds."""
+    times, text = table.times_s, io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(_COLUMNS)
+    for row in table.rows:
+        told = (times.get(row.unit), row.call_s, row.low_s, row.high_s)
+        figures = ("" if seconds is None else seconds / _US for seconds in told)
+        lines.writerow([row.unit.id, row.unit.label, row.status, *figures])
+    return text.getvalue()
 
 
 def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None = None) -> tuple[Path, ...]:
@@ -212,11 +235,11 @@ def _beside(
     loaded: SearchSpace | None = None
     for path in paths:
         table = read_table(path)
-        chains = sorted({row.unit.chain for row in table.rows if len(row.unit.layers) > 1})
-        if chains:
+        if chains := _fused(table):
             raise UsageError(
                 f"the table has fused units ({', '.join(chains[:3])}), which have no UID",
-                hint="Build one of single operators: gnomon table build SPACE --fuse none.",
+                hint="gnomon table export TABLE --out FILE.csv lists them, a table at a time; for nnabla-nas build one "
+                "of single operators: gnomon table build SPACE --fuse none.",
             )
         if first is None:
             first = table

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,9 +19,11 @@ from gnomon.jobs.space.profiling.methods import plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import Method, Trainer, Training, train, weights_path
+from gnomon.measure.progress import Steps
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import state_prefix
 from gnomon.training.data.dataset import Dataset
+from gnomon.training.job import Trained
 from gnomon.training.recipe import Recipe
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
@@ -169,6 +173,28 @@ def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others
         assert any(name.startswith(f"l{1 - changed}.") for name in init) and any(n.startswith("head.") for n in init)
     assert all(trainer.job(training).init is None for training in first)
     profile.folder.close()
+
+
+class OneAfterAnother:
+    """Workers whose trainings all end alike."""
+
+    def run_all(self, work: Any, jobs: Mapping[str, Any]) -> Iterator[tuple[str, Trained]]:
+        for key in jobs:
+            yield key, Trained(state={"w": np.zeros(1 << 18, np.float32)}, accuracies=(0.5,), epochs=1, seconds=14.0)
+
+
+def test_what_all_trainings_cost_is_said_after_the_first(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors", reason="safetensors is not installed: pip install '.[space]'")
+    one, told = study(), list[str]()
+    profile = replace(opened(tmp_path, one), asked=TrainRequest(request=MeasureRequest(), workers=2), tell=told.append)
+    assert isinstance(profile.data, Dataset)
+    trainer = Trainer(profile=profile, images=profile.data, expected=38, models=70)
+    for trainings in rounds(plan("fair", one, RECIPES)):
+        trainer.round(trainings, cast("Any", OneAfterAnother()), Steps("networks trained", None))
+    profile.folder.close()
+    assert told == [
+        "38 trainings of about 14 s on 2 workers: 4 min 26 s; their weights and 70 models take about 108 MiB of disk"
+    ]
 
 
 @pytest.mark.slow

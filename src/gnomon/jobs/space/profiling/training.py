@@ -29,6 +29,8 @@ from gnomon.jobs.space.profiling.images import carried
 from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.study import Network
 from gnomon.measure.progress import Steps
+from gnomon.report.plain import many
+from gnomon.report.units import duration, mebibytes
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.system.cluster import connected
 from gnomon.training.job import Trained, TrainingData, TrainJob, read_state, write_state
@@ -221,11 +223,12 @@ Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
 """Yields trainings that can be done side by side, and is sent their rows by key, until it has enough."""
 
 
-def train(profile: OpenProfile, method: Method, expected: int) -> None:
+def train(profile: OpenProfile, method: Method, expected: int, *, models: int = 0) -> None:
     """Do all that a method wants, in its order; rows that the journal has already are not trained again.
 
     What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
-    trainings there will be. MeasurementError where none of a round succeeds.
+    trainings there will be, `models` how many files of models are made of them later: the first training says what
+    both cost. MeasurementError where none of a round succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
     steps = Steps("networks trained", profile.watch)
@@ -234,7 +237,7 @@ def train(profile: OpenProfile, method: Method, expected: int) -> None:
         carried(profile.data, partial, far=asked.cluster is not None) as images,
         Workers(asked.workers_on(asked.training_device), asked.cluster) as workers,
     ):
-        trainer = Trainer(profile=profile, images=images)
+        trainer = Trainer(profile=profile, images=images, expected=expected, models=models)
         wanted = next(method, None)
         while wanted is not None:
             rows = trainer.round(wanted, workers, steps)
@@ -250,6 +253,8 @@ class Trainer:
 
     profile: OpenProfile
     images: TrainingData
+    expected: int = 1
+    models: int = 0
 
     def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
         """Do trainings side by side, and return their rows by key."""
@@ -264,6 +269,8 @@ class Trainer:
             row = self._row(by_key[key], done)
             if isinstance(done, Trained) and not row.reason:
                 self._keep(by_key[key], done)
+                if not folder.accuracy:
+                    self._tell_costs(done)
             folder.add(row)
             self._clean(key)
             known[key] = row
@@ -323,6 +330,18 @@ class Trainer:
             test=done.test_accuracy,
             curve=done.accuracies,
             **fields_of(AccuracyRow, done),
+        )
+
+    def _tell_costs(self, first: Trained) -> None:
+        """Say what all trainings will take, and the disk that weights and models will, as the first one shows."""
+        asked, count = self.profile.asked, self.expected
+        workers = min(asked.workers_on(asked.training_device), count)
+        size_bytes = sum(values.nbytes for values in (first.state or {}).values())
+        whole = "" if asked.cluster else f" on {many(workers, 'worker')}: {duration(count * first.seconds / workers)}"
+        models = f" and {many(self.models, 'model')}" if self.models else ""
+        self.profile.tell(
+            f"{many(count, 'training')} of about {duration(first.seconds)}{whole}; "
+            f"their weights{models} take about {mebibytes((count + self.models) * size_bytes)} of disk"
         )
 
     def _partial(self, key: str) -> str | None:
