@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
-from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError
 from gnomon.formats.json_lines import MOST_DEPTH, json_lines, part_of_a_line
 from gnomon.formats.tuning import logs, records
@@ -93,10 +92,10 @@ def test_damage_is_told_in_the_same_words_and_what_is_read_is_the_same(kind: str
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("autotvm", 3), ("ansor", 2), ("metaschedule", 4), ("own", 2), ("own, of version 1", 4)]
+    ("kind", "most"), [("autotvm", 4), ("ansor", 3), ("metaschedule", 4), ("own", 2), ("own, of version 1", 4)]
 )
 def test_most_lines_are_not_read_whole(kind: str, most: int) -> None:
-    """A line for each layer of a log is; of records the header, the layer, and in version 1 what is untuned."""
+    """A line for each layer of a log is, and one for its end; of records also what is untuned in version 1."""
     read, content = KINDS[kind]
     texts = Texts()
     read(content, texts)
@@ -224,18 +223,6 @@ def test_odd_parts_are_read_as_in_whole_lines(made: list[tuple[str, str]]) -> No
             outcome(read, (one[0] if read is metaschedule else f"{header}\n{layer}\n{one[1]}").encode(), warm)
         for texts in (Texts(), warm):
             assert outcome(read, content.encode(), texts) == expected
-
-
-@given(st.text(st.sampled_from('{"a: 1,}'), max_size=12))
-def test_what_stands_behind_a_field_completes_an_object(end: str) -> None:
-    """And has none of the fields before it."""
-    complaints = Complaints(what="line", hint="")
-    read = [value for _, value in json_lines('{"b": 0' + end.replace("\n", ""), complaints)]
-    good = not complaints.told and bool(read)
-    try:
-        assert Texts().ends(end, ("b",)) <= good
-    except ValueError:
-        assert not good or not end.startswith(", ")
 
 
 def test_texts_are_forgotten_where_they_are_too_many() -> None:

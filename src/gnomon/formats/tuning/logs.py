@@ -79,7 +79,7 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
     8: ("run", "refused", "it failed for an unknown reason"),
 }
 _OTHER = ("run", "refused", "it failed")
-_FIELDS = ("input", "config", "result", "i", "r")  # of either tuner, since both have the same ends
+_MOST_ENDS = 1000
 _NUMBERS = (int, float)
 _FLOATS = {float}
 _MOST_AT_S = 1e12
@@ -132,7 +132,7 @@ class LineShape:
 
 @dataclass(slots=True, kw_only=True)
 class TunerLog:
-    """The entries of a log, as they come.
+    """The entries of a log, as they come; `bad` are the lines that are none.
 
     Most lines begin as one before, hold a configuration that was met before, maybe in another file, and end as one
     before. Each of these texts is looked at once, and then known (`known`): such a line costs little more than its
@@ -140,15 +140,16 @@ class TunerLog:
     """
 
     complaints: Complaints
+    bad: Complaints
     shape: LineShape
     texts: Texts
-    bad: Complaints = field(default_factory=lambda: Complaints(what="line", hint=""))
     targets: list[str] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     _heads: dict[str, tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
+    _ends: set[str] = field(default_factory=set)
     _head: str = ""
-    _met: str = ""
+    _met: tuple[str, str] = ("", "")
 
     def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
         """The record set of a log of the device `key`; ProblemError for what is wrong, and for one without a trial."""
@@ -177,7 +178,7 @@ class TunerLog:
 
     def known(self, number: int, line: str) -> bool:
         """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
-        shape, self._met = self.shape, ""
+        shape, self._met = self.shape, ("", "")
         if not self._head or not line.startswith(self._head):
             if not line.startswith(shape.begin):
                 return False
@@ -186,7 +187,7 @@ class TunerLog:
                 return False
             head = line[: end + len(shape.middle)]
             if head not in self._heads:
-                self._met = head  # it is known once the whole line was read
+                self._met = head, ""  # it is known once the whole line was read
                 return False
             self._head = head
         begin = len(self._head)
@@ -199,7 +200,10 @@ class TunerLog:
             found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), (trace,))
         value, end = value_at(line, end + len(shape.end))
         read = _quick_result(value)
-        if read is None or not self.texts.ends(line[end:], _FIELDS) or len(self.trials) >= MOST_TRIALS:
+        if line[end:] not in self._ends:
+            self._met = "", line[end:]
+            return False
+        if read is None or len(self.trials) >= MOST_TRIALS:
             return False
         times_s, failure, at_s = read
         self.trials.add(*found, times_s, failure, at_s=at_s, line=number)
@@ -233,8 +237,11 @@ class TunerLog:
         if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
             return False
-        if self._met and len(self.complaints.told) == before:
-            self._heads[self._met] = (entry.layer, self.texts.of(self.shape.tuner, entry.layer))
+        head, end = self._met
+        if head and len(self.complaints.told) == before:
+            self._heads[head] = (entry.layer, self.texts.of(self.shape.tuner, entry.layer))
+        elif end and len(self._ends) < _MOST_ENDS:
+            self._ends.add(end)
         return True
 
 
@@ -311,8 +318,9 @@ def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Tex
 
 
 def _log(name: str, shape: LineShape, texts: Texts | None) -> TunerLog:
-    complaints = Complaints(what=f"{name} log", hint=f"Give a log that {name} of TVM wrote, one JSON object a line.")
-    return TunerLog(complaints=complaints, shape=shape, texts=texts or Texts())
+    what, hint = f"{name} log", f"Give a log that {name} of TVM wrote, one JSON object a line."
+    complaints, bad = Complaints(what=what, hint=hint), Complaints(what=what, hint=hint)
+    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts())
 
 
 def is_ansor(value: Any) -> bool:

@@ -67,11 +67,8 @@ def read_metaschedule_database(
     for number, value in json_lines(workloads, layers.complaints):
         layers.take(number, value)
     layers.complaints.raise_any()
-    trials = _Records(
-        complaints=Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT),
-        layers=layers.found,
-        texts=texts or Texts(),
-    )
+    complaints, bad = (Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT) for _ in range(2))
+    trials = _Records(complaints=complaints, bad=bad, layers=layers.found, texts=texts or Texts())
     for number, value in json_lines(records, trials.bad, quick=trials.known):
         trials.take(number, value)
     lost = left_out(trials.bad, len(trials.found), trials.complaints)
@@ -198,10 +195,10 @@ class _Records:
     """
 
     complaints: Complaints
+    bad: Complaints
     layers: list[tuple[str, str]]
     texts: Texts
     found: TrialBuilder = field(default_factory=TrialBuilder)
-    bad: Complaints = field(default_factory=lambda: Complaints(what="line", hint=""))
     target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
     _ends: set[tuple[str, str]] = field(default_factory=set)

@@ -16,7 +16,7 @@ from gnomon.formats.json_lines import part_of_a_line
 Configuration = tuple[Name, Trace]
 
 _MOST_KEPT = 256 << 20
-_NOTHING_DECIDED = re.compile(", ?\\[\\]\\],")
+_NOTHING_DECIDED = re.compile(r", ?\[\]\],")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +25,6 @@ class Texts:
 
     _layers: dict[tuple[Tuner, str], dict[str, Configuration]] = field(default_factory=dict)
     _begun: dict[tuple[str, str], tuple[str, dict[str, Configuration]]] = field(default_factory=dict)
-    _ends: set[str] = field(default_factory=set)
     _letters: int = 0
 
     def of(self, tuner: Tuner, layer: str) -> dict[str, Configuration]:
@@ -67,13 +66,3 @@ class Texts:
             self._begun.clear()
             for known in self._layers.values():
                 known.clear()
-
-    def ends(self, text: str, fields: tuple[str, ...]) -> bool:
-        """Whether a text can stand behind the last of these fields: more of others, and the end of the object."""
-        if text in self._ends:
-            return True
-        more = part_of_a_line("{" + text.removeprefix(", ")) if text.startswith(", ") else {}
-        good = text == "}" or (bool(more) and isinstance(more, dict) and more.keys().isdisjoint(fields))
-        if good and len(self._ends) < 1000:
-            self._ends.add(text)
-        return good
