@@ -200,10 +200,8 @@ class TunerLog:
             found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), (trace,))
         value, end = value_at(line, end + len(shape.end))
         read = _quick_result(value)
-        if line[end:] not in self._ends:
+        if read is None or line[end:] not in self._ends or len(self.trials) >= MOST_TRIALS:
             self._met = "", line[end:]
-            return False
-        if read is None or len(self.trials) >= MOST_TRIALS:
             return False
         times_s, failure, at_s = read
         self.trials.add(*found, times_s, failure, at_s=at_s, line=number)
@@ -224,15 +222,13 @@ class TunerLog:
             trace = trace_text(entry.trace)
         except ValueError:
             self.bad.tell(place, "the configuration holds a value that is not a number")
-        else:
-            if read is None:
-                self.bad.tell(
-                    place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found"
-                )
-            else:
-                times_s, failure, at_s = read
-                name = (entry.layer, identity_of(entry.layer, trace))
-                self.trials.add(name, (trace,), times_s, failure, at_s=at_s, line=number)
+            return True
+        if read is None:
+            self.bad.tell(place, f"[[seconds], error number, ..] expected as the result, {shown(entry.result)} found")
+            return True
+        times_s, failure, at_s = read
+        name = (entry.layer, identity_of(entry.layer, trace))
+        self.trials.add(name, (trace,), times_s, failure, at_s=at_s, line=number)
         self.names.setdefault(entry.layer, _plain(entry.name))
         if len(self.trials) > MOST_TRIALS or len(self.names) > MOST_LAYERS:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")

@@ -214,9 +214,7 @@ class _Records:
         (name, trace), end = self.texts.trace_at(layer, line, begin.end())
         seconds, end = value_at(line, end + 1)
         times = as_times(seconds)
-        if times is None:
-            return False
-        if (layer, line[end:]) not in self._ends:
+        if times is None or (layer, line[end:]) not in self._ends:
             self._met = layer, line[end:]  # it is known once the whole line was read
             return False
         self._add(number, name, trace, times)
