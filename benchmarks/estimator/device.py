@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,6 @@ from gnomon.estimate.columns import Columns, Floats, Unknown
 from gnomon.estimate.design import suggest
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
 from gnomon.estimate.fit import fit
-from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.evaluation import ceiling
 from gnomon.jobs.estimator.job import Described, described
 from gnomon.jobs.table.job import TableRequest, build_table
 from gnomon.jobs.table.nets import measure_nets
@@ -121,11 +119,6 @@ def figures(runtime: str, seen: dict[str, Any]) -> dict[str, Any]:
                 told[f"{what} {count} {how} nets"] = _over_seeds(
                     lambda kept, held, c=described_by: _fitted(c, rows, y, kept, held), y, drawn
                 )
-    nets = [
-        NetRow(assignment=(), latency_s=float(t), low_s=float(low), high_s=float(high))
-        for t, low, high in zip(y, seen["low"], seen["high"], strict=True)
-    ]
-    limit = ceiling(nets)
     return {
         "space": SPACE,
         "runtime": runtime,
@@ -134,7 +127,6 @@ def figures(runtime: str, seen: dict[str, Any]) -> dict[str, Any]:
         "load_average": os.getloadavg(),
         "sum_over_measured": spread((rows @ seen["prices"] / y).tolist()),
         "ceiling_by_halves": _scores(seen["first"], seen["second"]),
-        "ceiling_by_intervals": asdict(limit) if limit else None,
         "scores": told,
     }
 

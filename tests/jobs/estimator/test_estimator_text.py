@@ -64,7 +64,7 @@ def test_scores_stand_beside_the_ceiling(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed("estimator_report", fitted(evaluation=evaluated("x", None)), capsys)
-    assert "the noise is unknown" in text
+    assert "what noise allows is unknown" in text
     assert "mean error 2.1 % -" in " ".join(text.split())
 
 

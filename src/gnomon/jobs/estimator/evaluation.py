@@ -185,27 +185,30 @@ def _evaluation(
 
 
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
-    """What noise allows, from the intervals that the nets were measured with; None where those are not reported.
+    """What noise allows, from nets that were measured in several campaigns; None without any.
 
-    An error is taken as normal, as wide as the net's own 95 % interval says; the rank is the square root of the
-    measurements' reliability (Spearman's correction for attenuation, 1904).
+    The intervals that nets were measured with do not tell it: they are of one campaign, and the same nets differ many
+    times as much from one to the next. An error is taken as normal; the rank is the square root of the measurements'
+    reliability (Spearman's correction for attenuation, 1904).
     """
-    told = [(r.latency_s, r.low_s, r.high_s) for r in rows if r.latency_s and r.low_s and r.high_s]
-    if len(told) < len(rows) or not told:
+    campaigns: dict[tuple[int, ...], list[float]] = {}
+    for row in rows:
+        if row.latency_s:
+            campaigns.setdefault(row.assignment, []).append(math.log(row.latency_s))
+    again = [np.array(ones) for ones in campaigns.values() if len(ones) > 1]
+    if not again:
         return None
-    level = np.array([t[0] for t in told])
-    deviation = np.array([(t[2] - t[1]) / 2 / _Z95 / t[0] for t in told])
-    normal = NormalDist()
+    squares = sum(float(((ones - ones.mean()) ** 2).sum()) for ones in again)
+    noise = squares / sum(len(ones) - 1 for ones in again)
+    deviation, normal = math.sqrt(noise), NormalDist()
 
     def share(limit: float) -> float:
-        return float(np.mean([2 * normal.cdf(limit / max(d, 1e-9)) - 1 for d in deviation]))
+        return 2 * normal.cdf(limit / max(deviation, 1e-9)) - 1
 
-    logs = np.log(level)
-    total, noise = float(logs.var()), float(np.mean(deviation**2))
-    reliability = max(0.0, 1 - noise / total) if total > 0 else 0.0
+    total = float(np.var([np.mean(ones) for ones in campaigns.values()]))
     return Ceiling(
         within_10=share(0.1),
         within_5=share(0.05),
-        mean_error=float(np.mean(deviation)) * math.sqrt(2 / math.pi),
-        spearman=math.sqrt(reliability),
+        mean_error=deviation * math.sqrt(2 / math.pi),
+        spearman=math.sqrt(max(0.0, 1 - noise / total) if total > 0 else 0.0),
     )

@@ -34,7 +34,7 @@ _FAR = 2.0
 
 
 def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> None:
-    """An estimator that was fitted or evaluated: how good on nets held out, beside the measurement-noise limit."""
+    """An estimator that was fitted or evaluated: how good on nets held out, beside what noise allows."""
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
@@ -95,10 +95,10 @@ def _scores(evaluation: EvaluationPart, page: Page) -> None:
         Table(rows)
         .text("", lambda row: row[0])
         .number("here", lambda row: row[3](row[1]))
-        .number("measurement-noise limit", lambda row: row[3](row[2]))
+        .number("limit by noise between campaigns", lambda row: row[3](row[2]))
     )
     if ceiling is None:
-        page.line("The nets have no intervals, so the noise is unknown.", indent=1, style="dim")
+        page.line("No net was measured in two campaigns, so what noise allows is unknown.", indent=1, style="dim")
     page.draw("gnomon.jobs.estimator.picture:evaluation_charts", evaluation)
     nets = [(k, n.measured_s, n) for k, n in enumerate(evaluation.nets, 1) if n.measured_s and n.mean_s]
     page.table(
