@@ -183,6 +183,7 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     assert isinstance(first, LayerCall), first
     assert isinstance(crashed, Failure) and (crashed.stage, crashed.kind) == ("build", "crash")
     assert "SIGSEGV" in crashed.message
+    monkeypatch.setattr("gnomon.tuning.bench._WAITS", 1.0)
     own = Builders(kit.shop, device, timeout_s=10.0)
     own._folder = tmp_path
     hung, last = own.build([(layer, None)] * 2)
@@ -190,3 +191,12 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     assert isinstance(hung, Failure) and (hung.stage, hung.kind) == ("build", "hang")
     pids = [int(line) for line in groups.read_text().split()]
     assert not living(pids[1]) and not living(pids[2])
+
+
+def test_a_build_ends_by_its_processor_time(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.tuning.bench._WAITS", 1e5)  # as if by the clock there were hours
+    own = Builders(kit.shop, TunedDevice(key="local", target=TARGET), timeout_s=1e-3)
+    own._folder = tmp_path
+    (said,) = own.build([(kit.named("softmax"), None)])
+    assert isinstance(said, Failure) and (said.stage, said.kind) == ("build", "hang")
+    assert said.message == "took longer than 0.001 s of processor time"

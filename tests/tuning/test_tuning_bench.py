@@ -134,6 +134,7 @@ def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_devices: Trac
     keep, call = kit.path(".npz"), built(kit, kit.heavy)
     first = timed(bench.call(dataclasses.replace(call, keep=keep), LOOP))
     assert first.error is None and len(first.times_s) == 3 and max(first.times_s) < 1
+    assert first.cpu_s == (), "neither two threads nor a server that gnomon did not start tell it"
     again = timed(bench.call(dataclasses.replace(call, reference=keep), once(LOOP)))
     assert again.error == 0 and len(again.times_s) == 1
     (out,) = outputs(keep)
@@ -143,6 +144,18 @@ def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_devices: Trac
     assert bench.threads == (2 if bench.device.key == "local" else wide.threads)
     other = dataclasses.replace(LOOP, seed=1)
     failed(bench.call(dataclasses.replace(call, reference=keep), other), "wrong-output", "check")
+
+
+def test_one_thread_here_is_timed_by_its_cpu_time(kit: Kit) -> None:
+    bench = Bench(kit.shop, TunedDevice(key="local", target=TARGET, threads=1), None)
+    # Half of each call is waiting, which is what other processes make of one that is busy.
+    body = "struct timespec t = {0, 4000000}; nanosleep(&t, 0); volatile int k = 0; while (k < 2000000) ++k;"
+    try:
+        said = timed(bench.call(vectors(library(kit, body)), LOOP))
+    finally:
+        bench.fresh()
+    assert len(said.cpu_s) == len(said.times_s) == 3
+    assert all(0 < cpu_s < wall_s - 0.003 for cpu_s, wall_s in zip(said.cpu_s, said.times_s, strict=True))
 
 
 def test_nothing_that_was_uploaded_is_left(bench: Bench, kit: Kit, rpc_devices: Tracked) -> None:  # noqa: F811
@@ -322,12 +335,18 @@ def test_a_network_is_compared_and_timed(bench: Bench, kit: Kit) -> None:
     timed(bench.call(inner, LOOP))
 
 
-@pytest.mark.parametrize("times", [[0.0], [-1e-3], [1e-3, float("nan")], [float("inf")], []])
-def test_times_that_none_can_be_are_a_failure(here: Bench, monkeypatch: pytest.MonkeyPatch, times: list[float]) -> None:
+@pytest.mark.parametrize(
+    ("times", "cpu"),
+    [([0.0], []), ([-1e-3], []), ([1e-3, float("nan")], []), ([float("inf")], []), ([], []), ([1e-3], [0.0])],
+)
+def test_times_that_none_can_be_are_a_failure(
+    here: Bench, monkeypatch: pytest.MonkeyPatch, times: list[float], cpu: list[float]
+) -> None:
     here.connect()
-    monkeypatch.setattr(here._door, "ask", lambda *given, **named: {"times_s": times, "error": None})
-    said = failed(here.call(vectors(Path("x.so")), LOOP), "wrong-output")
-    assert "invalid times" in said.message and said.transient
+    said = {"times_s": times, "cpu_s": cpu}
+    monkeypatch.setattr(here._door, "ask", lambda *given, **named: {**said, "error": None})
+    told = failed(here.call(vectors(Path("x.so")), LOOP), "wrong-output")
+    assert "invalid times" in told.message and told.transient
 
 
 # What happens to a call

@@ -66,9 +66,7 @@ class CareOptions(TypedDict, total=False):
     ]
     build_timeout_s: Annotated[
         float,
-        option(
-            "--build-timeout", read=seconds, default=30.0, help="Seconds after which a build of one layer is ended."
-        ),
+        option("--build-timeout", read=seconds, default=30.0, help="Seconds of processor time for a build of a layer."),
     ]
     seed: Annotated[int, option(least=0, most=MOST_SEED - 1, default=0, help="Seed of searches and orders.")]
     out: Annotated[

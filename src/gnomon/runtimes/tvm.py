@@ -104,7 +104,7 @@ def best_traces(records: TuningRecords) -> dict[str, object]:
         if trial.time_s is None or (trial.error or 0.0) > TOLERANCE["float32"]:
             continue
         key = (trial.layer, trial.configuration)
-        samples.setdefault(key, []).extend(trial.times_s)
+        samples.setdefault(key, []).extend(trial.samples_s)
         traces[key] = trial.trace
     best: dict[str, tuple[float, Any]] = {}
     for key, times in samples.items():

@@ -12,6 +12,7 @@ import itertools
 import os
 import queue
 import random
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,11 @@ _LEAVE_S = 10.0
 _CALL_S = 60.0
 _MARGIN_S = 15.0
 _MOST_BUILDERS = 4
+_WAITS = 10.0
+"""How many times as long as its processor time a build may last: on a busy machine it waits."""
+
+_OVERTIME = signal.Signals.SIGPROF.name
+"""The signal that the kernel ends a build with whose processor time is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +108,14 @@ def once(loop: Loop) -> Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """Samples of a call, seconds of one call each; the difference of its outputs, if compared; which server it was."""
+    """Samples of a call, seconds of one call each; the difference of its outputs, if compared; which server it was.
+
+    `times_s` are by the wall's clock; `cpu_s` is the CPU time of the same calls, where one thread computes on a device
+    that tells it.
+    """
 
     times_s: tuple[float, ...]
+    cpu_s: tuple[float, ...] = ()
     error: float | None
     server: str
 
@@ -273,22 +284,26 @@ class Bench:
         if error is not None and not error <= loop.tolerance:
             message = f"outputs differ by {error:.2g} of their largest magnitude, more than {loop.tolerance:g}"
             return Failure(stage="check", kind="wrong-output", transient=False, message=message)
-        times = tuple(float(t) for t in said["times_s"])
-        if not sound_times(times):
-            message = f"the device reported invalid times: {list(times)[:5]}"
+        times, cpu = (tuple(float(t) for t in said[name]) for name in ("times_s", "cpu_s"))
+        if not sound_times(times + cpu):
+            message = f"the device reported invalid times: {[*times, *cpu][:5]}"
             return Failure(stage="run", kind="wrong-output", transient=True, message=message)
-        return Timed(times_s=times, error=error, server=self.server)
+        return Timed(times_s=times, cpu_s=cpu, error=error, server=self.server)
 
 
 class Builders:
-    """Child programs that compile for a device; as many as this machine has processors, four at most."""
+    """Child programs that compile for a device; as many as this machine has processors, four at most.
+
+    A build is ended after `timeout_s` of processor time.
+    """
 
     def __init__(self, shop: Workshop, device: TunedDevice, *, timeout_s: float) -> None:
         self._device, self._folder, self._numbers = device, shop.folder, itertools.count()
+        self._timeout_s = timeout_s
         self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
         self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
-            self._doors.put(shop.door(job_timeout_s=timeout_s))
+            self._doors.put(shop.door(job_timeout_s=_WAITS * timeout_s))
 
     def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
         """The call of each layer as compiled with a configuration (None: untuned), or the failure, in their order."""
@@ -306,12 +321,15 @@ class Builders:
             "target": dict(self._device.target),
             "linker": self._device.linker,
             "library": _path(library),
+            "cpu_s": self._timeout_s,
         }
         door = self._doors.get()
         try:
             said = door.ask("build", job)
         finally:
             self._doors.put(door)
+        if isinstance(said, Failure) and said.message.endswith(_OVERTIME):
+            return replace(said, kind="hang", message=f"took longer than {self._timeout_s:g} s of processor time")
         if isinstance(said, Failure):
             return said
         return LayerCall(library=library, arguments=layer.arguments, outputs=tuple(int(i) for i in said["outputs"]))
@@ -324,12 +342,19 @@ def discard(*built: LayerCall | Failure) -> None:
             one.library.unlink(missing_ok=True)
 
 
-def visits(bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T], object]) -> Iterator[T]:
-    """What is still wanted, once in each of so many fresh processes of the device, in another order each time."""
+def visits(
+    bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T, int], object], *, rounds: int = 1
+) -> Iterator[tuple[T, int]]:
+    """What is still wanted, in each of so many fresh processes of the device, in another order each time.
+
+    A process has so many rounds: `wanted` is asked for each key and round, which are what comes of it.
+    """
     rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, no secret
     for _ in range(processes):
-        left = [key for key in every if wanted(key)]
-        rng.shuffle(left)
-        if left:
-            bench.fresh()
-        yield from left
+        left = every
+        for number in range(rounds):
+            left = [key for key in left if wanted(key, number)]
+            rng.shuffle(left)
+            if left and not number:
+                bench.fresh()
+            yield from ((key, number) for key in left)

@@ -144,7 +144,7 @@ def test_the_published_example() -> None:
     layer = records.layers[0]
     assert (layer.weight, layer.flops, layer.arguments[1]) == (2, 57802752.0, ("float32", (64, 64, 3, 3)))
     tuned, untuned, failed = records.trials
-    assert tuned.time_s == pytest.approx(0.000855)
+    assert tuned.time_s == pytest.approx(0.00085), "CPU time, where a trial has it"
     assert untuned.configuration == UNTUNED and untuned.trace is None and untuned.error == 0.0
     assert failed.failure is not None and failed.failure.kind == "hang" and failed.time_s is None
     assert "\n".join(written(records)) + "\n" == GOLDEN.read_text()
@@ -231,7 +231,7 @@ def test_everything_wrong_is_told_at_once() -> None:
         ("", "no header"),
         ('{"gnomon": "tun', "no header"),
         ('{"gnomon": "other", "version": 1}', "'tuning records' expected"),
-        ('{"gnomon": "tuning records", "version": 3, "x": 1}\n{"y": 1}', "version: 1 or 2 expected, 3 found"),
+        ('{"gnomon": "tuning records", "version": 4, "x": 1}\n{"y": 1}', "version: 1 or 2 or 3 expected, 4 found"),
         ('{"gnomon": "tuning records", "version": 1}', "line 1: tuner: missing; line 1: device: missing"),
         ('{"layer": "1"}', "line 1: the header"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
@@ -264,7 +264,8 @@ def test_records_of_the_first_version_are_read() -> None:
     """It had the trace in each line, and null for none."""
     old = GOLDEN.with_name("tuning-records-1.json").read_bytes()
     assert b'"version": 1' in old and b'"trace": null' in old
-    assert read_tuning_records(old) == read_tuning_records(GOLDEN.read_bytes())
+    without = GOLDEN.read_bytes().replace(b' "cpu_s": [0.00084, 0.00086],', b"")
+    assert read_tuning_records(old) == read_tuning_records(without)
 
 
 def test_a_layer_twice_is_one_and_may_come_after_its_trials() -> None:

@@ -59,7 +59,12 @@ def proof(overlay_s: float, own_s: float, spread: float | None, **changes: Any) 
     ("overlay_s", "spread", "told"),
     [
         (1.05e-3, 0.01, "Measured on phone, the whole network takes 5.0 % longer than its own best."),
-        (1.01e-3, 0.02, "takes 1.0 % longer than its own best; paired by process no difference is proved."),
+        (1.01e-3, 0.02, "takes 1.0 % longer than its own best; undecided: paired by process no difference is proved."),
+        (
+            1.5e-3,
+            0.1,
+            "longer than its own best; undecided by how much on phone: the 95 % interval reaches further than",
+        ),
         (0.9e-3, 0.01, "the whole network takes 10.0 % less than its own best."),
         (1.2e-3, None, "takes 20.0 % longer than its own best; how surely is unknown."),
     ],

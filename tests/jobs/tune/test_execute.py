@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 
 pytestmark = needs_tvm
+
+VISITS = 5
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +73,18 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
     assert found["max_error"] <= 1e-3
     assert found["compared_with"].startswith("ONNX Runtime")
     assert found["built_for"]["mcpu"] == "x86-64"
-    assert found["network"]["processes"] == 2
+    assert 2 <= found["network"]["processes"] <= 4
     assert {row["name"] for row in found["layers"]} == {layer["name"] for layer in tuned["layers"]}
-    assert all(row["time"]["processes"] == 2 and row["failure"] is None for row in found["layers"])
+    assert all(row["time"]["processes"] >= 2 and row["failure"] is None for row in found["layers"])
     assert found["layers_sum_s"] == pytest.approx(sum(r["time"]["median_s"] for r in found["layers"]))
     assert "outputs equal" in report(found)
     with SqliteStore.open(own_home / "record.sqlite") as store:
         (campaign,) = store.query(CampaignQuery(kind="exec", finished=True))
-        assert len(list(store.query(RunQuery(campaign=campaign.id)))) == 2 * (1 + len(found["layers"]))
+        visits = Counter(run.candidate for run in store.query(RunQuery(campaign=campaign.id)))
         assert answer_of(store, campaign).document() == found
+    # The network is visited several times in each process, a layer once.
+    assert visits.pop("the network") == VISITS * found["network"]["processes"]
+    assert set(visits.values()) == {found["network"]["processes"]} and len(visits) == len(found["layers"])
     bare = execute(tuned["library"], layers=False, **QUICK)
     assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
 
@@ -207,6 +213,8 @@ def test_what_is_missing_is_told_before_anything_is_run(tuned: dict[str, Any], t
         execute(tmp_path / "image.json")
     with pytest.raises(UsageError, match="processes"):
         execute(library, processes=0)
+    with pytest.raises(UsageError, match="are compiled into it"):
+        execute(tuned["library"], shapes={"nosuch": [3]})
 
 
 LAYER = {"name": "conv", "layer": "7", "weight": 1, "arguments": [["float32", [1, 2]]]}

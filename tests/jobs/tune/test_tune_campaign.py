@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from tests.jobs.tune.test_record_file import EMPTY, RECORDS
 
 from gnomon.core.sample import Failure, Run
-from gnomon.core.stats import blocks_of
+from gnomon.core.stats import Block, blocks_of
 from gnomon.jobs.tune.campaign import CallCampaign, TrialCampaign
-from gnomon.jobs.tune.networks import measure_calls
+from gnomon.jobs.tune.networks import measure_calls, ratio_of, times_of
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.campaign import Measured
 from gnomon.store.base import CampaignQuery, RunQuery
@@ -21,7 +22,7 @@ from gnomon.store.sqlite import SqliteStore
 from gnomon.tuning.bench import Loop, NetworkCall, Timed
 
 CALLS = {name: NetworkCall(library=Path(f"{name}.so"), inputs=Path("in.npz")) for name in ("a", "b", "broken", "shaky")}
-PROCESSES = 3
+PROCESSES, VISITS = 3, 5
 
 
 class FakeBench:
@@ -61,6 +62,10 @@ def calls(**details: Any) -> CallCampaign:
     )
 
 
+def first_visits(blocks: Sequence[Block]) -> list[Block]:
+    return [block for block in blocks if not block.block]
+
+
 def runs(record: Path, kind: str) -> list[list[Run]]:
     with SqliteStore.open(record) as store:
         return [list(store.query(RunQuery(campaign=one.id))) for one in store.query(CampaignQuery(kind=kind))]
@@ -78,16 +83,15 @@ def test_interrupted_calls_go_on_where_they_stopped(last: int, own_home: Path) -
     once = FakeBench()
     with calls(sha256="y") as record:
         expected = measured(once, record)
-    succeeded = [name for name in first.called if name != "shaky"]
-    assert sorted(succeeded + again.called) == sorted(once.called)
     for name in CALLS:
-        assert blocks_of(found[name].runs) == blocks_of(expected[name].runs)
+        blocks, all_blocks = blocks_of(found[name].runs), blocks_of(expected[name].runs)
+        assert first_visits(blocks) == first_visits(all_blocks)
+        assert len({(block.process, block.block) for block in blocks}) == len(blocks) <= len(all_blocks)
         assert found[name].failure == expected[name].failure
     assert [block.values_s for block in blocks_of(found["a"].runs)] == [(1e-3, 2e-3)] * PROCESSES
     assert found["broken"].failure is not None and found["shaky"].failure is None
-    whole, other = sorted(runs(own_home / "record.sqlite", "exec"), key=len, reverse=True)
-    assert len(whole) == len(once.called) + first.called.count("shaky")
-    assert len(other) == len(once.called)
+    written = sorted(map(len, runs(own_home / "record.sqlite", "exec")))
+    assert written == sorted([len(first.called) + len(again.called), len(once.called)])
 
 
 def test_what_was_finished_is_measured_again(own_home: Path) -> None:
@@ -96,8 +100,35 @@ def test_what_was_finished_is_measured_again(own_home: Path) -> None:
         with calls() as record:
             measured(bench, record)
             record.finish("all", "a")
-        assert len(bench.called) == 3 * PROCESSES + 1
-    assert [len(one) for one in runs(own_home / "record.sqlite", "exec")] == [10, 10]
+        # Those that may be the fastest are visited several times in each process, one that is far slower once.
+        calls_of = [bench.called.count(name) for name in ("a", "b", "broken")]
+        assert calls_of == [PROCESSES, VISITS * PROCESSES, 1]
+    assert [len(one) for one in runs(own_home / "record.sqlite", "exec")] == [len(bench.called)] * 2
+
+
+def test_what_is_not_known_well_is_measured_in_more_processes(own_home: Path) -> None:
+    class Restless(FakeBench):
+        def call(self, what: NetworkCall, loop: Loop) -> Timed | Failure:
+            said = super().call(what, loop)
+            steps = 1 + len(self.called) // 20
+            return said if isinstance(said, Failure) else dataclasses.replace(said, times_s=(steps * 5e-9,))
+
+    with calls() as record:
+        found = measured(Restless(), record)
+    assert [len(first_visits(blocks_of(found[name].runs))) for name in ("a", "b", "shaky")] == [2 * PROCESSES] * 3
+
+
+def test_cpu_time_decides_where_all_calls_have_it(own_home: Path) -> None:
+    with calls() as record:
+        for name, cpu_s in (("a", (1e-3,)), ("b", (2e-3,)), ("shaky", ())):
+            for _ in range(2):
+                record.add_call(name, Timed(times_s=(9e-3,), cpu_s=cpu_s, error=None, server=""))
+        a, b, shaky = (record.measured(name) for name in ("a", "b", "shaky"))
+    times = times_of(a)
+    assert times is not None and times.clock == "cpu" and times.median_s == pytest.approx(1e-3)
+    one, other = ratio_of(b, a), ratio_of(b, shaky)
+    assert one is not None and one.ratio == pytest.approx(2)
+    assert other is not None and other.ratio == pytest.approx(1), "by the clock that both have"
 
 
 def test_each_proof_of_tuning_is_added_to_those_before(tmp_path: Path, own_home: Path) -> None:

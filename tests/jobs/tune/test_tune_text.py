@@ -74,19 +74,32 @@ def test_the_answer_claims_no_more_than_was_measured(changes: dict[str, Any], to
     assert told in words_of(tune_report, tune(network=network(**changes)))
 
 
-@pytest.mark.parametrize(("ends", "told"), [((1.2, 1.4), "[1.20, 1.40]"), ((None, None), "[unknown]")])
-def test_how_far_behind_it_is_may_be_unknown(ends: tuple[float | None, float | None], told: str) -> None:
-    over = {"ratio": 1.3, "low": ends[0], "high": ends[1], "verdict": "tie"}
+@pytest.mark.parametrize(
+    ("first_is_tuned", "verdict", "told"),
+    [
+        (False, "slower", "onnxruntime is the fastest; the tuned network takes 1.30 times [1.20, 1.40] as long."),
+        (False, "tie", "between the tuned network and onnxruntime no difference is proved."),
+        (True, "slower", "the tuned network is the fastest."),
+        (True, "tie", "between the tuned network and onnxruntime no difference is proved."),
+    ],
+)
+def test_the_fastest_is_called_so_where_that_is_proved(first_is_tuned: bool, verdict: str, told: str) -> None:
+    over = {"ratio": 1.3, "low": 1.2, "high": 1.4, "verdict": verdict}
     first, second = (
         {name: summary(time_s)[name] for name in ("median_s", "low_s", "high_s", "samples", "processes")}
         for time_s in (4.6e-4, 6e-4)
     )
     columns = [
-        {"label": "onnxruntime", "tuned": False, "time": first, "over_fastest": None},
-        {"label": "tvm[records]", "tuned": True, "time": second, "over_fastest": over},
+        {"label": "onnxruntime", "tuned": False, "time": second, "over_fastest": over},
+        {"label": "tvm[records]", "tuned": True, "time": first, "over_fastest": None},
     ]
+    if not first_is_tuned:
+        columns = [
+            {**columns[0], "time": first, "over_fastest": None},
+            {**columns[1], "time": second, "over_fastest": over},
+        ]
     words = words_of(tune_report, tune(beside={"clock": "wall", "failure": "", "columns": columns, "wins": []}))
-    assert f"onnxruntime is the fastest; the tuned network takes 1.30 times {told} as long" in words
+    assert f"by wall time: {told}" in words
 
 
 def test_without_a_library_nothing_is_told_to_be_run() -> None:

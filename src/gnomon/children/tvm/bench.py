@@ -1,14 +1,18 @@
 """Measures compiled layers and networks in a session with a server, or in this very process.
 
 The host has asked the tracker for the server, so that it knows which one it is. Samples are of TVM's own loop on the
-device: nothing of the network is in them. Outputs are compared before anything is timed.
+device: nothing of the network is in them. Outputs are compared before anything is timed. Where one thread computes, in
+a process that gnomon started, its CPU time is told too: TVM's loop has it noted before each sample.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import itertools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,11 @@ import tvm
 from tvm import relax, rpc
 
 from ..frame import MEMORY_WORDS, Arrays, Facts, Job, Refused, Work
+from .serve import NOTE_CPU, NOTED_CPU, offer_cpu_time
 
 _HALF = 200
+_SLOW_S = 0.5
+"""A call that takes longer is timed once."""
 
 
 class _Place:
@@ -28,6 +35,7 @@ class _Place:
     def __init__(self) -> None:
         self.session: Any = None
         self.loaded: dict[str, object] = {}
+        self._noted: Callable[[], str] | None = None
 
     def connect(self, job: Job) -> Facts:
         """Job: server [host, port, key] or null for this process, threads (0: as it is), timeout_s."""
@@ -40,7 +48,11 @@ class _Place:
                 self.session = rpc.connect(host, int(port), key, session_timeout=float(job["timeout_s"]))
             if job["threads"]:
                 self.session.get_function("runtime.config_threadpool")(0, int(job["threads"]))
-            return {"threads": int(self.session.get_function("runtime.NumThreads")())}
+            threads = int(self.session.get_function("runtime.NumThreads")())
+            if threads == 1:
+                with contextlib.suppress(Exception):  # a server that gnomon did not start
+                    self._noted = self.session.get_function(NOTED_CPU)
+            return {"threads": threads}
         except Exception as error:
             self.leave()
             raise Refused(f"the server cannot be talked to: {_line(error)}", kind="vanished") from error
@@ -48,7 +60,7 @@ class _Place:
     def leave(self) -> None:
         """End the session."""
         self.loaded.clear()
-        self.session = None
+        self.session = self._noted = None
         gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
 
     def library(self, path: str) -> Any:
@@ -67,6 +79,28 @@ class _Place:
             except Exception as error:
                 raise self.failed("the library cannot be loaded there", error) from error
         return self.loaded[name]
+
+    def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
+        """Facts: times_s, and cpu_s of the same calls (none where it is not told).
+
+        `evaluator` makes TVM's loop of a function. One that has no least time is for a call's outputs, and has no CPU
+        time.
+        """
+
+        def evaluate(**loop: Any) -> list[float]:
+            return list(evaluator(name, self.session.cpu(0), **loop)(*given).results)
+
+        repeat, least_ms = job["repeat"], job["min_repeat_ms"]
+        if self._noted is None or not least_ms:
+            return {"times_s": evaluate(number=1, repeat=repeat, min_repeat_ms=least_ms), "cpu_s": []}
+        (first_s,) = evaluate(number=1, repeat=1, min_repeat_ms=least_ms)
+        calls = max(1, math.ceil(least_ms / 1e3 / first_s))
+        self._noted()
+        # The CPU time of a sample is noted at the beginning of the next, so that there is one more.
+        times_s = evaluate(number=calls, repeat=1 + (repeat if first_s < _SLOW_S else 1), f_preproc=NOTE_CPU)
+        noted_ns = json.loads(self._noted())
+        cpu_s = [(end - begin) / calls * 1e-9 for begin, end in itertools.pairwise(noted_ns)]
+        return {"times_s": times_s[:-1], "cpu_s": cpu_s}
 
     def drop(self, path: str) -> None:
         """Forget a library."""
@@ -95,6 +129,7 @@ def _upload_name(path: str) -> str:
 
 def jobs() -> dict[str, Work]:
     """`connect`, `leave`, `measure` (a layer), `run` (a network)."""
+    offer_cpu_time()
     place = _Place()
 
     def leave(job: Job) -> Facts:
@@ -128,7 +163,7 @@ def here() -> Facts:
 def _measure(place: _Place, job: Job) -> Facts:
     """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
 
-    Facts: times_s, error (null: nothing to compare with).
+    Facts: times_s, cpu_s (none where it is not told), error (null: nothing to compare with).
     """
     function = _function(place.library(job["library"]), job["function"])
     device = place.session.cpu(0)
@@ -145,8 +180,9 @@ def _measure(place: _Place, job: Job) -> Facts:
         if stored is None and not positive and not all(np.isfinite(o.astype("float64")).all() for o in outputs):
             positive = True  # roots and logarithms: numbers above 0 have results that can be compared
             given, outputs = called()
-        evaluator = place.library(job["library"]).time_evaluator(job["function"], device, **_loop(job))
-        return _timed(job, stored, outputs, lambda: evaluator(*given), positive=np.array(positive))
+        evaluator = place.library(job["library"]).time_evaluator
+        samples = functools.partial(place.samples, job, evaluator, job["function"], given)
+        return _timed(job, stored, outputs, samples, positive=np.array(positive))
     except Refused:
         raise
     except Exception as error:
@@ -156,7 +192,7 @@ def _measure(place: _Place, job: Job) -> Facts:
 def _run(place: _Place, job: Job) -> Facts:
     """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
-    Facts: times_s, error.
+    Facts: as of a layer.
     """
     library, device = place.library(job["library"]), place.session.cpu(0)
     stored = _stored(job["reference"])
@@ -167,20 +203,20 @@ def _run(place: _Place, job: Job) -> Facts:
         machine = relax.VirtualMachine(library, device)
         machine.set_input("main", *[tvm.runtime.tensor(a, device) for a in arrays])
         machine.invoke_stateful("main")
-        evaluator = machine.time_evaluator("invoke_stateful", device, **_loop(job))
-        return _timed(job, stored, _flat(machine.get_outputs("main")), lambda: evaluator("main"))
+        samples = functools.partial(place.samples, job, machine.time_evaluator, "invoke_stateful", ["main"])
+        return _timed(job, stored, _flat(machine.get_outputs("main")), samples)
     except Exception as error:
         raise place.failed("the call failed on the device", error) from error
 
 
-def _timed(job: Job, stored: Arrays | None, outputs: list[Any], evaluate: Callable[[], Any], **more: Any) -> Facts:
+def _timed(job: Job, stored: Arrays | None, outputs: list[Any], samples: Callable[[], Facts], **more: Any) -> Facts:
     """Compare a call's outputs, keep them where that is asked for, and time it where they are right."""
     error = None if stored is None else _difference(_wanted(stored), outputs)
     if job["keep"]:
         keep_outputs(job["keep"], outputs, **more)
     if error is not None and not error <= job["tolerance"]:
-        return {"times_s": [], "error": error}
-    return {"times_s": [float(t) for t in evaluate().results], "error": error}
+        return {"times_s": [], "cpu_s": [], "error": error}
+    return {**samples(), "error": error}
 
 
 def _function(library: Any, name: str) -> Any:
@@ -188,10 +224,6 @@ def _function(library: Any, name: str) -> Any:
         return library.get_function(name, True) if name != "main" else library["main"]
     except Exception as error:
         raise Refused(f"the library has no function {name!r}") from error
-
-
-def _loop(job: Job) -> Facts:
-    return {"number": 1, "repeat": job["repeat"], "min_repeat_ms": job["min_repeat_ms"]}
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:

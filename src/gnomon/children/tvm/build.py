@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,17 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 
 def _build(job: Job) -> Facts:
-    """Job: layer, workload, trace (null: untuned), target, linker, library. Facts: outputs."""
+    """Job: layer, workload, trace (null: untuned), target, linker, library; cpu_s, the processor time after which the
+    kernel ends this process (none: no limit). Facts: outputs.
+    """
+    signal.setitimer(signal.ITIMER_PROF, job.get("cpu_s", 0))
+    try:
+        return _built(job)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _built(job: Job) -> Facts:
     target = tvm_workload.target_of(job["target"])
     workload = tvm_workload.workload_of(job["workload"], job["layer"])
     schedule = tvm_workload.scheduled(workload, job["trace"], target)

@@ -85,7 +85,8 @@ class TuningTrial:
     """One measuring of one configuration of one layer.
 
     `trace` is the configuration as the tuner serialises it (None: `UNTUNED`). `times_s` are the samples, seconds of
-    one call each, in order; empty where it failed. `error` is the largest difference of its outputs from the untuned
+    one call each, in order; empty where it failed. `cpu_s` are the CPU times of the same calls, where the device tells
+    them and one thread computes; empty elsewhere. `error` is the largest difference of its outputs from the untuned
     layer's, relative to their largest magnitude (None: not compared). `server` is the address that measured it.
     """
 
@@ -93,15 +94,21 @@ class TuningTrial:
     configuration: str
     trace: Any = None
     times_s: tuple[float, ...] = ()
+    cpu_s: tuple[float, ...] = ()
     failure: Failure | None = None
     error: float | None = None
     server: str = ""
     at_s: float = 0.0
 
     @property
+    def samples_s(self) -> tuple[float, ...]:
+        """What is compared: the CPU times where they are known, else the wall's."""
+        return self.cpu_s or self.times_s
+
+    @property
     def time_s(self) -> float | None:
-        """The median of the samples; None where there is none."""
-        return median(self.times_s) if self.failure is None and self.times_s else None
+        """The median of what is compared; None where there is none."""
+        return median(self.samples_s) if self.failure is None and self.samples_s else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

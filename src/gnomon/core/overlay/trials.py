@@ -28,8 +28,9 @@ class TrialColumns(Sequence[TuningTrial]):
 
     `names` are the configurations and `traces` what each of them is ("null" without any); `which` is the
     index of each trial's. The samples of trial k are `samples_s[ends[k - 1]:ends[k]]`, `failures` why there are none,
-    by k. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's index there.
-    `lines` has the line of each trial in its file, from 1; 0 where it is of none.
+    by k. Where they are CPU times, `wall_s` has those of the wall's clock, elsewhere NaN; it is empty where no trial
+    has CPU times. `errors` are NaN where outputs were not compared. `servers` has addresses, `server` each trial's
+    index there. `lines` has the line of each trial in its file, from 1; 0 where it is of none.
     """
 
     names: tuple[Name, ...]
@@ -37,6 +38,7 @@ class TrialColumns(Sequence[TuningTrial]):
     which: NDArray[np.int32]
     ends: NDArray[np.int64]
     samples_s: Floats
+    wall_s: Floats
     errors: Floats
     at_s: Floats
     servers: tuple[str, ...]
@@ -84,7 +86,10 @@ class TrialColumns(Sequence[TuningTrial]):
 
     def samples_of(self, place: int) -> Floats:
         """The samples of a trial, seconds."""
-        return self.samples_s[self.ends[place - 1] if place else 0 : self.ends[place]]
+        return self.samples_s[self._span(place)]
+
+    def _span(self, place: int) -> slice:
+        return slice(self.ends[place - 1] if place else 0, self.ends[place])
 
     def counts(self) -> NDArray[np.int64]:
         """How many samples each trial has."""
@@ -103,13 +108,14 @@ class TrialColumns(Sequence[TuningTrial]):
     def kept(self, mask: NDArray[np.bool_]) -> TrialColumns:
         """The trials of a mask (trials,)."""
         counts = self.counts()
-        places = np.cumsum(mask) - 1
+        places, samples = np.cumsum(mask) - 1, np.repeat(mask, counts)
         return TrialColumns(
             names=self.names,
             traces=self.traces,
             which=self.which[mask],
             ends=np.cumsum(counts[mask]),
-            samples_s=self.samples_s[np.repeat(mask, counts)],
+            samples_s=self.samples_s[samples],
+            wall_s=self.wall_s[samples] if len(self.wall_s) else self.wall_s,
             errors=self.errors[mask],
             at_s=self.at_s[mask],
             servers=self.servers,
@@ -121,11 +127,15 @@ class TrialColumns(Sequence[TuningTrial]):
     def _made(self, place: int, trace: Any) -> TuningTrial:
         layer, configuration = self.names[self.which[place]]
         error = float(self.errors[place])
+        samples_s = tuple(self.samples_of(place).tolist())
+        wall_s = tuple(self.wall_s[self._span(place)].tolist())
+        by_cpu = bool(wall_s) and not math.isnan(wall_s[0])
         return TuningTrial(
             layer=layer,
             configuration=configuration,
             trace=trace,
-            times_s=tuple(self.samples_of(place).tolist()),
+            times_s=wall_s if by_cpu else samples_s,
+            cpu_s=samples_s if by_cpu else (),
             failure=self.failures.get(place),
             error=None if math.isnan(error) else error,
             server=self.servers[self.server[place]],
@@ -134,14 +144,14 @@ class TrialColumns(Sequence[TuningTrial]):
 
 
 class TrialBuilder:
-    """Trials as they come, put into columns. `errors` and `server` may be shorter than the others."""
+    """Trials as they come, put into columns. `errors`, `server` and `wall_s` may be shorter than the others."""
 
     def __init__(self) -> None:
         self.indices: dict[Name, int] = {}
         self.servers, self.failures = {"": 0}, dict[int, Failure]()
         self.traces: list[Trace] = []
         self.which, self.server, self.lines, self.ends = array("i"), array("i"), array("i"), array("q")
-        self.samples_s, self.errors, self.at_s = array("d"), array("d"), array("d")
+        self.samples_s, self.wall_s, self.errors, self.at_s = array("d"), array("d"), array("d"), array("d")
 
     def __len__(self) -> int:
         """How many there are."""
@@ -154,12 +164,13 @@ class TrialBuilder:
         times_s: Sequence[float],
         failure: Failure | None = None,
         *,
+        cpu_s: Sequence[float] = (),
         at_s: float = 0.0,
         error: float | None = None,
         server: str = "",
         line: int = 0,
     ) -> None:
-        """Add one; of a configuration that is known the trace is that of before."""
+        """Add one; of a configuration that is known the trace is that of before. `cpu_s` has as many as `times_s`."""
         if (index := self.indices.get(name)) is None:
             index = self.indices[name] = len(self.traces)
             self.traces.append(trace)
@@ -170,7 +181,10 @@ class TrialBuilder:
         if server:
             _put(self.server, len(self.which), self.servers.setdefault(server, len(self.servers)), 0)
         self.which.append(index)
-        self.samples_s.extend(times_s)
+        if cpu_s:
+            self.wall_s.extend([math.nan] * (len(self.samples_s) - len(self.wall_s)))
+            self.wall_s.extend(times_s)
+        self.samples_s.extend(cpu_s or times_s)
         self.ends.append(len(self.samples_s))
         self.at_s.append(at_s)
         self.lines.append(line)
@@ -183,6 +197,7 @@ class TrialBuilder:
             which=np.array(self.which, dtype=np.int32),
             ends=np.array(self.ends, dtype=np.int64),
             samples_s=np.array(self.samples_s, dtype=np.float64),
+            wall_s=_filled(self.wall_s, len(self.samples_s) if self.wall_s else 0, math.nan, np.float64),
             errors=_filled(self.errors, len(self.which), math.nan, np.float64),
             at_s=np.array(self.at_s, dtype=np.float64),
             servers=tuple(self.servers),
@@ -215,6 +230,7 @@ def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
             (json.dumps(trial.trace),),
             trial.times_s,
             trial.failure,
+            cpu_s=trial.cpu_s,
             at_s=trial.at_s,
             error=trial.error,
             server=trial.server,

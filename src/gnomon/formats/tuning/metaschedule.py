@@ -111,8 +111,8 @@ def write_metaschedule_database(records: TuningRecords) -> tuple[str, str]:
         for trial in records.trials:
             if trial.trace is None:
                 continue
-            sound = trial.failure is None and sound_times(trial.times_s)
-            seconds = list(trial.times_s) if sound else [FAILED_S]
+            sound = trial.failure is None and sound_times(trial.samples_s)
+            seconds = list(trial.samples_s) if sound else [FAILED_S]
             lines.append(tvm_json([indices[trial.layer], [trial.trace, seconds, target, infos[trial.layer]]]))
         heads = [tvm_json([layer.layer, layer.workload]) for layer in records.layers]
     except (KeyError, ValueError) as error:

@@ -4,7 +4,8 @@ The format is told in ``docs/jobs/tune.md``. A line that was cut off was never c
 appended were killed, and the next began a line of its own. A trial whose times cannot be times is a failure when it is
 written and when it is read, so that none of them is ever compared.
 
-The first trial of a configuration has its trace, those behind it need not. Version 1 repeated it in every trial.
+The first trial of a configuration has its trace, those behind it need not. Version 1 repeated it in every trial, and
+before version 3 no trial had CPU times.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ MOST_SAMPLES = 1 << 16
 
 T = TypeVar("T")
 KIND = "tuning records"
-VERSION = 2
-_READ = (1, VERSION)
+VERSION = 3
+_READ = (1, 2, VERSION)
 _HINT = "Give a file that gnomon tune or gnomon overlay collect wrote; docs/jobs/tune.md describes it."
 _RULES = LineRules(begun="any")
 _MOST_NAME = 64
@@ -94,12 +95,13 @@ def _is_failure(failure: Failure) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial:
-    """The line of a trial: see `TuningTrial`, whose `configuration` is `trial` here. `times_s` may be any numbers."""
+    """The line of a trial: see `TuningTrial`, whose `configuration` is `trial` here. Times may be any numbers."""
 
     trial: _Word
     layer: LayerDigest
     trace: Any = None
     times_s: _Times
+    cpu_s: _Times | None = None
     failure: Annotated[Failure, Must(be="a failure in words", fits=_is_failure)] | None = None
     error: Least0 | None = None
     server: LineOrNone = ""
@@ -133,6 +135,7 @@ def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, object]:
         layer=trial.layer,
         trace=None if known else trial.trace,
         times_s=() if failure else trial.times_s,
+        cpu_s=None if failure else trial.cpu_s or None,
         failure=failure,
         error=trial.error if trial.error is not None and math.isfinite(trial.error) else None,
         server=trial.server,
@@ -143,7 +146,7 @@ def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, object]:
 
 def trial_failure(trial: TuningTrial) -> Failure | None:
     """The failure of a trial: its own, times that cannot be times, or outputs whose difference is not a number."""
-    failure = trial.failure or unsound(trial.times_s)
+    failure = trial.failure or unsound(trial.times_s + trial.cpu_s)
     if failure or trial.error is None or math.isfinite(trial.error):
         return failure
     message = f"the outputs differ by {trial.error!r}"
@@ -209,7 +212,7 @@ class _File:
             return False
         wrong = Complaints(what="line", hint="")
         read = decode(_Trial, {"layer": name[0], "trial": name[1], **rest}, wrong)
-        good = name[0] in self.layers and not wrong.told and not (read.failure and read.times_s)
+        good = name[0] in self.layers and not wrong.told and not _times_problem(read)
         if not good or len(self.trials) >= MOST_TRIALS:
             return False
         self._add(number, read, trace)
@@ -287,8 +290,8 @@ class _File:
         if line is None:
             return
         trace = self._trace(place, line, known="trace" not in value)
-        if line.failure and line.times_s:
-            self.complaints.tell(place, "times_s: there are both times and a failure")
+        if (problem := _times_problem(line)) is not None:
+            self.complaints.tell(place, problem)
         if line.layer not in self.layers:
             self.homeless.append((number, line.layer))
         if len(self.complaints.told) == before:
@@ -314,13 +317,14 @@ class _File:
         return text
 
     def _add(self, number: int, line: _Trial, trace: Trace) -> None:
-        times_s = tuple(map(float, line.times_s))
-        failure = line.failure or unsound(times_s)
+        times_s, cpu_s = tuple(map(float, line.times_s)), tuple(map(float, line.cpu_s or ()))
+        failure = line.failure or unsound(times_s + cpu_s)
         self.trials.add(
             (line.layer, line.trial),
             trace,
             () if failure else times_s,
             failure,
+            cpu_s=() if failure else cpu_s,
             at_s=line.at_s or 0.0,
             error=line.error,
             server=line.server,
@@ -334,6 +338,15 @@ class _File:
         for sentence in wrong.told:
             self.complaints.tell(place, sentence.lstrip(".: "))
         return None if wrong.told else found
+
+
+def _times_problem(line: _Trial) -> str | None:
+    """What is wrong with the times of a line, beside the numbers themselves; None where nothing is."""
+    if line.failure and (line.times_s or line.cpu_s):
+        return "times_s: there are both times and a failure"
+    if line.cpu_s and len(line.cpu_s) != len(line.times_s):
+        return f"cpu_s: as many as times_s expected, {len(line.times_s)}, {len(line.cpu_s)} found"
+    return None
 
 
 def _document(record: Any) -> dict[str, object]:

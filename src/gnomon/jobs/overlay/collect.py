@@ -240,8 +240,8 @@ class _Run:
             elif isinstance(call, LayerCall) and one.layer.layer in compared:
                 calls[number] = replace(call, reference=None if one.trace is None else outputs)
         processes = max((one.processes for one in wanted), default=0)
-        for number in visits(
-            self._bench, calls, processes, self._loop.seed, lambda number: self._missing(wanted[number])
+        for number, _ in visits(
+            self._bench, calls, processes, self._loop.seed, lambda number, _: self._missing(wanted[number])
         ):
             self._write(wanted[number], self._bench.call(calls[number], self._loop))
             meter.step()

@@ -23,6 +23,7 @@ from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.report import (
     FEW,
     MOST_LAYERS,
+    clock_name,
     device_key,
     device_words,
     failure_items,
@@ -51,6 +52,7 @@ Choices = Mapping[str, MeasuredChoice]
 
 _MOST_DEVICES = 16
 _MOST_ITEMS = 8
+_VAGUE = 0.1
 
 
 def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice]]:
@@ -72,7 +74,10 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
     measured = measured_of(document)
     if not measured:
         return
-    page.heading("The whole network, measured (median, [95 % interval])")
+    clocks = {clock_name(row.time.clock) for row in document.network if row.time is not None}
+    page.heading(
+        f"The whole network, measured and decided by {listed(sorted(clocks)) or 'no clock'} (median, [95 % interval])"
+    )
     rows = sorted(measured.items(), key=lambda row: -(longer_by(row[1]) or -2.0))
     page.draw("gnomon.jobs.overlay.picture:network_charts", document)
     page.table(
@@ -149,7 +154,10 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         if None in apart and True not in apart:
             words += "; how surely is unknown"
         elif True not in apart:
-            words += "; paired by process no difference is proved"
+            words += "; undecided: paired by process no difference is proved"
+        elif vague := [device for device in longer if _is_vague(measured[device])]:
+            words += f"; undecided by how much on {listed([named(device, 32) for device in vague])}: the 95 % interval "
+            words += "reaches further than 10 points"
     else:
         words = "The whole network was measured, without any device's own best beside the choice"
     ratios = [choices["untuned"].to_overlay for choices in measured.values() if "untuned" in choices]
@@ -169,6 +177,12 @@ def _apart(choices: Choices) -> bool | None:
     if ratio is None or ratio.low is None or ratio.high is None:
         return None
     return ratio.low > 1 or ratio.high < 1
+
+
+def _is_vague(choices: Choices) -> bool:
+    """Whether it is not known within 10 points how much longer the choice takes."""
+    ratio = choices["overlay"].to_own
+    return ratio is None or ratio.low is None or ratio.high is None or ratio.high - ratio.low > 2 * _VAGUE
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:

@@ -1,43 +1,62 @@
 """The tuned network beside other runtimes on the same device, measured by `gnomon profile`.
 
 All run interleaved in fresh processes: TVM with the records and without, and each runtime that reads the network. TVM
-compiles for the device's own processor there, whatever target the records were tuned for.
+compiles for the device's own processor there, whatever target the records were tuned for; where that is the target,
+these are the network's times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from gnomon.core.stats import Block, Comparison, compare
 from gnomon.devices.address import TVM
 from gnomon.errors import GnomonError
 from gnomon.jobs.place.document import ColumnPart, ProfileDocument
 from gnomon.jobs.place.job import profile
-from gnomon.jobs.tune.document import BesidePart, FasterOperator, OverFastest, RuntimePart, RuntimeTimes
+from gnomon.jobs.tune.document import (
+    BesidePart,
+    FasterOperator,
+    OverFastest,
+    RuntimePart,
+    TunedNetworkPart,
+    ratio_part,
+    times_part,
+)
 from gnomon.jobs.tune.request import TuneRequest
-from gnomon.measure.effort import Effort
+from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Watch
 from gnomon.models.load import load
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session.request import ModelRequest
+from gnomon.tuning.target import NATIVE
 
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
 
 
 def beside(
-    request: TuneRequest, records: Path, threads: int, *, watch: Watch | None, tell: Callable[[str], None]
-) -> BesidePart:
-    """The comparison: runtimes by time, the fastest first, and what the tuned network wins.
+    request: TuneRequest,
+    records: Path,
+    threads: int,
+    proof: TunedNetworkPart,
+    *,
+    watch: Watch | None,
+    tell: Callable[[str], None],
+) -> tuple[BesidePart, TunedNetworkPart]:
+    """The comparison, and the network as `proof` has it, with the times that it has there.
 
-    Where it cannot be made, `failure` says why: what was tuned is not given up for it.
+    Runtimes are by their median, the fastest first; then what the tuned network wins. Where it cannot be made,
+    `failure` says why: what was tuned is not given up for it.
     """
     if request.device.config.address.kind == TVM:
-        return BesidePart(failure="behind a tracker there is TVM alone")
+        return BesidePart(failure="behind a tracker there is TVM alone"), proof
     if request.dtype != "float32":
         reason = f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}"
-        return BesidePart(failure=reason)
+        return BesidePart(failure=reason), proof
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = ModelRequest(
@@ -50,41 +69,43 @@ def beside(
             seed=request.care.seed,
             wait_s=request.device.wait_s,
         )
-        return _compared(profile(asked, watch=watch, tell=tell))
+        measured = profile(asked, watch=watch, tell=tell)
     except GnomonError as error:
-        return BesidePart(failure=error.message)
-
-
-def _compared(measured: ProfileDocument) -> BesidePart:
-    """The columns of a profile, and the operators that TVM with the records is the fastest at."""
+        return BesidePart(failure=error.message), proof
     tuned = next((column for column in measured.columns if column.label.startswith(f"{_TVM}[")), None)
     if tuned is None:
-        return BesidePart(clock=measured.clock, failure="TVM did not run the records")
-    columns = sorted(measured.columns, key=lambda column: (column.against_fastest is not None, column.level_s))
-    others = [column for column in columns if column is not tuned]
-    return BesidePart(
-        clock=measured.clock,
-        columns=tuple(_column(column, column is tuned, measured.clock) for column in columns),
-        wins=tuple(_wins(measured, tuned, others)),
-    )
+        return BesidePart(clock=measured.clock, failure="TVM did not run the records"), proof
+    clock: Clock = "cpu" if measured.clock == "cpu" else "wall"
+    blocks = {column.label: _blocks(column, clock) for column in measured.columns}
+    times = {label: times_part(found, clock) for label, found in blocks.items()}
+    order = sorted(times, key=lambda label: times[label].median_s)
+    columns = [
+        RuntimePart(
+            label=label,
+            tuned=label == tuned.label,
+            time=replace(times[label], blocks=None),
+            over_fastest=None if label == order[0] else _over(compare(blocks[label], blocks[order[0]])),
+        )
+        for label in order
+    ]
+    rivals = [column for column in measured.columns if column is not tuned]
+    if _TVM in blocks and (request.device.target or request.device.config.target or NATIVE) == NATIVE:
+        ratio = ratio_part(compare(blocks[_TVM], blocks[tuned.label]))
+        proof = replace(proof, untuned=times[_TVM], tuned=times[tuned.label], ratio=ratio)
+    return BesidePart(clock=clock, columns=tuple(columns), wins=tuple(_wins(measured, tuned, rivals))), proof
 
 
-def _column(column: ColumnPart, tuned: bool, clock: str) -> RuntimePart:
-    summary, over = column.summary(clock) or column.wall, column.against_fastest
-    return RuntimePart(
-        label=column.label,
-        tuned=tuned,
-        time=RuntimeTimes(
-            median_s=summary.median_s,
-            low_s=summary.low_s,
-            high_s=summary.high_s,
-            samples=summary.n,
-            processes=summary.processes,
-        ),
-        over_fastest=None
-        if over is None
-        else OverFastest(ratio=over.ratio, low=over.low, high=over.high, verdict=over.verdict),
-    )
+def _blocks(column: ColumnPart, clock: Clock) -> list[Block]:
+    samples = column.runs.samples
+    rows = samples.wall_us if clock == "wall" or samples.cpu_us is None else samples.cpu_us
+    return [
+        Block(process=process, block=block, values_s=tuple(1e-6 * us for us in row))
+        for process, block, row in zip(samples.process, samples.block, rows, strict=True)
+    ]
+
+
+def _over(compared: Comparison) -> OverFastest:
+    return OverFastest(ratio=compared.ratio, low=compared.low, high=compared.high, verdict=compared.verdict)
 
 
 def _wins(measured: ProfileDocument, tuned: ColumnPart, others: list[ColumnPart]) -> Iterator[FasterOperator]:

@@ -88,15 +88,16 @@ class CallCampaign:
         runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
 
-    def add_call(self, name: str, said: Timed | Failure) -> None:
-        """Add what a call came to in a further process."""
+    def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
+        """Add what a call came to: the first visit is to a further process, others are to the same."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
+        known = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
             candidate=self._prefix + name,
-            process=self._first + len(blocks_of(self.measured(name).runs)),
-            block=0,
+            process=max(known, default=self._first - 1) + (visit == 0),
+            block=visit,
             started_at_s=round(time.time(), 3),
-            samples=None if timed is None else _samples(timed.times_s),
+            samples=None if timed is None else _samples(timed),
             failure=failure,
             facts={"server": timed.server, "error": timed.error} if timed else {},
         )
@@ -202,7 +203,7 @@ class TrialCampaign(CallCampaign):
             process=process,
             block=0,
             started_at_s=trial.at_s,
-            samples=None if failure else _samples(trial.times_s),
+            samples=None if failure else _samples(trial),
             failure=failure,
             facts=line,
         )
@@ -254,14 +255,11 @@ class TrialCampaign(CallCampaign):
             self.close()
 
 
-def _samples(times_s: Sequence[float]) -> Samples:
+def _samples(timed: Timed | TuningTrial) -> Samples:
     """TVM tells averages, with more digits than a nanosecond has: each stands for the calls that a sample has."""
-    inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *times_s))
-    return Samples(
-        wall_ns=tuple(round(time_s * inner * 1e9) for time_s in times_s),
-        cpu_ns=(),
-        inner=inner,
-    )
+    inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
+    wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
+    return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)
 
 
 def _identity(trial: TuningTrial) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, Comparison, summarise
 from gnomon.errors import NOTHING_COMPARED
+from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
@@ -28,17 +29,19 @@ class TunedDevicePart(TunedDevice):
 class TimesPart:
     """Seconds of one call: the median with its 95 % interval (null: not known), percentiles, and all that was measured.
 
-    `samples` and `processes` are how many; `blocks` has every sample by process.
+    `samples` and `processes` are how many; `blocks` has every sample by process (null: they are elsewhere). `clock` is
+    "cpu" where they are CPU time, which a document of before has none of.
     """
 
     median_s: float
     low_s: float | None
     high_s: float | None
-    p90_s: float
-    p99_s: float
+    p90_s: float | None = None
+    p99_s: float | None = None
     samples: int
     processes: int
-    blocks: BlockColumns | None
+    blocks: BlockColumns | None = None
+    clock: Clock = "wall"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,17 +126,6 @@ class TunedNetworkPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeTimes:
-    """Seconds of one call of a runtime: the median with its 95 % interval (null: not known)."""
-
-    median_s: float
-    low_s: float | None
-    high_s: float | None
-    samples: int
-    processes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OverFastest(RatioPart):
     """A runtime's time over that of the fastest, and what the ratio means for it."""
 
@@ -146,7 +138,7 @@ class RuntimePart:
 
     label: str
     tuned: bool
-    time: RuntimeTimes
+    time: TimesPart
     over_fastest: OverFastest | None
 
 
@@ -326,8 +318,8 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
     )
 
 
-def times_part(blocks: Sequence[Block]) -> TimesPart:
-    """What blocks of samples say; bounds that are unknown are null."""
+def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
+    """What blocks of samples by a clock say; bounds that are unknown are null."""
     summary = summarise(blocks)
     return TimesPart(
         median_s=summary.median_s,
@@ -338,6 +330,7 @@ def times_part(blocks: Sequence[Block]) -> TimesPart:
         samples=summary.n,
         processes=summary.processes,
         blocks=block_columns(blocks),
+        clock=clock,
     )
 
 

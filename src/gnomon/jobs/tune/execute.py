@@ -73,6 +73,8 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
         return _replayed(request, watch, tell)
     if not request.source.is_file():
         raise UsageError(f"there is no {request.source}", hint="gnomon tune list lists what is compiled here.")
+    if request.shapes:
+        raise UsageError(f"the shapes of {request.source.name} are compiled into it", hint="Leave out --shape.")
     described = _described(request.source)
     with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
         campaign, document = _measured(request, described, request.source, on, watch)

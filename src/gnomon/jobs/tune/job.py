@@ -144,8 +144,10 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             campaign.finish(f"{campaign.count} trials of {len(layers)} layers of {model.name}")
     if document.library and (request.budget_s is None if request.compare is None else request.compare):
         if proof.scheduled:
-            compared = beside(request, folder.record(device, model), device.threads, watch=watch, tell=tell)
-            document = replace(document, beside=compared)
+            compared, proof = beside(
+                request, folder.record(device, model), device.threads, proof, watch=watch, tell=tell
+            )
+            document = replace(document, beside=compared, network=proof)
         elif request.compare:
             reason = "no layer runs tuned, as none came out faster so"
             document = replace(document, beside=BesidePart(failure=reason))
@@ -282,7 +284,8 @@ def _layer(layer: TuningLayer, trials: Sequence[TuningTrial], share: float | Non
 def _times(trial: TuningTrial | None) -> TimesPart | None:
     if trial is None or trial.time_s is None:
         return None
-    return times_part([Block(process=0, block=0, values_s=trial.times_s)])
+    block = Block(process=0, block=0, values_s=trial.samples_s)
+    return times_part([block], "cpu" if trial.cpu_s else "wall")
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:

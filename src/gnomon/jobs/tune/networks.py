@@ -17,9 +17,17 @@ from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, fa
 from gnomon.jobs.tune.folder import companions, write_description
 from gnomon.jobs.tune.request import Care
 from gnomon.measure.campaign import Measured
+from gnomon.measure.effort import Clock
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
+
+_ROUNDS = 5
+_LAGGARD = 1.6
+"""Networks up to so many times as slow as the fastest are visited so often in a process; slower ones once."""
+
+_NARROW = 0.02
+"""Half the interval of a network's time, relative to it, from which on no further process is needed."""
 
 Choice = Sequence[tuple[TuningLayer, Any]]
 """Layers with the trace of the configuration that each is compiled with."""
@@ -37,30 +45,64 @@ def measure_calls(
 ) -> dict[str, Measured]:
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
-    What failed once is not called again, and what the campaign has is not measured again. `watch` sees a step a call.
-    The bench has the machine's state meanwhile. DeviceError where the device cannot be had.
+    Whole networks that may be the fastest are visited by turns in each, several times, as a processor's speed wanders;
+    and in up to twice as many processes, until the median of each is known within 2 %. What failed once is not called
+    again, and what the campaign has is not measured again. `watch` sees a step a call. The bench has the machine's
+    state meanwhile. DeviceError where the device cannot be had.
     """
     failed: set[str] = set()
 
+    def given_up(name: str) -> bool:
+        failure = campaign.measured(name).failure
+        return failure is not None and (name in failed or not failure.transient)
+
     def missing(name: str) -> int:
-        known = campaign.measured(name)
-        over = known.failure is not None and (name in failed or not known.failure.transient)
-        return 0 if over else care.processes - len(blocks_of(known.runs))
+        return 0 if given_up(name) else max(0, care.processes - _processes(campaign.measured(name)))
+
+    def near() -> dict[str, TimesPart]:
+        networks = [name for name, call in calls.items() if isinstance(call, NetworkCall) and name not in failed]
+        times = {name: time for name in networks if (time := times_of(campaign.measured(name)))}
+        least_s = min((time.median_s for time in times.values()), default=0.0)
+        return {name: time for name, time in times.items() if time.median_s <= _LAGGARD * least_s}
+
+    def wanted(name: str, visit: int) -> bool:
+        rivals = near()
+        if visit:
+            return name in rivals
+        return missing(name) > 0 or not (given_up(name) or all(map(_is_narrow, rivals.values())))
 
     meter = Meter(stage, sum(map(missing, calls)), watch)
     with bench.watched():
-        for name in visits(bench, calls, care.processes, care.seed, missing):
+        for name, visit in visits(bench, calls, 2 * care.processes, care.seed, wanted, rounds=_ROUNDS):
             before, said = missing(name), bench.call(calls[name], care.loop(dtype))
-            campaign.add_call(name, said)
+            campaign.add_call(name, said, visit)
             if isinstance(said, Failure):
                 failed.add(name)
             meter.step(before - missing(name))
     return {name: campaign.measured(name) for name in calls}
 
 
+def _processes(measured: Measured) -> int:
+    """In how many processes it has times."""
+    return len({block.process for block in blocks_of(measured.runs)})
+
+
+def _is_narrow(times: TimesPart) -> bool:
+    if times.low_s is None or times.high_s is None:
+        return False
+    return times.high_s - times.low_s <= 2 * _NARROW * times.median_s
+
+
+def clock_of(*measured: Measured) -> Clock:
+    """What decides between these: CPU time where all have it, which are those of one thread that gnomon started."""
+    samples = [run.samples for one in measured for run in one.runs if run.samples is not None]
+    return "cpu" if all(one.cpu_ns for one in samples) else "wall"
+
+
 def times_of(measured: Measured) -> TimesPart | None:
     """The median with its interval, samples and processes; None where it failed or was not measured."""
-    return times_part(blocks_of(measured.runs)) if measured.ok else None
+    clock = clock_of(measured)
+    return times_part(blocks_of(measured.runs, clock=clock), clock) if measured.ok else None
 
 
 def error_of(measured: Measured) -> float | None:
@@ -71,7 +113,10 @@ def error_of(measured: Measured) -> float | None:
 
 def ratio_of(a: Measured, b: Measured) -> RatioPart | None:
     """Time of a over time of b, paired by process; None where one has no times."""
-    return ratio_part(compare(blocks_of(a.runs), blocks_of(b.runs))) if a.ok and b.ok else None
+    if not (a.ok and b.ok):
+        return None
+    clock = clock_of(a, b)
+    return ratio_part(compare(blocks_of(a.runs, clock=clock), blocks_of(b.runs, clock=clock)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

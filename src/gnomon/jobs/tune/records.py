@@ -132,7 +132,7 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
         ):
             made[trial.configuration] = trial
         elif trial.failure is None and known.failure is None:
-            made[trial.configuration] = replace(known, times_s=(*known.times_s, *trial.times_s))
+            made[trial.configuration] = _together(known, trial)
     return made
 
 
@@ -147,7 +147,15 @@ def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> Tun
     """What a call of a layer came to, as a trial of this moment."""
     if isinstance(said, Failure):
         return made_trial(layer.layer, trace, failure=said)
-    return made_trial(layer.layer, trace, times_s=said.times_s, error=said.error, server=said.server)
+    facts = {"times_s": said.times_s, "cpu_s": said.cpu_s, "error": said.error, "server": said.server}
+    return made_trial(layer.layer, trace, **facts)
+
+
+def _together(known: TuningTrial, other: TuningTrial) -> TuningTrial:
+    """Both as one; only what has CPU times, where one of the two has none."""
+    if bool(known.cpu_s) != bool(other.cpu_s):
+        return known if known.cpu_s else other
+    return replace(known, times_s=known.times_s + other.times_s, cpu_s=known.cpu_s + other.cpu_s)
 
 
 def _wrong(trial: TuningTrial) -> bool:

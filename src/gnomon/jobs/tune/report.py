@@ -17,7 +17,7 @@ from gnomon.jobs.tune.document import (
     LibraryFile,
     RatioPart,
     RecordFile,
-    RuntimeTimes,
+    RuntimePart,
     TimesPart,
     TrialsPart,
     TunedDocument,
@@ -50,7 +50,7 @@ class Layer(Shared, Protocol):
 
 L = TypeVar("L", bound=Shared)
 N = TypeVar("N", bound=Layer)
-Times = TimesPart | RuntimeTimes | None
+Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
 """From how many times apart on two times are told each in its own unit."""
@@ -137,6 +137,11 @@ def outputs(max_error: float | None, dtype: str) -> str:
     return f"but its outputs are off by up to {units.small(max_error)}, more than rounding explains"
 
 
+def clock_name(clock: str) -> str:
+    """What decided: "CPU time"."""
+    return units.CLOCKS.get(clock, named(clock))
+
+
 def wrong(max_error: float | None, dtype: str) -> bool:
     """Whether outputs are further off than rounding explains."""
     return max_error is not None and max_error > _ROUNDING.get(dtype, _ROUNDING_OF_OTHERS)
@@ -195,10 +200,13 @@ def notes(rows: Sequence[str], page: Page) -> None:
         page.item(sentence(named(row, 2 * _MOST_MESSAGE)))
 
 
-def compared_with(words: str | None, page: Page) -> None:
-    """What outputs were compared with; nothing where they were not."""
+def compared_with(words: str | None, times: TimesPart | None, page: Page) -> None:
+    """The clock of a network's times, and what outputs were compared with; nothing of what is not known."""
+    told = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
     if words:
-        page.line(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
+        told.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
+    if told:
+        page.line(" ".join(told))
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
@@ -220,7 +228,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
     """
     page.headline(_tuned(document))
     page.line(_spent(document))
-    compared_with(document.network.compared_with, page)
+    compared_with(document.network.compared_with, document.network.tuned, page)
     whole = [("untuned", document.network.untuned, LOOKS[0]), ("tuned", document.network.tuned, CHOSEN)]
     page.table(
         Table(row for row in whole if row[1] is not None)
@@ -257,13 +265,10 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
     if len(beside.columns) == 1:
         page.line("No other runtime here runs this network.")
         return
-    fastest, tuned = beside.columns[0], next(row for row in beside.columns if row.tuned)
-    answer = "the tuned network is the fastest" if tuned is fastest else f"{named(fastest.label)} is the fastest"
-    if tuned is not fastest and (over := tuned.over_fastest) is not None:
-        answer += f"; the tuned network takes {units.digits(over.ratio)} times {ratio_interval(over.low, over.high)} "
-        answer += "as long"
+    tuned = next(row for row in beside.columns if row.tuned)
     where = "interleaved in fresh processes, TVM compiling for the device's own processor"
-    page.line(f"Of the runtimes here, {where}: {answer}.")
+    clock = f", by {clock_name(beside.clock)}" if beside.clock else ""
+    page.line(f"Of the runtimes here, {where}{clock}: {_fastest(beside, tuned)}.")
     page.table(
         Table(beside.columns)
         .text("", lambda row: "tuned" if row.tuned else row.label)
@@ -274,12 +279,25 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
             lambda row: CHOSEN if row.tuned else LOOKS[0],
         )
     )
-    if tuned is not fastest and beside.wins:
+    if tuned.over_fastest is not None and beside.wins:
         wins = [
             f"{named(row.operator, 32)} ({units.time(row.tuned_s)} against {units.time(row.other_s)})"
             for row in sorted(beside.wins, key=lambda row: row.tuned_s - row.other_s)[:_MOST_WINS]
         ]
         page.item(f"{many(len(beside.wins), 'operator')} that it computes faster than all others: {listed(wins)}.")
+
+
+def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
+    """Which runtime is the fastest, as far as the tuned network and another surely differ."""
+    fastest, over = beside.columns[0], tuned.over_fastest
+    if over is not None and over.verdict == "slower":
+        words = f"{named(fastest.label)} is the fastest; the tuned network takes {units.digits(over.ratio)} times "
+        return f"{words}{ratio_interval(over.low, over.high)} as long"
+    near = [row for row in beside.columns if row.over_fastest and row.over_fastest.verdict != "slower"]
+    equal = near if over is None else [fastest]
+    if not equal:
+        return "the tuned network is the fastest"
+    return f"between the tuned network and {listed([named(row.label) for row in equal])} no difference is proved"
 
 
 def _tuned(document: TuneDocument) -> str:
@@ -351,7 +369,7 @@ def layer_table(layers: Sequence[N], *, most: int = MOST_LAYERS, split: int = 0)
 
 
 def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
-    page.heading("Layers, the largest share of the untuned time first (median of one call, [95 % interval])")
+    page.heading("Layers, the largest share of the untuned time first (median of one call)")
     if not layers:
         page.line("There are none: nothing in this model can be tuned.", indent=1)
         return
@@ -362,7 +380,7 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
         .number("calls", lambda layer: layer.weight)
         .number("share", lambda layer: layer.share, share_of)
         .times("untuned", lambda layer: layer.untuned, None)
-        .times("tuned", lambda layer: layer.best)
+        .times("tuned", lambda layer: layer.best, None)
         .number("times as fast", lambda layer: "-" if layer.speedup is None else units.digits(layer.speedup))
         .number("trials", lambda layer: layer.trials)
         .bars("The best time of each layer, the largest share of the network first", lambda layer: ends_of(layer.best))
@@ -406,7 +424,7 @@ def exec_report(document: ExecDocument, page: Page) -> None:
         page.headline(f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.")
         samples = many(network.samples, "sample")
         page.line(f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
-    compared_with(document.compared_with, page)
+    compared_with(document.compared_with, network, page)
     built = target_words(document.built_for)
     page.line(f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
     if document.layers:

@@ -175,7 +175,7 @@ def _round(
     told = []
     for trace in traces:
         found = known.get(configuration_id(layer.layer, trace))
-        told.append((trace, found.times_s if found is not None and found.failure is None else ()))
+        told.append((trace, found.samples_s if found is not None and found.failure is None else ()))
     if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
         tools.failures.append(lost)
         return "failed"
@@ -183,23 +183,32 @@ def _round(
 
 
 def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Callable[[], None]) -> int:
-    """Build and measure the configurations that the campaign lacks, until the time is up; how many there were."""
+    """Build and measure the configurations that the campaign lacks, until the time is up; how many there were.
+
+    What is the best so far is measured once more with them.
+    """
     known = pooled_trials(tools.campaign.trials(layer.layer))
     fresh: dict[str, Any] = {}
     for trace in traces:
         if (name := configuration_id(layer.layer, trace)) not in known:
             fresh.setdefault(name, trace)
-    count, reference = 0, tools.references.get(layer.layer)
-    built = tools.builders.build([(layer, trace) for trace in fresh.values()])
-    for trace, call in zip(fresh.values(), built, strict=True):
-        if not tools.over:
+    waiting = list(fresh.items())
+    if fresh and (best := best_trial(known.values())):
+        # Beside what is new: neither a lucky moment nor a busy one is what it is known by for good.
+        waiting.append((best.configuration, best.trace))
+    count, reference, size = 0, tools.references.get(layer.layer), tools.builders.count
+    while waiting and not tools.over:
+        batch, waiting = waiting[:size], waiting[size:]
+        built = tools.builders.build([(layer, trace) for _, trace in batch])
+        for (name, trace), call in zip(batch, built, strict=True):
             said = (
                 call if isinstance(call, Failure) else tools.bench.call(replace(call, reference=reference), tools.loop)
             )
             tools.campaign.add(measured_trial(layer, trace, said))
-            count += 1
-            step()
-        discard(call)
+            discard(call)
+            if name in fresh:
+                count += 1
+                step()
     return count
 
 
@@ -215,7 +224,8 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
 def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int) -> None:
     """The rounds of an earlier call, as the campaign tells them: a layer on its plateau then is on it now."""
     size = tools.asked.per_round
-    tried = [trial for trial in tools.campaign.trials(layer.layer) if trial.trace is not None]
+    pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
+    tried = [trial for trial in pooled if trial.trace is not None]
     for end in [first, *range(first + size, len(tried) + size, size)] if tried else []:
         if not one.ended:
             _add_round(tools, one, tried[:end])
@@ -223,7 +233,7 @@ def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int)
 
 def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
-    return [(t.trace, t.times_s if t.failure is None else ()) for t in pooled if t.trace is not None]
+    return [(t.trace, t.samples_s if t.failure is None else ()) for t in pooled if t.trace is not None]
 
 
 def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
