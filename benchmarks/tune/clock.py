@@ -81,15 +81,18 @@ def mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def _spin() -> None:
-    while True:
+def _spin(parent: int) -> None:
+    while os.getppid() == parent:
         pass
 
 
 @contextlib.contextmanager
 def load(count: int) -> Iterator[None]:
     """So many busy processes, until the end of the block."""
-    busy = [multiprocessing.get_context("spawn").Process(target=_spin, daemon=True) for _ in range(count)]
+    busy = [
+        multiprocessing.get_context("spawn").Process(target=_spin, args=(os.getpid(),), daemon=True)
+        for _ in range(count)
+    ]
     for one in busy:
         one.start()
     try:
