@@ -81,7 +81,7 @@ class _Place:
         return self.loaded[name]
 
     def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
-        """Facts: times_s, and cpu_s of the same calls (none where it is not told).
+        """Facts: times_s, and cpu_s of the same calls (none where it is not reported).
 
         `evaluator` makes TVM's loop of a function. One that has no least time is for a call's outputs, and has no CPU
         time.
@@ -163,7 +163,7 @@ def here() -> Facts:
 def _measure(place: _Place, job: Job) -> Facts:
     """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
 
-    Facts: times_s, cpu_s (none where it is not told), error (null: nothing to compare with).
+    Facts: times_s, cpu_s (none where it is not reported), error (null: nothing to compare with).
     """
     function = _function(place.library(job["library"]), job["function"])
     device = place.session.cpu(0)
