@@ -66,7 +66,7 @@ def test_nets_of_a_profile_are_read_to_the_last_digit(rows: list[NetRow]) -> Non
 @pytest.mark.parametrize(
     ("column", "text", "told"),
     [
-        ("accuracy", "93", "a share from 0 to 1 expected for accuracy, '93' found"),
+        ("accuracy", "93", "a share from 0 to 1 (of per cent divide by 100) expected for accuracy, '93' found"),
         ("accuracy", "nan", "a share from 0 to 1"),
         ("accuracy_error", "-0.1", "a share from 0 to 1 expected for accuracy_error"),
         ("processes", "2.5", "a whole number expected for processes"),

@@ -303,8 +303,10 @@ def _beside(what: str, text: str, *, comma: bool) -> Any:
     if what in _SHARES:
         expected = "a share from 0 to 1"
         with contextlib.suppress(ValueError):
-            if 0 <= (share := float(_with_point(text, comma=comma))) <= 1:
+            share = float(_with_point(text, comma=comma))
+            if 0 <= share <= 1:
                 return share
+            expected += " (of per cent divide by 100)" if 1 < share <= 100 else ""
     elif what == "processes":
         expected = "a whole number"
         if text.isascii() and text.isdigit() and len(text) < 16:

@@ -156,7 +156,7 @@ def test_a_data_set_of_aw_nas_has_its_source_and_its_option_told(
 ) -> None:
     (tmp_path / "c.yaml").write_text(TINY + "dataset_type: cifar10\n")
     profile = ("profile", tmp_path / "c.yaml", "--profile-dir", tmp_path / "x", "--quiet")
-    assert "cifar10 is torchvision:CIFAR10, with --download DIR" in call(capsys, *profile)[2]
+    assert "cifar10 is --data torchvision:CIFAR10 --download DIR" in call(capsys, *profile)[2]
     assert "hint: Give --download DIR" in call(capsys, *profile, "--data", "torchvision:CIFAR10")[2]
 
 

@@ -130,7 +130,6 @@ def test_names_that_other_rooms_know_are_theirs() -> None:
         ("VGGblock_1", "Resblock_0", "shared_primitives[1] (line 5): Resblock_0 is there already"),
         ("VGGblock_1", "conv_3x3", "the name of a primitive such as Mobileblock_3 expected, 'conv_3x3' found"),
         ("[Resblock_0, ", "&all [Resblock_0, ", "search_space_cfg (line 1): anchors are not read here (line 5)"),
-        ("  cell_shared_primitives: null\n", "", "(line 1): missing: write cell_shared_primitives: null"),
         ("null", "{a: 1}", "cell_shared_primitives (line 6): null or a list expected"),
         ("10", "ten", "weights_manager_cfg.num_classes (line 8): a whole number expected, 'ten' found"),
         ("C_in: 8", "C_in: 9", "cell_group_kwargs[1] (line 9): C_in is 9, and the layer before makes 8 channels"),
@@ -169,6 +168,15 @@ def test_everything_wrong_is_told_at_once() -> None:
         assert place in told
     told = complaints("a: 1\n")
     assert "search_space_cfg (line 1)" in told and "weights_manager_cfg (line 1)" in told
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_key_that_is_only_for_the_result_may_be_missing(end: str) -> None:
+    text = replaced("  cell_shared_primitives: null\n", "").replace("\n", end)
+    _, document = read_aw_nas_config(text)
+    output = document.output(CHOSEN)
+    assert load(output)["search_space_cfg"]["cell_shared_primitives"] == CHOSEN
+    assert output.count(end) == output.count("\n")
 
 
 def test_a_list_that_is_filled_already_is_a_warning() -> None:

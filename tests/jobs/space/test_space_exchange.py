@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import GOOD, accuracy, latency, made, study, synthetic, timed, trained
+from tests.report.tuning_kit import words_of
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies, write_flat_table
@@ -19,6 +20,7 @@ from gnomon.jobs.space.exchange import export_networks, import_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.opened import TrainRequest
+from gnomon.jobs.space.report import profile_report
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.selection.pareto import ParetoOptions
 
@@ -76,6 +78,17 @@ def test_tables_alone_tell_families_cell_groups_and_defaults(profile: Path, tmp_
     assert "made up" in (tmp_path / "p" / "output.yaml").read_text()
     with pytest.raises(UsageError, match="nothing is known of the images"):
         find_front(tmp_path / "p", TrainRequest(request=MeasureRequest()))
+
+
+def test_of_fewer_accuracies_than_primitives_no_network_is_said_to_be_best(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 0.9\nVGG_0_1: 0.8\n")
+    document = import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "p", config=tmp_path / "config.yaml")
+    report = words_of(profile_report, document.document())
+    assert "Too few accuracies are known" in report and "most accurate" not in report
+    (tmp_path / "accuracy_table.yaml").write_text("VGG_1_1: 90.5\n")
+    with pytest.raises(ProblemError, match="of per cent divide by 100"):
+        import_networks([tmp_path / "accuracy_table.yaml"], tmp_path / "q", config=tmp_path / "config.yaml")
 
 
 def test_networks_that_the_published_rule_passes_over_are_told(tmp_path: Path) -> None:

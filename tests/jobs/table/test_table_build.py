@@ -16,7 +16,7 @@ from tests.bad_days.boardkit import python_with, running_board
 from tests.devices.shell.sshkit import missing
 from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, table_of, units_of
 
-from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
+from gnomon.errors import DeviceError, GnomonError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
@@ -25,6 +25,7 @@ from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.job import build_table
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
+from gnomon.spaces.blocks import BlockSpace
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table
 
@@ -191,6 +192,18 @@ def test_an_anchor_that_does_not_run_has_the_next_one_in_its_place(home: Path, t
     assert not table_of(found).failed
 
 
+def test_what_a_space_has_wrong_is_said_before_the_device_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(*_: Any, **__: Any) -> Any:
+        raise AssertionError("the device was opened first")
+
+    monkeypatch.setattr("gnomon.jobs.table.job.open_bench", waited)
+    broken = BlockSpace(name="broken", inputs=((1, 3, 8, 8),), parts=(lambda x: x.conv(4, 3, group=2),))
+    with pytest.raises(GnomonError, match="group"):
+        build_table(replace(asked(tmp_path, tmp_path / "t"), space=broken))
+
+
 def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fails_none(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +264,7 @@ def test_a_killed_build_is_completed_by_the_same_command(tmp_path: Path) -> None
 def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) -> None:
     told: list[str] = []
     found = build_table(asked(home, tmp_path / "t", rules=None), tell=told.append)
-    assert any("(Conv+Relu); for gnomon table export" in sentence for sentence in told)
+    assert any("(Conv+Relu); for a file of nnabla-nas's profiler" in sentence for sentence in told)
     manifest = table_of(found).manifest
     assert manifest.rules == ("Conv+Relu",)  # ONNX Runtime runs them as one
     (conv,) = (e for e in manifest.evidence if e["chain"] == "Conv+Relu")

@@ -266,6 +266,10 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     reader.complaints.raise_any()
     choices, latency_file = reader.find(_SPACE, _CHOICES), reader.find(*_LATENCY_FILE)
     assert config is not None and choices is not None  # noqa: S101 - what is wrong was told
+    if reader.find(_SPACE, _FILLED) is None:
+        at = choices[0].start_mark
+        end = "\r\n" if "\r\n" in whole else "\n"
+        whole = f"{whole[: at.index]}{_FILLED}: null{end}{' ' * at.column}{whole[at.index :]}"
     document = ConfigDocument(
         _text=whole,
         _mark=mark,
@@ -344,7 +348,7 @@ def _filled_already(reader: YamlReader) -> tuple[str, ...]:
     found = reader.find(*place)
     if found is None:
         section = reader.find(_SPACE)
-        if section is not None and section[1].id == "mapping":
+        if section is not None and section[1].id == "mapping" and section[1].flow_style:
             reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
         return ()
     key, value = found

@@ -442,12 +442,18 @@ def _answer(document: SpaceDocument) -> str:
             sentences.append(f"The order within {listed(noise)} is mostly noise.")
     elif document.accuracy is None:
         sentences.append("No network was trained.")
+    else:
+        sentences.append(
+            "Too few accuracies are known to say which network is best: fewer than primitives of a family."
+        )
     sentences += [_toolchain_sentence(toolchain) for toolchain in document.latency] or ["No latency was measured."]
     return " ".join(sentences)
 
 
 def _rankings(document: SpaceDocument) -> tuple[RankingPart, ...]:
-    return () if document.accuracy is None else document.accuracy.rankings
+    """The rankings that say anything: of at least as many trainings as the family has primitives."""
+    rankings = () if document.accuracy is None else document.accuracy.rankings
+    return tuple(one for one in rankings if one.trainings >= len(document.families[one.family].primitives))
 
 
 def _noisy(rankings: Sequence[RankingPart]) -> list[str]:
@@ -488,7 +494,7 @@ def _accuracy(document: SpaceDocument, accuracy: AccuracyPart, page: Page) -> No
     elif accuracy.without_error:
         page.line(f"Without a standard error came {accuracy.without_error} of them; 0.5 points are taken.")
     _failures(accuracy.failed, "training", page)
-    for ranking in accuracy.rankings:
+    for ranking in _rankings(document):
         if ranking.networks:
             _ranking(document, ranking, page)
 
@@ -546,7 +552,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
     profile, rankings = document.profile, _rankings(document)
     timed = any(network.latency_s is not None for toolchain in document.latency for network in toolchain.networks)
     page.heading("Next")
-    if not rankings:
+    if document.accuracy is None:
         page.item("Accuracies are missing.", "The command that made the profile, with --accuracy balanced.")
     if not timed:
         page.item("Latencies are missing.", _latencies_missing(document))
@@ -558,7 +564,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
         )
     if any(journal.failed for journal in (document.accuracy, *document.latency) if journal is not None):
         page.path("logs", f"{profile}/log_files")
-    if rankings and timed:
+    if document.accuracy is not None and timed:
         page.path("choose", f"gnomon space select {shlex.quote(profile)}")
     for path in document.pictures:
         page.path("picture", path)

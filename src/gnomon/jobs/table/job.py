@@ -21,7 +21,7 @@ from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
-from gnomon.spaces.fuse import FusionRules
+from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.unit import Unit
@@ -84,6 +84,7 @@ def build_table(
     many of its units were measured this time, and what speaks against it. Raises GnomonError.
     """
     check_place(asked.out)
+    asked.space.tables(UNFUSED if asked.rules is None else asked.rules)  # what is wrong with it, before any wait
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
@@ -113,8 +114,8 @@ def _build(
         if fused and told[1] is not None:
             shown = f"{', '.join(fused[:_MOST_SHOWN])}{', ..' if len(fused) > _MOST_SHOWN else ''}"
             told[1](
-                f"what {bench.runtime.name} fuses is measured as one unit ({shown}); for gnomon table export, which"
-                " knows single operators only, build with --fuse none"
+                f"what {bench.runtime.name} fuses is measured as one unit ({shown}); for a file of"
+                " nnabla-nas's profiler, which knows single operators only, build with --fuse none"
             )
         files = asked.out / MANIFEST, asked.out / ROWS
         if todo or known is None:

@@ -26,7 +26,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, get_args
 
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError, did_you_mean
 from gnomon.spaces.unit import Symbol, Trace
 
 Numbering = Literal["ssprofile", "aw_nas"]
@@ -145,9 +145,13 @@ def named(known: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primiti
     """The primitives of these names. ProblemError that lists all unknown ones, and what there is."""
     unknown = [name for name in names if name not in known]
     if unknown:
+        families = {name.rpartition("_")[0] for name in known}
+        near = (did_you_mean(name, known) for name in unknown if name.rpartition("_")[0] not in families)
         raise ProblemError(
-            f"there are no primitives {', '.join(unknown)}",
-            hint=f"Known: {', '.join(known)}. Your own come from a file or a package: --blocks FILE.py",
+            f"there {'is no primitive' if len(unknown) == 1 else 'are no primitives'} {', '.join(unknown)}",
+            hint=" ".join(
+                [*filter(None, near), f"Known: {', '.join(known)}. Your own come from a file: --blocks FILE.py"]
+            ),
         )
     return tuple(known[name] for name in names)
 

@@ -119,7 +119,15 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
         _tag(tags, trace, "stem")
     for layer, group in enumerate(layout.groups):
         one = primitives[group]
-        x = _placed(one, x, layout.widths[layer], layout.stride(layer))
+        try:
+            x = _placed(one, x, layout.widths[layer], layout.stride(layer))
+        except ProblemError as error:
+            if layout.stride(layer) == 1 or min(x.shape[2:4]) > 1:
+                raise
+            raise ProblemError(
+                f"layer {layer}, of cell group {group}, halves an image of {x.shape[2]}x{x.shape[3]}: {error.message}",
+                hint="Let fewer groups halve the image (search_space_cfg.reduce_cell_groups), or give larger images.",
+            ) from error
         _tag(tags, trace, f"l{layer}/{one.name}")
     x = _head(x, layout)
     _tag(tags, trace, "head")

@@ -36,18 +36,20 @@ VALIDATION_BYTES = 256 << 20
 """What the validation images take at most that each model is checked by, once a toolchain has made it."""
 
 _SOURCES = {
-    "cifar10": "torchvision:CIFAR10, with --download DIR",
-    "cifar100": "torchvision:CIFAR100, with --download DIR",
-    "imagenet": "folder:DIR",
-    "tiny-imagenet": "folder:DIR",
+    "cifar10": "--data torchvision:CIFAR10 --download DIR",
+    "cifar100": "--data torchvision:CIFAR100 --download DIR",
+    "imagenet": "--data folder:DIR",
+    "tiny-imagenet": "--data folder:DIR",
 }
 """What the words of aw_nas for images are here."""
 
 
 def _meant(dataset_type: str) -> str:
-    """Which source the config's own word for the images stands for, as a sentence; none for one that is not known."""
-    source = _SOURCES.get(dataset_type)
-    return f"The config's dataset_type {dataset_type} is {source}. " if source else ""
+    """The hint of which images to name: what the config's own word for them stands for, where that is known."""
+    line = _SOURCES.get(dataset_type)
+    if line is not None:
+        return f"The config's dataset_type {dataset_type} is {line}."
+    return f"Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config."
 
 
 def open_images(
@@ -63,7 +65,7 @@ def open_images(
     if not name:
         raise UsageError(
             "neither the config nor the command says which images to train on",
-            hint=f"{_meant(own.dataset_type)}Give --data, one of {', '.join(KINDS)}, or gnomon_cfg.data in the config.",
+            hint=_meant(own.dataset_type),
         )
     kind, _, place = name.partition(":")
     if kind == "dataset" and source is None:

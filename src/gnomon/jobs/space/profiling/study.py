@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import shown
-from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.errors import GnomonError, ProblemError, UsageError, problems_of
 from gnomon.formats.aw_nas.config import ConfigDocument, ManagerSection, SpaceConfig, read_aw_nas_config
 from gnomon.report.plain import many
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, default_of, families_of, named, stem
@@ -224,13 +225,23 @@ def open_study(
         reduces=frozenset(space.reduce_cell_groups),
         classes=manager.num_classes,
     )
-    found = families_of(named(known, space.shared_primitives))
+    with problems_of(_lines_of(text, [name for name in space.shared_primitives if name not in known])):
+        found = families_of(named(known, space.shared_primitives))
     if unknown := [name for name in families if name not in found]:
         raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(found)}.")
     made = {
         name: _family(name, ones, layout, config) for name, ones in found.items() if not families or name in families
     }
     return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=made, ends=ends)
+
+
+def _lines_of(text: str, names: Sequence[str]) -> str:
+    """Where a config has names: "search_space_cfg.shared_primitives (line 5)"."""
+    lines = [
+        k for k, line in enumerate(text.splitlines(), 1) if any(name in re.findall(r"\w+", line) for name in names)
+    ]
+    told = f" (line {', '.join(map(str, lines))})" if lines else ""
+    return f"search_space_cfg.shared_primitives{told}"
 
 
 def whole_name(text: str, beside: Path) -> str:
