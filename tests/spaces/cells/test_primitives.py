@@ -95,9 +95,9 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 
 
 def test_unknown_names_are_all_told() -> None:
-    with pytest.raises(ProblemError, match="no primitives VGGblock_13, Xblock_1") as refused:
+    with pytest.raises(ProblemError, match="not known: VGGblock_13, Xblock_1") as refused:
         named(BOTH["ssprofile"], ["VGGblock_13", "VGGblock_1", "Xblock_1"])
     assert "VGGblock_12" in refused.value.hint
-    with pytest.raises(ProblemError, match="no primitive Mobilblock_1") as refused:
+    with pytest.raises(ProblemError, match="not known: Mobilblock_1") as refused:
         named(BOTH["ssprofile"], ["Mobilblock_1"])
     assert refused.value.hint.startswith("Did you mean 'Mobileblock_1'?")

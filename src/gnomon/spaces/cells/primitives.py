@@ -148,7 +148,7 @@ def named(known: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primiti
         families = {name.rpartition("_")[0] for name in known}
         near = (did_you_mean(name, known) for name in unknown if name.rpartition("_")[0] not in families)
         raise ProblemError(
-            f"there {'is no primitive' if len(unknown) == 1 else 'are no primitives'} {', '.join(unknown)}",
+            f"these primitives are not known: {', '.join(unknown)}",
             hint=" ".join(
                 [*filter(None, near), f"Known: {', '.join(known)}. Your own come from a file: --blocks FILE.py"]
             ),
