@@ -69,7 +69,7 @@ def means(made: Truth, accuracy: Evidence, latency: Evidence) -> Pairs:
     unit = median(latency.values.tolist())
     relative = replace(latency, values=latency.values / unit, errors=latency.errors / unit)
     fast, accurate = (
-        fit_effects(made.space, relative, scale="plain"),
+        fit_effects(made.space, relative, scale="sums"),
         fit_effects(made.space, accuracy, scale="logit"),
     )
     costs = [

@@ -45,12 +45,16 @@ def evidence(accuracy: Floats, latency: Floats, seed: int, networks: int = 45) -
 
 
 def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
-    """Of three groups with two primitives, one of them in the third: a pair is (1, -1) times (1, -1)."""
-    space = Space((Slot("a", ("A_0", "A_1")), Slot("b", ("A_0", "A_1")), Slot("c", ("A_0",))))
-    rows = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0]])
-    assert shared_pairs(space, rows).tolist() == [[1, -1, 1], [-1, 1, -1], [1, -1, 1]]
-    alone = Space((Slot("a", ("A_0", "A_1", "A_2")),))
-    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [[1, -0.5], [-0.5, 1]]
+    """Of neighbours, of any groups, and of their families, where the third group has one primitive."""
+    space = Space(
+        (Slot("a", ("Ablock_0", "Ablock_1")), Slot("b", ("Ablock_0", "Ablock_1")), Slot("c", ("Ablock_0", "Bblock_0")))
+    )
+    rows = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]])
+    near, every, kin = shared_pairs(space, rows)
+    assert near[0].tolist() == [1, 0, 0.5] and np.allclose(every[0], [1, 1 / 3, 1 / 3])
+    assert np.allclose(kin[0], [1, 1, 1 / 3])
+    alone = Space((Slot("a", ("Ablock_0", "Ablock_1", "Bblock_0")),))
+    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [np.eye(2).tolist()] * 2 + [np.ones((2, 2)).tolist()]
 
 
 def test_draws_of_networks_hold_their_truth_and_the_measured_ones_are_nearly_known() -> None:
@@ -129,7 +133,7 @@ def test_what_latency_tells_of_accuracy_is_used_where_it_does() -> None:
             truth = np.asarray(expit(logit))
             right, took = evidence(truth, latency, seed, networks=8)[0], evidence(truth, latency, seed)[1]
             both, alone = learn_both(SPACE, right, took)[0], learn(SPACE, right, scale="logit")
-            errors = [np.abs(one.effects.predict(EVERY)[0] - truth).mean() for one in (both, alone)]
+            errors = [np.abs(one.predict(EVERY)[0] - truth).mean() for one in (both, alone)]
             told.append(float(errors[0] / errors[1]))
     assert np.mean(off[0.8]) < 0.7
     assert np.mean(off[0.0]) < 1.05

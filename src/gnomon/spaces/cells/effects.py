@@ -1,46 +1,39 @@
 """What each primitive of each cell group adds to a price, learned from a few networks, with what is left unknown.
 
-The price of a network is taken as a constant and one effect a cell group. The effect of primitive p in group g is
-``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0: a hierarchical model, in which an effect that
-is measured badly is pulled towards that of the same primitive in other groups, and that towards its family's. Their
-sizes, a scale of each group among them, are those that make the measurements most likely, under a weak prior that keeps
-them finite (empirical Bayes: Efron and Morris, "Data analysis using Stein's estimator and its generalizations", 1975).
+The accuracy of a network is, as a logit, a constant and one effect a cell group; its latency is the sum of one cost a
+cell group, each the exponential of such a constant and an effect. So no cost is below 0, all errors of latency are
+relative, and a block of 10 us counts as much as one of 1 ms; the sum is taken as linear around the costs that are
+believed, again and again until these stay (Gauss and Newton).
+
+The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0: a
+hierarchical model, in which an effect that is measured badly is pulled towards that of the same primitive in other
+groups, and that towards its family's. A cost has a part of its group too, and the effects on accuracy one that follows
+latency, as a slower block is often the more accurate one. The sizes of the parts are those that make the measurements
+most likely, under a weak prior that keeps them finite (empirical Bayes: Efron and Morris, 1975).
 
 Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
-The effects on accuracy may have a part more, where those on latency are known: a slower block is often the more
-accurate one. By how much, if at all, is one more size.
+What no sum explains, the misfit, is taken as effects of pairs of cell groups, each kind of one size: of each two
+primitives of neighbours, of each two of any groups, and of their families, such as where a runtime converts a layout
+between two. The best of many networks owe something to the misfit, so that what is said of a front has to know it
+(`Learned.draw`), and what is said of a network near to those that were measured (`Learned.predict`).
 
-What no sum of effects explains, the misfit, is taken as effects of pairs: for each two cell groups one of each two
-primitives, all normal and of one size. Over the primitives of either group they add up to nothing, as what does not is
-an effect already (functional analysis of variance: Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS
-of zero mean functions for model-based sensitivity analysis", 2013). The best of many networks owe something to the
-misfit, so that what is said of a front has to know it (`Learned.draw`).
-
-Accuracy is modelled on the logit scale: there effects add up without leaving 0 to 1, a gain near 1 is as hard as it is,
-and no Pareto front changes, as the logit rises with accuracy. Latency is a sum of its parts, hence additive as it is,
-after division by a reference that frees it of its unit; its errors are relative.
-
-`Likelihood` finds the sizes of the parts: the restricted likelihood of a normal model with one constant, climbed by
-Fisher scoring (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971), under
-a weak prior on the logarithm of each size, which keeps sizes finite that the measurements leave open. The misfit's is
-half normal, as wide as the values spread: it may be nothing or all, and measurements alone speak against either
+`Likelihood` finds the sizes: the restricted likelihood of a normal model with one constant, climbed by Fisher scoring
+(Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). Priors of misfits
+are half normal, as wide as the values spread: they may be nothing or all, and measurements alone speak against either
 (Gelman, "Prior distributions for variance parameters in hierarchical models", 2006).
 
-`balanced_design` draws the networks that tell the most about each choice. In a table of one-change variants a network
-says something of one choice; in a balanced design, with every primitive equally often in each cell group, it says
-something of as many as there are cell groups, so that the same trainings tell effects far more closely (Fisher, "The
-Design of Experiments", 1935; Box, Hunter and Hunter, "Statistics for Experimenters", 2005). Columns are as little
-correlated as a search over random balanced ones finds.
+`balanced_design` draws the networks that tell the most about each choice: with every primitive equally often in each
+cell group, a network says something of as many as there are cell groups (Fisher, "The Design of Experiments", 1935).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -51,11 +44,17 @@ from gnomon.core.space import Space
 from gnomon.spaces.cells.primitives import parse_name
 from gnomon.spaces.features import Ints as Int64s
 
-Scale = Literal["plain", "logit"]
-PARTS = ("misfit", "family", "main", "own", "slower")
-"""The parts whose sizes are estimated, before the scale of each group."""
+Scale = Literal["sums", "logit"]
+"""Costs that add up, or effects on a logit."""
 
-_USUAL = (0.15, 1.0, 0.5, 0.5, 0.5)  # where the search for sizes begins, and the middle of the weak prior on effects
+_MISFITS = 3
+_USUAL = {"family": 1.0, "main": 0.5, "own": 0.5, "group": 0.5, "slower": 0.5}
+"""The parts of effects whose sizes are estimated: where the search begins, and the middle of the weak prior on each."""
+
+_USUAL_MISFIT = 0.1
+_LINEARISED = 12  # so often costs are taken as linear, at most
+_TELLS = 1e-9  # of a network's precision: below it no other one tells anything of it
+_STAYS = 1e-3  # costs that change less, relatively, stay
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
 _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
@@ -83,29 +82,25 @@ class Evidence:
 
 
 class Likelihood:
-    """The restricted likelihood of log sizes: of the misfit, of each part of the effects, and of each group's scale."""
+    """The restricted likelihood of log sizes: of each misfit, each part of the effects, and each group's scale."""
 
-    def __init__(self, space: Space, known: Evidence, *, mixed: bool, slower: Floats | None) -> None:
-        """Of evidence in units of its spread; `mixed` if networks tell what no sum of effects explains.
+    def __init__(self, space: Space, known: Evidence, *, mixed: bool, parts: Mapping[str, Floats]) -> None:
+        """Of evidence in units of its spread; `mixed` if networks tell what no sum explains.
 
-        `slower` (C,) is how much slower each choice is than others of its group, None where that is not looked at.
+        `parts` are covariances (C, C) of effects by the name of their size.
         """
-        names = np.array([name for slot in space.slots for name in slot.choices])
-        families = np.array([parse_name(str(name))[0] for name in names])
-        self.group = np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
-        kin = (families[:, None] == families[None, :]).astype(np.float64)
-        self.parts = [kin, (names[:, None] == names[None, :]).astype(np.float64), np.eye(len(names))]
-        if slower is not None:
-            self.parts.append(np.outer(slower, slower))
         self.space, self.assignments, self.values, self.mixed = space, known.assignments, known.values, mixed
+        self.group = _groups_of(space)
+        self.parts = dict(parts)
         self.design, self.pairs = design_matrix(space, known.assignments), shared_pairs(space, known.assignments)
         self.noise = known.errors**2 + _LEAST_NOISE**2
-        self.groups, self.last = len(space.slots), 1 + len(self.parts)
-        usual = np.log(_USUAL[: self.last]) - 0.5 * math.log(self.groups)
+        self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
+        usual = np.log([_USUAL_MISFIT] * _MISFITS + [_USUAL[name] for name in parts]) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        self.weights[0] = 0.0 if mixed else 1.0  # half normal; where no network tells it is not looked at
+        if mixed:
+            self.weights[:_MISFITS] = 0.0  # half normal; where no network tells they are not looked at
 
     def prior(self, sizes: Floats) -> Floats:
         """The covariance of the effects."""
@@ -115,10 +110,13 @@ class Likelihood:
         """What each part adds to the covariance of the effects."""
         scale = np.exp(sizes[self.last :])[self.group]
         outer = np.outer(scale, scale)
-        return [math.exp(2 * size) * part * outer for size, part in zip(sizes[1 : self.last], self.parts, strict=True)]
+        return [
+            math.exp(2 * size) * part * outer
+            for size, part in zip(sizes[_MISFITS : self.last], self.parts.values(), strict=True)
+        ]
 
     def _slopes(self, sizes: Floats, prior: Floats) -> list[Floats]:
-        """The derivative of the covariance of the effects by each log size but that of the misfit."""
+        """The derivative of the covariance of the effects by each log size but those of misfits."""
         slopes = [2 * term for term in self._terms(sizes)]
         for g in range(self.groups):
             own = (self.group == g).astype(np.float64)
@@ -128,17 +126,21 @@ class Likelihood:
     def covariance(self, sizes: Floats, prior: Floats) -> Floats:
         """The covariance of the measured values, but for the constant."""
         effects = self.design[:, 1:]
-        made = effects @ prior @ effects.T + self.misfit(sizes) ** 2 * self.pairs
+        made = effects @ prior @ effects.T + self.misfits(sizes, self.pairs)
         made[np.diag_indices_from(made)] += self.noise
         return np.asarray(made)
 
-    def misfit(self, sizes: Floats) -> float:
-        """The standard deviation of what no sum of effects explains; 0 where no network tells."""
-        return math.exp(float(sizes[0])) if self.mixed else 0.0
+    def misfits(self, sizes: Floats, shared: Floats) -> Floats:
+        """The covariance of what no sum explains, of correlations (misfits, N, M); 0 where no network tells."""
+        return np.asarray(np.tensordot(self.misfit(sizes) ** 2, shared, axes=1))
 
-    def best(self) -> tuple[Floats, Floats]:
+    def misfit(self, sizes: Floats) -> Floats:
+        """The standard deviation of each misfit."""
+        return np.exp(sizes[:_MISFITS]) if self.mixed else np.zeros(_MISFITS)
+
+    def best(self, start: Floats) -> tuple[Floats, Floats]:
         """The log sizes of the largest penalised likelihood, and its curvature there."""
-        sizes, damping = self.start.copy(), 1e-3
+        sizes, damping = start.copy(), 1e-3
         score, slope, curvature = self._score(sizes)
         for _ in range(_ROUNDS):
             step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), slope)
@@ -164,16 +166,22 @@ class Likelihood:
         back, crossed = effects.T @ pulled, effects.T @ projected @ effects
         products = [crossed @ slope for slope in slopes]
         slope, curvature = np.zeros(len(sizes)), np.zeros((len(sizes), len(sizes)))
-        slope[1:] = [
+        first = _MISFITS
+        slope[first:] = [
             0.5 * (back @ one @ back - np.trace(product)) for one, product in zip(slopes, products, strict=True)
         ]
-        curvature[1:, 1:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
+        curvature[first:, first:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
         if self.mixed:
-            variance, spread = 2 * math.exp(2 * sizes[0]), projected @ self.pairs
-            slope[0] = 0.5 * variance * (float(pulled @ self.pairs @ pulled) - float(np.trace(spread)) - 1) + 1
-            curvature[0, 0] = 0.5 * variance**2 * float((spread * spread.T).sum()) + variance
-            between = effects.T @ spread @ projected @ effects
-            curvature[0, 1:] = curvature[1:, 0] = [0.5 * variance * float((between * one).sum()) for one in slopes]
+            spreads = [projected @ pairs for pairs in self.pairs]
+            for k, (variance, spread) in enumerate(zip(2 * self.misfit(sizes) ** 2, spreads, strict=True)):
+                slope[k] = 0.5 * variance * (float(pulled @ self.pairs[k] @ pulled) - float(np.trace(spread)) - 1) + 1
+                between = effects.T @ spread @ projected @ effects
+                curvature[k, first:] = curvature[first:, k] = [
+                    0.5 * variance * float((between * one).sum()) for one in slopes
+                ]
+                for other, another in zip(range(first), 2 * self.misfit(sizes) ** 2, strict=True):
+                    curvature[k, other] = 0.5 * variance * another * float((spread * spreads[other].T).sum())
+                curvature[k, k] += variance
         slope -= self.weights * (sizes - self.start)
         return score, slope, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
 
@@ -187,8 +195,15 @@ class Likelihood:
         score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
         score -= 0.5 * float((self.weights * (sizes - self.start) ** 2).sum())
         if self.mixed:
-            score += float(sizes[0]) - 0.5 * math.exp(2 * float(sizes[0]))
+            score += float(np.sum(sizes[:_MISFITS] - 0.5 * np.exp(2 * sizes[:_MISFITS])))
         return score, projected, np.asarray(pulled)
+
+    def looseness(self, sizes: Floats) -> float:
+        """How many times wider errors are than the model has it, where each network is left out in turn; at least 1."""
+        projected, pulled = self._likely(sizes, self.prior(sizes))[1:]
+        alone = np.diag(projected)
+        tells = alone > _TELLS * float(np.diag(np.linalg.inv(self.covariance(sizes, self.prior(sizes)))).max())
+        return max(1.0, float(np.sqrt(np.mean(pulled[tells] ** 2 / alone[tells])))) if tells.any() else 1.0
 
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
         """Log sizes as likely as they are: (count, sizes), from the most likely ones and a root of their covariance.
@@ -223,34 +238,33 @@ class Likelihood:
 
     def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
         """The covariance of constant and effects, and what makes their mean of the values: (1 + C, N)."""
-        whole, crossed, covariance = self._known(sizes)
+        whole, crossed, covariance = self.known(sizes)
         gain = np.linalg.solve(covariance, crossed.T).T
         left = whole - gain @ crossed.T
         return np.asarray((left + left.T) / 2), np.asarray(gain)
 
-    def drawn(self, sizes: Floats, networks: Ints, shared: Floats, count: int, rng: np.random.Generator) -> Floats:
-        """Values of networks (M, groups) that may be true under these sizes: (count, M).
+    def drawn(
+        self, sizes: Floats, networks: Ints, shared: Floats, count: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Constant and effects that may be true under these sizes (count, 1 + C), and misfits of networks (count, M).
 
-        `shared` (M, N) is what they share with those that were measured (`shared_pairs`).
+        `shared` (misfits, M, N) is what the networks (M, groups) share with those that were measured (`shared_pairs`).
 
         A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
         is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
         """
-        whole, crossed, covariance = self._known(sizes)
+        whole, crossed, covariance = self.known(sizes)
         root = _root(whole[1:, 1:])
         effects = np.zeros((count, len(whole)))
         effects[:, 1:] = rng.standard_normal((count, len(root))) @ root
         effects[:, 0] = _WIDE * rng.standard_normal(count)
-        misfit = self.misfit(sizes)
-        here, there = (misfit * one for one in _drawn_pairs(self.space, (self.assignments, networks), count, rng))
+        here, there = _drawn_pairs(self.space, (self.assignments, networks), self.misfit(sizes), count, rng)
         noise = rng.standard_normal((count, len(self.values))) * np.sqrt(self.noise)
         off = self.values - effects @ self.design.T - here - noise
         pull = np.linalg.solve(covariance, off.T)
-        effects += (crossed @ pull).T
-        there += misfit**2 * (shared @ pull).T
-        return np.asarray(effects @ design_matrix(self.space, networks).T + there)
+        return np.asarray(effects + (crossed @ pull).T), np.asarray(there + (self.misfits(sizes, shared) @ pull).T)
 
-    def _known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
+    def known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
         """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
         prior = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
@@ -266,40 +280,44 @@ def _root(covariance: Floats) -> Floats:
 
 
 def shared_pairs(space: Space, assignments: Ints, others: Ints | None = None) -> Floats:
-    """How far what pairs add to a network (N, groups) tells what they add to another: correlations (N, M).
-
-    Below 0 where two networks share less than chance has it. One cell group alone is its own pair.
-    """
+    """How far the misfits of a network (N, groups) tell those of another: correlations (misfits, N, M)."""
     other = assignments if others is None else others
-    total, squares = np.zeros((2, len(assignments), len(other)))
-    groups = _open_groups(space)
-    for g in groups:
-        count = len(space.slots[g].choices)
-        alike = np.where(assignments[:, None, g] == other[None, :, g], 1.0, -1 / (count - 1))
-        total += alike
-        squares += alike**2
-    return (total**2 - squares) / (len(groups) * (len(groups) - 1)) if len(groups) > 1 else total
+    alike = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=True))]
+    akin = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=False))]
+    return np.array(
+        [
+            np.mean([same[a] & same[b] for a, b in pairs], axis=0)
+            for same, pairs in zip((alike, alike, akin), _pairs(space), strict=True)
+        ]
+    )
 
 
-def _drawn_pairs(space: Space, networks: tuple[Ints, Ints], count: int, rng: np.random.Generator) -> list[Floats]:
-    """Sums over the pairs of cell groups of what each two primitives add, at random; a network's variance is 1."""
-    groups = _open_groups(space)
-    pairs = list(combinations(groups, 2)) or [(g, g) for g in groups]
+def _pairs(space: Space) -> tuple[list[tuple[int, int]], ...]:
+    """The pairs of cell groups of each misfit: neighbours, all, and all. One cell group alone is its own pair."""
+    groups = [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1] or [0]
+    every = list(combinations(groups, 2)) or [(groups[0], groups[0])]
+    return list(pairwise(groups)) or every, every, every
+
+
+def _kin(space: Space, *, names: bool) -> list[Ints]:
+    """The number of each choice of each group, by its name or by its family."""
+    if names:
+        return [np.arange(len(slot.choices)) for slot in space.slots]
+    return [np.unique([parse_name(name)[0] for name in slot.choices], return_inverse=True)[1] for slot in space.slots]
+
+
+def _drawn_pairs(
+    space: Space, networks: tuple[Ints, Ints], sizes: Floats, count: int, rng: np.random.Generator
+) -> list[Floats]:
+    """What pairs of cell groups add to networks, at random: misfits of these sizes."""
     found = [np.zeros((count, len(rows))) for rows in networks]
-    for pair in pairs:
-        own = tuple(dict.fromkeys(pair))
-        sizes = tuple(len(space.slots[g].choices) for g in own)
-        table = rng.standard_normal((count, *sizes)) / math.sqrt(len(pairs))
-        for axis, size in enumerate(sizes, 1):
-            table = (table - table.mean(axis=axis, keepdims=True)) * math.sqrt(size / (size - 1))
-        for one, rows in zip(found, networks, strict=True):
-            one += table.reshape(count, -1)[:, np.ravel_multi_index(tuple(rows[:, own].T), sizes)]
+    kinds = _kin(space, names=True), _kin(space, names=True), _kin(space, names=False)
+    for size, own, pairs in zip(sizes, kinds, _pairs(space), strict=True):
+        for a, b in pairs:
+            table = size / math.sqrt(len(pairs)) * rng.standard_normal((count, own[a].max() + 1, own[b].max() + 1))
+            for one, rows in zip(found, networks, strict=True):
+                one += table[:, own[a][rows[:, a]], own[b][rows[:, b]]]
     return found
-
-
-def _open_groups(space: Space) -> list[int]:
-    """The cell groups that have a choice."""
-    return [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -307,9 +325,8 @@ class Effects:
     """What is believed of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
     The first is the constant, then come the choices of the first group, of the second, and so on. On the scale that
-    `scale` names. `sizes` are the standard deviations of the parts "family", "main", "own", "slower" (where latencies
-    are known beside) and "misfit", the last of which is what no sum of effects explains (0 unless networks that differ
-    in several groups were measured).
+    `scale` names: logits, or logarithms of costs. `sizes` are the standard deviations of the parts, and "misfit", that
+    of what no sum explains (0 unless networks that differ in several groups were measured), relative of "sums".
     """
 
     space: Space
@@ -319,10 +336,7 @@ class Effects:
     sizes: dict[str, float]
 
     def draw(self, count: int, *, seed: int) -> tuple[Floats, ...]:
-        """Effects drawn from what is believed, on the scale of the model: an array (count, choices) a group.
-
-        The sum over the groups is a network's price; the constant is spread evenly over them.
-        """
+        """Costs or effects drawn from what is believed: an array (count, choices) a group, whose sum is the price."""
         root = _root(self.covariance)
         # Noise goes by names: as the root is symmetric, the order of groups and choices changes no draw.
         names = [(slot.name, name) for slot in self.space.slots for name in slot.choices]
@@ -332,25 +346,39 @@ class Effects:
         return self.tables(self.mean + noise @ root)
 
     def tables(self, effects: Floats) -> tuple[Floats, ...]:
-        """Vectors (K, 1 + C) of constant and effects, as an array (K, choices) a group, the constant spread evenly."""
-        ends = np.cumsum([len(slot.choices) for slot in self.space.slots])
-        even = effects[:, :1] / len(self.space.slots)
-        return tuple(part + even for part in np.split(effects[:, 1:], ends[:-1], axis=1))
+        """Of vectors (K, 1 + C) of constant and effects an array (K, choices) a group, whose sum is a network's price.
 
-    def predict(self, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
-        """The expected value of networks (N, groups) and the ends of its 95 % interval, on the values' own scale."""
-        design = design_matrix(self.space, assignments)
-        middle = design @ self.mean
-        spread = np.einsum("ni,ij,nj->n", design, self.covariance, design) + self.sizes["misfit"] ** 2
-        half = _NORMAL_95 * np.sqrt(np.maximum(spread, 0.0))
-        if self.scale == "plain":
-            return middle, middle - half, middle + half
-        return expit(middle), expit(middle - half), expit(middle + half)
+        A constant of logits is spread evenly, and each cost has that of costs.
+        """
+        ends = np.cumsum([len(slot.choices) for slot in self.space.slots])
+        parts = np.split(effects[:, 1:], ends[:-1], axis=1)
+        if self.scale == "sums":
+            return tuple(np.exp(effects[:, :1] + part) for part in parts)
+        return tuple(effects[:, :1] / len(self.space.slots) + part for part in parts)
+
+    def totals(self, effects: Floats, networks: Ints) -> Floats:
+        """The sums of networks (M, groups) under vectors (K, 1 + C) of constant and effects: (K, M)."""
+        tables = self.tables(effects)
+        return np.asarray(np.sum([table[:, networks[:, g]] for g, table in enumerate(tables)], axis=0))
+
+    def design(self, networks: Ints) -> Floats:
+        """How much each of constant and effects (1 + C) counts for networks (N, groups): of a cost, its share."""
+        found = design_matrix(self.space, networks)
+        if self.scale == "sums":
+            ends = np.cumsum([0, *(len(slot.choices) for slot in self.space.slots)])
+            costs = [table[0, networks[:, g]] for g, table in enumerate(self.tables(self.mean[None]))]
+            for g, cost in enumerate(costs):
+                found[np.arange(len(networks)), 1 + ends[g] + networks[:, g]] = cost / np.sum(costs, axis=0)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Learned:
-    """The effects of a price, and all else that is believed of networks. Made by `learn`."""
+    """The effects of a price, and all else that is believed of networks. Made by `learn`.
+
+    `loose` is how many times wider than the model has it intervals must be: what leaving out one measured network
+    after the other shows.
+    """
 
     effects: Effects
     likelihood: Likelihood = field(repr=False)
@@ -359,9 +387,31 @@ class Learned:
     gain: Floats = field(repr=False)
     unit: float
     center: float
+    loose: float
+
+    def predict(self, networks: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
+        """What networks (N, groups) are believed to cost, and the ends of its 95 % interval, on the values' own scale.
+
+        With what is known of the misfit from networks that have pairs in common.
+        """
+        rows = np.asarray(networks, dtype=np.intp).reshape(-1, len(self.effects.space.slots))
+        own, design = self.likelihood, self.effects.design(rows)
+        whole, crossed, covariance = own.known(self.sizes)
+        shared = own.misfits(self.sizes, shared_pairs(own.space, rows, own.assignments))
+        both = design @ crossed + shared
+        pull = np.linalg.solve(covariance, np.column_stack([own.values, both.T]))
+        spread = np.einsum("ni,ij,nj->n", design, whole, design) + float((own.misfit(self.sizes) ** 2).sum())
+        spread = np.maximum(spread - np.einsum("nm,mn->n", both, pull[:, 1:]), 0.0)
+        half = _NORMAL_95 * self.loose * self.unit * np.sqrt(spread)
+        middle, misfit = self.effects.totals(self.effects.mean[None], rows)[0], self.unit * shared @ pull[:, 0]
+        if self.effects.scale == "sums":
+            middle = middle * np.exp(misfit)
+            return middle, middle * np.exp(-half), middle * np.exp(half)
+        middle = middle + misfit
+        return expit(middle), expit(middle - half), expit(middle + half)
 
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
-        """Prices of networks (M, groups) that may be true, on the scale of the model: (count, M).
+        """Prices of networks (M, groups) that may be true, as logits or latencies: (count, M).
 
         With what pairs of primitives add, and with the doubt about all sizes: they are drawn several times.
         """
@@ -370,13 +420,21 @@ class Learned:
         parts = np.array_split(np.arange(count), 1 if sure else min(_SIZES, count))
         every = self.sizes[None] if sure else own.sampled(self.sizes, self.doubt, len(parts), rng)
         shared = shared_pairs(own.space, networks, own.assignments)
-        drawn = [own.drawn(sizes, networks, shared, len(part), rng) for sizes, part in zip(every, parts, strict=True)]
-        return np.asarray(np.concatenate(drawn) * self.unit + self.center)
+        found = []
+        for sizes, part in zip(every, parts, strict=True):
+            effects, misfit = own.drawn(sizes, networks, shared, len(part), rng)
+            effects = effects * self.unit
+            effects[:, 0] += self.center
+            sums = self.effects.totals(effects, networks)
+            found.append(
+                sums * np.exp(self.unit * misfit) if self.effects.scale == "sums" else sums + self.unit * misfit
+            )
+        return np.concatenate(found)
 
     def again(self, count: int, *, seed: int) -> list[Learned]:
         """What would be believed if the same networks were measured again, with the same sizes: so many times."""
         own = self.likelihood
-        truth = (self.draw(own.assignments, count, seed=seed) - self.center) / self.unit
+        truth = self._worked(self.draw(own.assignments, count, seed=seed))
         noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
         found = []
         for values in truth + noise:
@@ -389,49 +447,104 @@ class Learned:
             )
         return found
 
+    def _worked(self, prices: Floats) -> Floats:
+        """Prices (K, N) of the measured networks as the likelihood has them."""
+        if self.effects.scale == "logit":
+            return (prices - self.center) / self.unit
+        return _linear(self.effects, self.likelihood.assignments, prices, self.center) / self.unit
+
+
+def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) -> Floats:
+    """Latencies (K, N) of networks as sums of shares of effects, around those that are believed, less the center."""
+    here = effects.mean.copy()
+    here[0] -= center
+    apart = np.log(latencies) - np.log(effects.totals(effects.mean[None], networks))
+    return np.asarray(apart + effects.design(networks) @ here)
+
 
 def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
     """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
 
-    With `scale` "logit" values lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
+    Accuracies ("logit") lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
     """
     return learn(space, evidence, scale=scale).effects
 
 
 def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
     """What is believed of accuracies, as logits, and of latencies; the former may follow the latter."""
-    fast = learn(space, latency, scale="plain")
+    fast = learn(space, latency, scale="sums")
     return learn(space, accuracy, scale="logit", latency=fast.effects), fast
 
 
 def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | None = None) -> Learned:
     """As `fit_effects`, with what is believed of whole networks; the effects on `latency` may be followed by these."""
     values, errors = evidence.values, evidence.errors
+    parts = _parts_of(space)
     if scale == "logit":
         inside = np.clip(values, _FLOOR, 1 - _FLOOR)
         values, errors = np.log(inside / (1 - inside)), errors / (inside * (1 - inside))
+        del parts["group"]
+        if latency is not None:
+            parts["slower"] = np.outer(*[_slower(latency)] * 2)
+    else:
+        values, errors = np.log(values), errors / values
     # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
-    unit = float(values.std()) or float(np.abs(values).max()) or 1.0
-    center = float(values.mean())
+    unit, mixed = float(values.std()) or 1.0, _swaps(evidence.assignments) > 1
+    center = float(values.mean()) - (math.log(len(space.slots)) if scale == "sums" else 0.0)
     known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
-    mixed = _swaps(evidence.assignments) > 1
-    likelihood = Likelihood(space, known, mixed=mixed, slower=None if latency is None else _slower(latency))
-    sizes, curvature = likelihood.best()
-    covariance, gain = likelihood.posterior(sizes)
-    mean = gain @ known.values * unit
-    mean[0] += center
-    found = {name: math.exp(size) * unit for name, size in zip(PARTS, sizes[: likelihood.last], strict=False)}
-    found["misfit"] = found["misfit"] if mixed else 0.0
+    own = Likelihood(space, known, mixed=mixed, parts=parts)
+    effects, sizes = _flat(space, evidence.assignments, values, center), own.start
+    for _ in range(_LINEARISED if scale == "sums" else 1):
+        if scale == "sums":
+            own.design = effects.design(own.assignments)
+            own.values = _linear(effects, own.assignments, evidence.values[None], center)[0] / unit
+        sizes, curvature = own.best(sizes)
+        before, effects = effects, _effects(own, sizes, scale, unit, center)
+        if np.abs(effects.mean - before.mean).max() < _STAYS:
+            break
     values, vectors = np.linalg.eigh(curvature)
     return Learned(
-        effects=Effects(space=space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found),
-        likelihood=likelihood,
+        effects=effects,
+        likelihood=own,
         sizes=sizes,
         doubt=(vectors / np.sqrt(np.maximum(values, 1e-12))) @ vectors.T,
-        gain=gain,
+        gain=own.posterior(sizes)[1],
         unit=unit,
         center=center,
+        loose=own.looseness(sizes),
     )
+
+
+def _flat(space: Space, networks: Ints, logs: Floats, center: float) -> Effects:
+    """Costs to begin with: an equal share of the networks that have a choice, of all where none has."""
+    chosen = design_matrix(space, networks)[:, 1:]
+    often = chosen.sum(axis=0)
+    apart = chosen.T @ (logs - logs.mean()) / np.maximum(often, 1.0)
+    mean = np.concatenate([[center], apart])
+    return Effects(space=space, scale="sums", mean=mean, covariance=np.zeros((len(mean), len(mean))), sizes={})
+
+
+def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: float) -> Effects:
+    """What is believed of effects under these sizes."""
+    covariance, gain = own.posterior(sizes)
+    mean = gain @ own.values * unit
+    mean[0] += center
+    found = dict(zip(own.parts, (unit * np.exp(sizes[_MISFITS : own.last])).tolist(), strict=True))
+    found["misfit"] = unit * float(np.linalg.norm(own.misfit(sizes)))
+    return Effects(space=own.space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found)
+
+
+def _parts_of(space: Space) -> dict[str, Floats]:
+    """The covariances (C, C) of effects by the name of their size."""
+    names = np.array([name for slot in space.slots for name in slot.choices])
+    families, group = np.array([parse_name(str(name))[0] for name in names]), _groups_of(space)
+    alike = {"family": families, "main": names, "own": np.arange(len(names)), "group": group}
+    return {name: (kind[:, None] == kind[None, :]).astype(np.float64) for name, kind in alike.items()}
+
+
+def _groups_of(space: Space) -> Ints:
+    """The cell group of each choice of all."""
+    return np.repeat(np.arange(len(space.slots)), [len(slot.choices) for slot in space.slots])
 
 
 def _slower(latency: Effects) -> Floats:

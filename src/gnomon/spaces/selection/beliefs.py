@@ -67,8 +67,12 @@ class Beliefs:
     unit: float
 
     def points(self, networks: Ints) -> Floats:
-        """The relative latency and the error rate (N, 2) of networks as their effects add up."""
+        """The relative latency and the error rate (N, 2) of networks as their costs and effects add up."""
         return _points(self.accurate, self.fast, networks)
+
+    def expected(self, networks: Ints) -> Floats:
+        """As `points`, with what is known of how their primitives fit together."""
+        return np.column_stack([self.fast.predict(networks)[0], 1 - self.accurate.predict(networks)[0]])
 
     def drawn(self, networks: Ints, count: int, *, seed: int) -> Floats:
         """Points (count, N, 2) of networks that may be true, with what pairs of primitives add."""
@@ -90,7 +94,8 @@ class Beliefs:
 
 
 def _points(accurate: Learned, fast: Learned, networks: Ints) -> Floats:
-    return np.column_stack([fast.effects.predict(networks)[0], 1 - accurate.effects.predict(networks)[0]])
+    logits, latencies = (one.effects.totals(one.effects.mean[None], networks)[0] for one in (accurate, fast))
+    return np.column_stack([latencies, expit(-logits)])
 
 
 def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
@@ -242,12 +247,17 @@ def _promising(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints]) -> 
 def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
     """Each resample of the effects several times, moved by as much as a misfit is worth."""
     rng = np.random.default_rng(_SEED)
-    found = []
-    for tables, price in ((resamples.logits, beliefs.accurate), (resamples.latencies, beliefs.fast)):
-        size = price.effects.sizes["misfit"] / math.sqrt(len(tables))
-        many = [np.repeat(table, _MOVED, axis=0) for table in tables]
-        found.append(tuple(table + size * rng.standard_normal(table.shape) for table in many))
-    return Resamples(latencies=found[1], logits=found[0], reference=resamples.reference)
+    sizes = [
+        one.effects.sizes["misfit"] / math.sqrt(len(beliefs.space.slots)) for one in (beliefs.accurate, beliefs.fast)
+    ]
+    logits, latencies = (
+        [np.repeat(table, _MOVED, axis=0) for table in tables] for tables in (resamples.logits, resamples.latencies)
+    )
+    return Resamples(
+        logits=tuple(table + sizes[0] * rng.standard_normal(table.shape) for table in logits),
+        latencies=tuple(table * np.exp(sizes[1] * rng.standard_normal(table.shape)) for table in latencies),
+        reference=resamples.reference,
+    )
 
 
 def on_fronts(resamples: Resamples) -> Ints:

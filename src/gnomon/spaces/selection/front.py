@@ -88,7 +88,11 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
     front = exact_front(beliefs, options)
     there = front[:0] if beside is None else beside
     rows = np.unique(np.concatenate([front, _candidates(beliefs, options), there]), axis=0)
-    points, bound = _drawn(beliefs, rows, options), _bound(beliefs, options)
+    bound = _bound(beliefs, options)
+    fits = beliefs.expected(rows)[:, 0] <= bound * _ROUNDING
+    if fits.any():
+        rows = rows[fits | _among(rows, there)]
+    points = _drawn(beliefs, rows, options)
     sure, had = _among(rows, front), np.flatnonzero(_among(rows, there))
     first = had[points[:, had, 0].mean(axis=0) <= bound]
     if beside is not None:
@@ -99,7 +103,7 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
         chosen = np.flatnonzero(sure)[taken(points[:, sure], beliefs.reference, options.networks)]
     else:
         chosen = taken(points, beliefs.reference, options.networks, first=np.flatnonzero(sure))
-    expected = beliefs.points(rows[chosen])
+    expected = beliefs.expected(rows[chosen])
     order = np.lexsort((expected[:, 1], expected[:, 0]))
     chosen, expected = chosen[order], expected[order]
     return PredictedFront(

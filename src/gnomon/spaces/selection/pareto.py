@@ -133,7 +133,8 @@ def select_pareto(
     are not possible, and for "one" where no family has a primitive in each group. UsageError for a share that leaves
     one network, or so few that the interval of what they keep begins below half.
     """
-    groups = sorted(range(len(space.slots)), key=lambda g: space.slots[g].name)
+    # Neighbours stay neighbours: cell2 comes before cell10.
+    groups = sorted(range(len(space.slots)), key=lambda g: (len(space.slots[g].name), space.slots[g].name))
     orders = [sorted(range(len(s.choices)), key=s.choices.__getitem__) for s in space.slots]
     named = Space(tuple(Slot(space.slots[g].name, tuple(sorted(space.slots[g].choices))) for g in groups))
     moved = [

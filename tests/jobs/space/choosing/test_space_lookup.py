@@ -13,7 +13,7 @@ from tests.jobs.space.kits.spacekit import CONFIG
 from tests.jobs.space.kits.studykit import COSTS, LAYERS, made, mixed_networks, study, timed, trained
 
 from gnomon.formats.aw_nas.config import read_aw_nas_config
-from gnomon.jobs.space.choosing.select import EFFECTS, SWAPS, Rows, lookup_of, select_primitives
+from gnomon.jobs.space.choosing.select import SUMS, Rows, lookup_of, select_primitives
 from gnomon.jobs.space.document import LookupPart
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency
@@ -66,33 +66,31 @@ def lookup(path: Path, one: Study, groups: list[list[str]]) -> tuple[LookupPart,
 
 def total(rows: Rows, one: Study, groups: list[list[str]], network: Network) -> float:
     layers = zip(rows, one.layout.groups, strict=True)
-    return 1e-3 * sum(row[groups[g].index(network.primitives[g])] for row, g in layers)
+    return 1e-3 * sum(row[groups[g].index(network.primitives[g])][0] for row, g in layers)
 
 
 def test_of_several_families_the_table_is_of_all_networks_and_right_for_those_across(tmp_path: Path) -> None:
     one = study(THREE)
     groups = [list(COSTS)] * 3
     found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12), one, groups)
-    assert found.model == EFFECTS
-    assert found.held_out[EFFECTS].mean < 0.02 < 0.05 < found.held_out[SWAPS].mean
-    assert found.held_out[EFFECTS].networks == found.held_out[SWAPS].networks == 12
+    assert found.model == SUMS and found.held_out[SUMS].mean < 0.02 and found.held_out[SUMS].networks == 12
+    assert all(0 < low <= ms <= high for row in rows for ms, low, high in row)
     off = [
         total(rows, one, groups, network) / uneven(network) - 1
         for network in (one.mixed(list(row)) for row in itertools.product(COSTS, repeat=3))
     ]
     assert np.abs(off).mean() < 0.02
-    assert "12 mixed networks" in found.why and "one-change variants" in found.why
+    assert "12 mixed networks" in found.why
 
 
-def test_of_one_family_that_is_additive_the_one_change_variants_are_exact(tmp_path: Path) -> None:
+def test_of_one_family_that_is_additive_sums_are_right(tmp_path: Path) -> None:
     one = study(THREE)
     groups = [["VGGblock_0", "VGGblock_2"]] * 3
     found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12, within=8), one, groups)
-    assert found.model == SWAPS
-    assert found.held_out[SWAPS].worst < 1e-9
+    assert found.held_out[SUMS].worst < 0.01
     for row in itertools.product(groups[0], repeat=3):
         network = one.mixed(list(row))
-        assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=1e-9)
+        assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=0.01)
 
 
 def test_of_a_group_with_two_layers_the_sum_is_right(tmp_path: Path) -> None:
@@ -107,9 +105,8 @@ def test_of_a_group_with_two_layers_the_sum_is_right(tmp_path: Path) -> None:
 def test_where_too_few_mixed_networks_tell_it_says_so(tmp_path: Path) -> None:
     one = study(THREE)
     path = profile(tmp_path / "p", one, uneven, across=2)
-    for groups, model in (([["VGGblock_0"]] * 3, SWAPS), ([["VGGblock_0", "Mobileblock_1"]] * 3, EFFECTS)):
+    for groups in ([["VGGblock_0"]] * 3, [["VGGblock_0", "Mobileblock_1"]] * 3):
         found, _ = lookup(path, one, groups)
-        assert found.model == model
         assert found.held_out == {} and "nothing could be tested" in found.why
 
 
@@ -138,7 +135,7 @@ def test_the_config_names_the_table_and_the_file_beside_it_its_error(tmp_path: P
     rows = [[float(word) for word in line.split()] for line in Path(named["latency_file"]).read_text().splitlines()]
     assert [len(row) for row in rows] == widths, "numbers alone, as aw_nas reads them"
     about = json.loads(Path(named["latency_file"]).with_suffix(".json").read_text())
-    assert about["model"] == EFFECTS and about["held_out"][EFFECTS]["mean"] < 0.02
+    assert about["model"] == SUMS and about["held_out"][SUMS]["mean"] < 0.02
     document = found.document()
     assert document["latency_file"] is True and document["lookup_model"]["held_out"] == about["held_out"]
 

@@ -14,8 +14,9 @@ from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.estimates import (
+    Latencies,
     accuracy_evidence,
-    latency_evidence,
+    latencies_of,
     latest,
     method_of,
     mixed_space,
@@ -24,7 +25,7 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.training import best_weights
-from gnomon.spaces.cells.effects import Effects, fit_effects
+from gnomon.spaces.cells.effects import Learned, learn
 from gnomon.training.modules import load_factories
 from gnomon.training.network import build
 
@@ -44,15 +45,16 @@ class Believer:
     """Accuracies and latencies of any network, by the effects of all that were trained and measured.
 
     A network is the names of its primitives, one a cell group; `choices` are those of each group, by "cell0", "cell1",
-    .. Measured networks too are told as they are believed, which their own measurement has a part in: so no network is
-    ahead because chance was with it. `networks` are those of the profile that have both.
+    .. Accuracies of trained networks too are told as they are believed, which their own training has a part in: so no
+    network is ahead because chance was with it. The latency of a measured network is its measurement. `networks` are
+    those of the profile that have both.
     """
 
     method: str
     toolchain: str
     networks: tuple[tuple[str, ...], ...]
     _space: Space
-    _effects: tuple[Effects, Effects]
+    _models: tuple[Learned, Latencies]
     _known: tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]]
 
     __repr__ = brief
@@ -71,7 +73,7 @@ class Believer:
         return self._told(1, primitives)
 
     def _told(self, price: int, primitives: Sequence[str]) -> Believed:
-        told = self._effects[price].predict(np.array([self._space.indices(primitives)]))
+        told = self._models[price].predict(np.array([self._space.indices(primitives)]))
         value, low, high = (float(one[0]) for one in told)
         return Believed(value=value, low=low, high=high, known=tuple(primitives) in self._known[price])
 
@@ -95,10 +97,7 @@ def open_profile(
         toolchain=which,
         networks=tuple(sorted(trained & timed)),
         _space=space,
-        _effects=(
-            fit_effects(space, accuracy_evidence(study, seen), scale="logit"),
-            fit_effects(space, latency_evidence(study, rows), scale="plain"),
-        ),
+        _models=(learn(space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
         _known=(trained, timed),
     )
 

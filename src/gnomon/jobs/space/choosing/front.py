@@ -18,7 +18,7 @@ from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError, problems_of
 from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
-from gnomon.jobs.space.choosing.select import EFFECTS, lookup_of
+from gnomon.jobs.space.choosing.select import SUMS, lookup_of
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
@@ -209,7 +209,7 @@ def has_both(name: str, known: Known) -> bool:
 def _held_out(study: Study, evidence: Known) -> LookupErrorPart | None:
     """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
     model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
-    return None if model is None else model[0].held_out.get(EFFECTS)
+    return None if model is None else model[0].held_out.get(SUMS)
 
 
 def _measured(name: str, proofs: Known) -> MeasuredPoint:

@@ -1,18 +1,14 @@
 """The job `space select`: which primitives are worth searching, from what a profile holds; nothing is measured.
 
 It writes the lookup table that goes to a searcher: milliseconds of each layer under each kept primitive, which it adds
-up.
-
-Two models are sums over layers: the costs of each family's own one-change variants, and the effects of all networks
-that were measured. The first is exact for one-change variants and knows nothing of what a family's block costs between
-another's. That one is written which is less off on mixed networks that it was not made of: on those across families
-where the choice has several of them, as nearly all networks of such a space are.
-
-Its error is told beside it, in a file of its own: aw_nas reads each line of the table as numbers.
+up. Of all such tables it is the one whose sums are closest to what the networks of the choice are believed to take, by
+their relative errors; none of its numbers is below 0. Its intervals and its error stand beside it, in a file of its
+own: aw_nas reads each line of the table as numbers.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +26,6 @@ from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuraci
 from gnomon.jobs.space.profiling.estimates import (
     Seen,
     accuracy_evidence,
-    default_latencies,
     evidence_of,
     latency_evidence,
     method_of,
@@ -43,8 +38,8 @@ from gnomon.jobs.space.profiling.estimates import (
 from gnomon.jobs.space.profiling.folder import OUTPUT, LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import SELECTION, beside, imported, read_rows, study_of
 from gnomon.jobs.space.profiling.study import Study
-from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED, layer_costs
-from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
+from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED
+from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 from gnomon.system.files import save_text
@@ -58,13 +53,14 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 Choice = dict[str, Any]
 """The fields of the document that a rule fills: the primitives of each cell group, the family that they are of, .."""
 
-SWAPS, EFFECTS = "one-change variants", "effects of all networks"
+SUMS = "costs of all networks"
 
-Table = tuple[Floats, ...]
-"""Milliseconds of each layer under each primitive of the study."""
+Rows = tuple[tuple[tuple[float, float, float], ...], ...]
+"""Milliseconds by layer and kept primitive, each with the ends of its 95 % interval."""
 
-Rows = tuple[tuple[float, ...], ...]
-"""Milliseconds by layer and kept primitive."""
+_NORMAL_95 = 1.959964
+_SUMMED = 1000  # the sums of so many networks of a larger choice are looked at
+_STEPS, _HELD = 8, 1e-3  # of finding the closest costs; what holds them to those that are believed
 
 
 def select_primitives(
@@ -179,25 +175,56 @@ def lookup_of(
 ) -> tuple[LookupPart, Rows] | None:
     """What the table of a choice is of, and the table; None where a kept primitive has no latency in some place."""
     families = {study.primitives[name].family for names in groups for name in names}
-    measured = measured_networks(study, rows, families)
-    tables = {SWAPS: _of_swaps(study, rows), EFFECTS: _of_effects(study, measured)}
-    there = {model: table for model, table in tables.items() if table is not None and _known(study, groups, table)}
-    if not there or measured is None:
+    measured, kept = measured_networks(study, rows, families), [[study.places[name] for name in own] for own in groups]
+    if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):
         return None
-    errors = _held_out(study, measured, there)
-    model = min(errors, key=lambda name: errors[name].mean) if errors else _untested(families, there)
-    kept = tuple(
-        tuple(float(there[model][layer][study.places[name]]) for name in groups[group])
-        for layer, group in enumerate(study.layout.groups)
+    learned = learn(mixed_space(study), measured, scale="sums")
+    costs, layers = _closest(learned, kept), study.layout.groups
+    spreads = _spreads(learned)
+    table = tuple(
+        tuple(
+            (ms / layers.count(g), ms / layers.count(g) / spread, ms / layers.count(g) * spread)
+            for ms, spread in zip(costs[g][kept[g]].tolist(), spreads[g][kept[g]].tolist(), strict=True)
+        )
+        for g in layers
     )
-    return LookupPart(model=model, why=_why(errors), held_out=errors), kept
+    errors = _held_out(study, measured)
+    return LookupPart(model=SUMS, why=_why(errors), held_out=errors), table
+
+
+def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
+    """Costs of each group whose sums are closest to what networks of these choices are believed to take."""
+    effects, rng = learned.effects, np.random.default_rng(0)
+    if math.prod(map(len, kept)) <= _SUMMED:
+        networks = np.array(list(itertools.product(*kept)), dtype=np.intp)
+    else:
+        networks = np.column_stack([rng.choice(own, _SUMMED) for own in kept])
+    wanted = np.log(learned.predict(networks)[0])
+    first = effects.mean
+    for _ in range(_STEPS):
+        design = effects.design(networks)[:, 1:]
+        off = wanted - np.log(effects.totals(effects.mean[None], networks)[0])
+        hold = _HELD * len(networks) * np.eye(design.shape[1])
+        back = design.T @ off - hold @ (effects.mean - first)[1:]
+        step = np.linalg.solve(design.T @ design + hold, back)
+        effects = replace(effects, mean=effects.mean + np.concatenate([[0.0], step]))
+    return [table[0] for table in effects.tables(effects.mean[None])]
+
+
+def _spreads(learned: Learned) -> list[Floats]:
+    """How many times more or less each cost of each group may be, with 95 % probability."""
+    slots, covariance = learned.effects.space.slots, learned.effects.covariance
+    variance = np.diag(covariance)[1:] + covariance[0, 0] + 2 * covariance[0, 1:]
+    half = _NORMAL_95 * learned.loose * np.sqrt(np.maximum(variance, 0.0))
+    return np.split(np.exp(half), np.cumsum([len(slot.choices) for slot in slots])[:-1])
 
 
 def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
     """Write the table of an output and, beside it, what it is of and how far it is off; returns the table's path."""
     path = beside(output, "lookup.txt")
-    save_text(write_lookup(rows), path, option="--output-yaml")
-    about = {"table": path.name, "unit": "ms", **codec.document(part)}
+    middle, low, high = ([[one[k] for one in row] for row in rows] for k in range(3))
+    save_text(write_lookup(middle), path, option="--output-yaml")
+    about = {"table": path.name, "unit": "ms", "low": low, "high": high, **codec.document(part)}
     save_text(indented(about), path.with_suffix(".json"), option="--output-yaml")
     return path
 
@@ -215,68 +242,22 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
     return replace(found, values=1e3 * found.values, errors=1e3 * found.errors)
 
 
-def _of_swaps(study: Study, rows: Mapping[str, LatencyRow]) -> Table:
-    """The costs of each family's one-change variants; NaN where there is none."""
-    table = tuple(np.full(len(study.places), math.nan) for _ in study.layout.groups)
-    for cells, measured in default_latencies(study, rows).values():
-        costs = layer_costs(cells, measured)
-        for layer, (group, row) in enumerate(zip(study.layout.groups, costs.cost_s, strict=True)):
-            for name, cost_s in zip(costs.cells.choices[group], row.tolist(), strict=True):
-                table[layer][study.places[name]] = cost_s * 1e3
-    return table
-
-
-def _of_effects(study: Study, measured: Evidence | None) -> Table | None:
-    """The effects of all networks, a group's evenly over its layers; NaN where a primitive was never measured."""
-    if measured is None:
-        return None
-    effects = _fitted(study, measured)
-    constant, tables = float(effects.mean[0]), np.split(effects.mean[1:], study.layout.group_count)
-    groups = study.layout.groups
-    found = []
-    for group in groups:
-        row = constant / len(groups) + tables[group] / groups.count(group)
-        row[np.setdiff1d(np.arange(len(row)), measured.assignments[:, group])] = math.nan
-        found.append(row)
-    return tuple(found)
-
-
-def _fitted(study: Study, measured: Evidence) -> Effects:
-    return fit_effects(mixed_space(study), measured, scale="plain")
-
-
-def _known(study: Study, groups: Sequence[Sequence[str]], table: Table) -> bool:
-    """Whether each kept primitive has a number in each layer of its group."""
-    return all(
-        math.isfinite(table[layer][study.places[name]])
-        for layer, group in enumerate(study.layout.groups)
-        for name in groups[group]
-    )
-
-
-def _held_out(study: Study, measured: Evidence, tables: Mapping[str, Table]) -> dict[str, LookupErrorPart]:
-    """How far each model is off on mixed networks that it was not made of; none where there are too few of these."""
+def _held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:
+    """How far sums are off on mixed networks that they were not made of; none where there are too few of these."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
         return {}
-    found: dict[str, LookupErrorPart] = {}
-    truth = measured.values[mixed]
-    if SWAPS in tables:
-        told = sum(
-            tables[SWAPS][layer][measured.assignments[mixed, group]] for layer, group in enumerate(study.layout.groups)
+    off = np.empty(len(mixed))
+    fold = np.random.default_rng(0).permutation(len(mixed)) % min(FOLDS, len(mixed))
+    for k in range(int(fold.max()) + 1):
+        out = mixed[fold == k]
+        one = learn(
+            mixed_space(study), _rows(measured, np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums"
         )
-        off = np.abs(np.asarray(told) / truth - 1)
-        if np.isfinite(off).all():
-            found[SWAPS] = _error(off)
-    if EFFECTS in tables:
-        off = np.empty(len(mixed))
-        fold = np.random.default_rng(0).permutation(len(mixed)) % min(FOLDS, len(mixed))
-        for k in range(int(fold.max()) + 1):
-            rest = np.setdiff1d(np.arange(len(measured.values)), mixed[fold == k])
-            one = _fitted(study, _rows(measured, rest))
-            off[fold == k] = np.abs(one.predict(measured.assignments[mixed[fold == k]])[0] / truth[fold == k] - 1)
-        found[EFFECTS] = _error(off)
-    return found
+        costs = _closest(one, [np.unique(column).tolist() for column in measured.assignments.T])
+        told = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
+        off[fold == k] = np.abs(told / measured.values[out] - 1)
+    return {SUMS: LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))}
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
@@ -290,16 +271,6 @@ def _tested(study: Study, measured: Evidence) -> Ints:
 
 def _rows(measured: Evidence, rows: Ints) -> Evidence:
     return Evidence(assignments=measured.assignments[rows], values=measured.values[rows], errors=measured.errors[rows])
-
-
-def _error(off: Floats) -> LookupErrorPart:
-    return LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))
-
-
-def _untested(families: set[str], there: Mapping[str, Table]) -> str:
-    """Where nothing can be tested: what is exact for a family's own variants, or knows of several families."""
-    wanted = SWAPS if len(families) == 1 else EFFECTS
-    return wanted if wanted in there else next(iter(there))
 
 
 def _why(errors: Mapping[str, LookupErrorPart]) -> str:

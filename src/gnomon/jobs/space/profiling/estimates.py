@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from gnomon.core.cost import Floats
 from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
@@ -17,13 +18,14 @@ from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, Ru
 from gnomon.jobs.space.profiling.folder import IMPORTED, METHODS, PROOF, PUBLISHED, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.study import Family, Network, Study, space_of
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
-from gnomon.spaces.cells.effects import Effects, Evidence, fit_effects
+from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.features import Ints
 
 if TYPE_CHECKING:
     from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor
 
 _NORMAL_95 = 1.959964
+_WIDER = _NORMAL_95 / 1.644854  # of an interval of 90 %
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
 """The standard deviation of an accuracy by the seed where no network was trained twice."""
@@ -129,12 +131,12 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
     return math.sqrt(squares / sum(len(ones) - 1 for ones in again))
 
 
-def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Effects | None:
+def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Learned | None:
     """What each primitive of each cell group does to the accuracy of a family's networks; None without any network."""
     ones = [one for one in seen.values() if one.network.family == family.name]
     if not ones:
         return None
-    return fit_effects(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
+    return learn(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
 
 
 def _accuracies(seen: Iterable[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
@@ -194,12 +196,10 @@ def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float 
     )
 
 
-def _repeatability(effects: Effects, chosen: Ints) -> float:
-    """The mean tau between what is believed and what may be true: draws of the effects."""
-    tables = effects.draw(_DRAWS, seed=0)
-    drawn = sum(table[:, chosen[:, group]] for group, table in enumerate(tables))
-    values = np.asarray(drawn, np.float64)
-    middle = effects.predict(chosen)[0]
+def _repeatability(believed: Learned, chosen: Ints) -> float:
+    """The mean tau between what is believed and what may be true."""
+    values = believed.draw(chosen, _DRAWS, seed=0)
+    middle = believed.predict(chosen)[0]
     if len(middle) < 2:
         return 1.0
     return float(np.mean([kendall_tau(middle, row) for row in values]))
@@ -332,6 +332,38 @@ def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpaceP
     from gnomon.jobs.space.profiling.predict import fit_predictor
 
     return {name: fit_predictor(*measured) for name, measured in default_latencies(study, rows).items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Latencies:
+    """What any network takes, by what was measured of it, else by its family's model, else by all networks together."""
+
+    study: Study
+    rows: Mapping[str, LatencyRow]
+    by_family: Mapping[str, SpacePredictor]
+    learned: Learned
+
+    def predict(self, networks: Ints) -> tuple[Floats, Floats, Floats]:
+        """Of networks (N, groups) of the space of all primitives the seconds, and the ends of 95 % intervals."""
+        told = np.array(self.learned.predict(networks))
+        for place, network in enumerate(map(self.study.at, networks.tolist())):
+            row, model = self.rows.get(network.id), self.by_family.get(network.family)
+            if row is not None and row.call_s is not None:
+                ends = (row.call_s if end is None else end for end in (row.low_s, row.high_s))
+                told[:, place] = row.call_s, *ends
+            elif model is not None:
+                one = model.predict([network.assignment])
+                mean_s = float(one.mean_s[0])
+                spread = (float(one.high_s[0]) / mean_s) ** _WIDER
+                if math.isfinite(spread):
+                    told[:, place] = mean_s, mean_s / spread, mean_s * spread
+        return told[0], told[1], told[2]
+
+
+def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
+    """What these rows, by id, tell of any network. UsageError where nothing has a latency."""
+    learned = learn(mixed_space(study), latency_evidence(study, rows), scale="sums")
+    return Latencies(study=study, rows=rows, by_family=predictors(study, rows), learned=learned)
 
 
 def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:
