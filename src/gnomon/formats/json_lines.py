@@ -86,7 +86,7 @@ def json_lines(
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
     """How many lines of a log were left out: those that were cut off, and bad ones among more good ones.
 
-    Where they are no fewer than these, or so many that the rest was not read, they are complaints instead.
+    Where they are as many as these, or the rest was not read for them, they are complaints instead.
     """
     lines = {sentence.partition(":")[0] for sentence in bad.told}
     if len(lines) >= good or len(bad.told) >= _MOST_TOLD:

@@ -308,7 +308,8 @@ def _plain(name: str) -> str:
 def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
     """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
 
-    A line that is no trial is left out among more that are. `texts` are those that other logs have in common with it.
+    A line that is not a trial is left out among more that are trials. `texts` are those that other logs have in common
+    with it.
     """
     return _log("Ansor", _ANSOR_SHAPE, texts).read(text, key, model)
 
