@@ -147,6 +147,11 @@ class Network:
             return said
         return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
+    def save_module(self, path: Path) -> Failure | None:
+        """Write the network as TVM's own JSON, before any configuration: what a database of its layers applies to."""
+        said = self.door.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
+        return said if isinstance(said, Failure) else None
+
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
         """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""
         job = {

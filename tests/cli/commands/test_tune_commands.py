@@ -301,6 +301,7 @@ def test_the_list_tells_what_is_there_and_what_is_broken(tmp_path: Path, capsys:
         (["overlay", "collect", "a.json", "-b", "5"], "--best N"),
         (["overlay", "collect", "a.json", "-l", "5"], "--layer N"),
         (["cross-compile", "tune", "atvm", "m"], "docs/jobs/tune.md"),
+        (["overlay", "a.json", "b.json", "-k", "meizu"], "gnomon overlay analyze LOG.. chooses"),
         (["config-overlay", "a.json", "-k", "a"], "docs/jobs/tune.md"),
     ],
 )

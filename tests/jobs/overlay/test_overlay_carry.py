@@ -26,8 +26,8 @@ def test_the_report_says_what_was_chosen_and_where_it_is(tmp_path: Path) -> None
     """Lines that are not written as AutoTVM does stay as they are; the index is the device's own."""
     rows = {"phone": [(7, 1.0), (8, 3.0)], "tablet": [(7, 2.5), (8, 2.0)]}
     lines = {}
-    for key, found in rows.items():
-        made = [json.loads(autotvm_line("a", k, t)) for k, t in found]
+    for key, times in rows.items():
+        made = [json.loads(autotvm_line("a", k, t)) for k, t in times]
         for one in made:
             one["config"]["index"] += ord(key[0])
         lines[key] = [json.dumps(one, separators=(" ,", " :\t"), sort_keys=True) for one in made]

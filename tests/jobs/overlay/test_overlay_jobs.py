@@ -6,9 +6,11 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ from gnomon.core.overlay.pool import pool, side_by_side
 from gnomon.core.overlay.records import UNTUNED
 from gnomon.errors import UsageError
 from gnomon.formats.tuning.logs import FOLDER_FILES
-from gnomon.formats.tuning.metaschedule import read_metaschedule_database
+from gnomon.formats.tuning.metaschedule import read_metaschedule_database, write_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.overlay.job import analyze
 from gnomon.jobs.runs.answers import answer_of
@@ -40,6 +42,7 @@ pytestmark = needs_tvm
 CARE = ("--processes", "2", "--repeat", "2", "--min-repeat-ms", "1", "--json", "--quiet")
 TRIALS = 4
 KEYS = ("wide", "narrow")
+TINY_SHAPE = ("1", "3", "8", "8")
 
 
 @dataclass(kw_only=True)
@@ -181,6 +184,67 @@ def test_what_is_written_is_read_back(flow: Flow) -> None:
     rows = api.tuned_files(flow.out).records
     assert len(rows) == 2 + 4 + 2
     assert {row.found_on for row in rows} == {*KEYS, "overlay"}
+
+
+def parts_of_the_readme(flow: Flow, folder: Path) -> dict[str, Path]:
+    """The programs that are written beside the libraries, as files."""
+    (readme,) = {Path(path).parent / "README.txt" for path in flow.analyzed["written"]["libraries"].values()}
+    names = []
+    for part in readme.read_text().split("--- ")[1:]:
+        head, _, text = part.partition("\n")
+        names.append(head.partition(":")[0])
+        shell, text = text.split("#include", 1) if "#include" in text else ("", text)
+        (folder / f"{names[-1]}.sh").write_text(shell)
+        (folder / names[-1]).write_text(f"#include{text}" if shell else text)
+    assert names == ["run.py", "run.cc", "schedule.py"]
+    return {name: folder / name for name in names}
+
+
+def plain(*words: str | Path) -> list[str]:
+    """The lines that a program says without gnomon."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.slow
+def test_plain_tvm_schedules_all_layers_and_runs_the_library(flow: Flow, tmp_path: Path) -> None:
+    written, programs = flow.analyzed["written"], parts_of_the_readme(flow, tmp_path)
+    outputs = plain(sys.executable, programs["run.py"], written["libraries"]["narrow"], *TINY_SHAPE)
+    assert len(outputs) > 1
+    # The choice may be to leave layers of so small a network untuned; a database of all trials has every layer.
+    every = tmp_path / "every"
+    every.mkdir()
+    tuned = read_tuning_records(Path(flow.tuned["narrow"]["records"]).read_bytes())
+    for name, text in zip(FOLDER_FILES, write_metaschedule_database(tuned), strict=True):
+        (every / name).write_text(text)
+    for folder in (*written["databases"].values(), written["whole"], every):
+        records = (Path(folder) / FOLDER_FILES[1]).read_text().splitlines()
+        (scheduled,) = plain(sys.executable, programs["schedule.py"], written["module"], folder, tmp_path / "new.so")
+        assert int(scheduled) == len({json.loads(line)[0] for line in records})
+        again = plain(sys.executable, programs["run.py"], tmp_path / "new.so", *TINY_SHAPE)
+        assert list(map(float, again)) == pytest.approx(list(map(float, outputs)), rel=1e-3, abs=1e-5)
+    assert int(scheduled) == 2
+    select = json.loads(Path(written["selection"]).read_text())["devices"]
+    for key in KEYS:
+        library = Path(written["selection"]).parent / select[key]["library"]
+        assert len(plain(sys.executable, programs["run.py"], library.resolve(), *TINY_SHAPE)) == len(outputs)
+
+
+@pytest.mark.slow
+def test_a_program_in_cpp_runs_the_library(flow: Flow, tmp_path: Path) -> None:
+    programs = parts_of_the_readme(flow, tmp_path)
+    site = Path(sysconfig.get_path("platlib"))
+    needed = [site / "tvm_ffi/include/tvm/ffi/extra/module.h", site / "tvm/lib/libtvm_runtime.so"]
+    if missing := [str(path) for path in needed if not path.exists()] + ([] if shutil.which("g++") else ["g++"]):
+        pytest.skip(f"not here: {', '.join(missing)}")
+    script = (tmp_path / "run.cc.sh").read_text().replace("$(python ", f"$({sys.executable} ")
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    library = Path(flow.analyzed["written"]["libraries"]["narrow"])
+    outputs = plain(tmp_path / "run", library, *TINY_SHAPE)
+    wanted = plain(sys.executable, programs["run.py"], library, *TINY_SHAPE)
+    assert list(map(float, outputs)) == pytest.approx(list(map(float, wanted)), rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.slow

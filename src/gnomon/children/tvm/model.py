@@ -42,12 +42,13 @@ class Opened:
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`open`: read a network. `layers`: its layers for a target. `target`: whether a target is one. `lacking`: the
-    instructions that it has and another has not.
+    """`open`: read a network. `layers`: its layers for a target. `module`: the network in a file. `target`: whether a
+    target is one. `lacking`: the instructions that it has and another has not.
     """
     return {
         "open": lambda job: _open(opened, job),
         "layers": lambda job: _layers(opened, job),
+        "module": lambda job: _module(opened, job),
         "target": lambda job: {"target": str(tvm_workload.target_of(job["target"]))},
         "lacking": lambda job: {"lacking": tvm_workload.lacking(job["target"], job["here"])},
     }
@@ -209,6 +210,12 @@ def _layers(opened: Opened, job: Job) -> Facts:
             "workload": text,
         }
     return {"layers": list(found.values())}
+
+
+def _module(opened: Opened, job: Job) -> Facts:
+    """Job: path, of a file that `tvm.ir.load_json` reads: the network whose functions are the layers."""
+    Path(job["path"]).write_text(str(tvm.ir.save_json(opened.ready())), encoding="utf-8")
+    return {}
 
 
 def signature(mod: Any) -> tuple[list[Any], list[int]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import click
+
 from gnomon.cli.declared import command_of
 from gnomon.cli.help import Group
 from gnomon.cli.options import ferules
+from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
 _COLLECT = CommandRow(
@@ -19,7 +22,23 @@ _ANALYZE = CommandRow(
 )
 _OF_RECORDS = "Leave it out: the records say it."
 
-overlay = Group(
+
+class _Overlay(Group):
+    """The group; logs without a command are what Ferule's first version took."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and args[0].endswith((".json", ".log")):
+            raise UsageError(
+                "gnomon overlay takes collect or analyze before its logs",
+                hint="gnomon overlay collect LOG.. --device tvm:///KEY measures them there, gnomon overlay analyze "
+                "LOG.. chooses.",
+            )
+        return super().resolve_command(ctx, args)
+
+
+overlay = _Overlay(
     "overlay",
     help="One configuration a layer for several devices. docs/jobs/tune.md describes it.",
     commands=[

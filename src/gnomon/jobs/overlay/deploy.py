@@ -26,9 +26,13 @@ from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Watch
+from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import Workshop
+
+_README = Path(__file__).with_name("README.txt")
+"""How libraries and databases are used without gnomon, which goes beside them."""
 
 Tell = Callable[[str], None]
 
@@ -102,7 +106,13 @@ def deploy(
             else:
                 libraries[device.key], compiled[device.key] = str(library), made
         of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed)
-    written = replace(carried.written, libraries=libraries)
+        module = folder.module(document.model)
+        failed = network.save_module(module)
+    if failed is not None:
+        notes.append(f"The network's module could not be written: {failed.message}")
+    if libraries:
+        save_text(_README.read_text(encoding="utf-8"), folder.libraries / _README.name)
+    written = replace(carried.written, libraries=libraries, module="" if failed else str(module))
     if analysis.builds:
         written = replace(written, selection=save_selection(analysis, folder, carried.builds, of_builds))
     return replace(

@@ -236,6 +236,7 @@ class WrittenPart:
     """The files that were written, by device: `lines` are of AutoTVM's or Ansor's logs, as they stood there.
 
     `whole` has the lines or the database of all devices, `selection` says which build of a portfolio each takes.
+    `module` is the network that the databases apply to, as `tvm.ir.load_json` reads it.
     """
 
     records: Mapping[str, str] = field(default_factory=dict)
@@ -244,6 +245,7 @@ class WrittenPart:
     lines: Mapping[str, str] = field(default_factory=dict)
     whole: str = ""
     selection: str = ""
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -557,7 +557,7 @@ def _written(document: AnalyzeDocument, page: Page) -> None:
         for label, paths in (("lines", written.lines), ("records", written.records), ("database", written.databases))
         for _, path in sorted(paths.items())[:_MOST_ITEMS]
     ]
-    rows += [("of all", written.whole), ("builds", written.selection)]
+    rows += [("of all", written.whole), ("builds", written.selection), ("network", written.module)]
     rows += [("library", path) for _, path in libraries[:_MOST_ITEMS]]
     rows += [("use", words) for end, words in _USE.items() if written.whole.endswith(end)]
     if libraries:

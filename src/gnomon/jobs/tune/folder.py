@@ -74,6 +74,10 @@ class TuneFolder:
         """The folder of the builds of a portfolio, and of the file that says which device takes which."""
         return self.overlays / f"{safe(model.name)}.{model.dtype}.portfolio"
 
+    def module(self, model: TunedModel) -> Path:
+        """The network as TVM's own JSON: what the databases of its choice apply to."""
+        return self.overlays / f"{safe(model.name)}.{model.dtype}.relax"
+
     def library(self, device: TunedDevice, model: TunedModel, *, choice: str = "") -> Path:
         """A compiled network; `choice` says of whose configurations, where they are not the device's own."""
         middle = f"_{safe(choice)}" if choice else ""
