@@ -125,7 +125,7 @@ def _silent(sentence: str) -> None:
 
 
 def profile_space(
-    config: Annotated[PathLike, option(metavar="CONFIG")],
+    config: Annotated[Any, option(metavar="SPACE", complete="space")],
     profile_dir: Annotated[PathLike, option("--profile-dir", metavar="DIR", help="The profile; it is never deleted.")],
     *,
     families: Annotated[
@@ -161,18 +161,18 @@ def profile_space(
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[ProfileOptions],
 ) -> document.SpaceDocument:
-    """Train and measure the networks of CONFIG, a search space in the layout of aw_nas.
+    """Train and measure the networks of SPACE: a config in the layout of aw_nas, or FILE.py:NAME.
 
     Results are written as they are made: after an interruption the same command resumes.
 
-    Raises GnomonError. From Python nothing is trained with the `method` None too, and nothing is measured where
-    `toolchains` are none.
+    Raises GnomonError. From Python a space may be a `BlockSpace` too; nothing is trained with the `method` None, and
+    nothing is measured where `toolchains` are none.
     """
     from gnomon.jobs.space import job
 
     measured, bench = _toolchains(**options)
     return job.profile_space(
-        Path(config),
+        config,
         Path(profile_dir),
         _asked(blocks=_names(blocks), trust_config=trust_config, data=data, epochs=epochs, **bench),
         families=families,

@@ -193,12 +193,15 @@ class BlockSpace:
     same each time that it is called. Names are texts without blanks around; a number becomes one.
     ProblemError where two positions have one name, a block leaves layers that nothing reads or is another one each
     time, or shapes do not fit in some net.
+
+    `training` says how `gnomon space` trains nets, as a config does: {"ss_profiler_cfg": {..}, "gnomon_cfg": {..}}.
     """
 
     name: str
     inputs: tuple[Shape, ...]
     parts: tuple[BlockLike | Choice | Stage, ...]
     dtype: str = "float32"
+    training: Mapping[str, Any] = field(default_factory=dict)
     space: Space = field(init=False)
     _places: tuple[Place, ...] = field(init=False, repr=False)
     _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
@@ -240,9 +243,16 @@ class BlockSpace:
 
     def net(self, assignment: Assignment) -> Net:
         """The net of an assignment. ProblemError for an assignment outside the space."""
+        return self.written(assignment, Place.write)[0]
+
+    def written(self, assignment: Assignment, write: Callable[[Place, int, Symbol], Symbol]) -> tuple[Net, list[str]]:
+        """The net of an assignment by what writes the choice of a place, and for each node the name of that choice.
+
+        ProblemError for an assignment outside the space.
+        """
         self.space.encode([int(choice) for choice in assignment])
         shape, left = self.inputs[0], 0
-        trace = Trace((shape,), self.dtype)
+        trace, owners = Trace((shape,), self.dtype), list[str]()
         x = trace.input()
         for place in self._places:
             choice = int(assignment[place.slot]) if place.slot >= 0 else 0
@@ -252,9 +262,17 @@ class BlockSpace:
             elif place.kind == "depth":
                 left = place.depths[choice]
             elif place.kind == "choice" or left > 0:
-                x = place.write(choice, x)
+                x = write(place, choice, x)
+                owners += [place.names[choice]] * (len(trace.nodes) - len(owners))
                 left -= 1
-        return trace.net(x)
+        return trace.net(x), owners
+
+    def block(self, name: str) -> Block:
+        """The block of a choice by the name that `written` gives it. ProblemError where there is none."""
+        blocks = {own: block for place in self._places for own, block in zip(place.names, place.blocks, strict=True)}
+        if name not in blocks:
+            raise ProblemError(f"the space '{self.name}' has no {name}", hint="Give the space as it was.")
+        return blocks[name]
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
         """All units and how to count them; made once for each set of rules."""
@@ -274,17 +292,20 @@ def from_torch(
     stem: Any = None,
     head: Any = None,
     name: str = "space",
+    training: Mapping[str, Any] | None = None,
 ) -> BlockSpace:
     """A space of modules of PyTorch's: by slot the choices by name, in the order in which images go through them.
 
     A choice, the stem before them and the head behind them are each a `torch.nn.Module`, or a function that makes one
     of the channels of its input; `skip` does nothing, and an ONNX file's path will do. `input` is a shape with its
-    batch, such as (1, 3, 32, 32), or several, of which slot "resolution" then chooses. ProblemError as `BlockSpace`.
+    batch, such as (1, 3, 32, 32), or several, of which slot "resolution" then chooses. For `training`, and for errors,
+    see `BlockSpace`.
     """
     shapes: tuple[Any, ...] = (input,) if isinstance(input[0], int) else tuple(input)
     choices = (Choice(slot, {choice: _made(one) for choice, one in blocks.items()}) for slot, blocks in slots.items())
     ends = [() if end is None else (_made(end),) for end in (stem, head)]
-    return BlockSpace(name=name, inputs=shapes, parts=(*ends[0], *choices, *ends[1]))
+    parts = (*ends[0], *choices, *ends[1])
+    return BlockSpace(name=name, inputs=shapes, parts=parts, training=training or {})
 
 
 def _made(given: Any) -> Block:
@@ -307,7 +328,8 @@ def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape])
             ends[slot] = path
     if not slots:
         raise ProblemError(f"{folder} has no blocks of a space", hint="Its files are called SLOT.CHOICE.onnx.")
-    return from_torch(slots, input=input, name=Path(folder).resolve().name, **ends)
+    stem, head = ends.get("stem"), ends.get("head")
+    return from_torch(slots, input=input, stem=stem, head=head, name=Path(folder).resolve().name)
 
 
 def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:

@@ -20,15 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.errors import GnomonError, ProblemError
+from gnomon.spaces.blocks import BlockSpace
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, digest_of
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
 from gnomon.spaces.layers import Shape
-from gnomon.spaces.loading import load_attribute, reason
+from gnomon.spaces.loading import load_attribute, load_space, reason
+from gnomon.spaces.sources import Source
 from gnomon.spaces.unit import Symbol
 from gnomon.training.network import Factory, seeded, torch_package
 
+OF_SPACE = "space:"
+"""What begins the origin of a choice of a space in Python: the space as it was named follows."""
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_TRIED_AT: dict[str, tuple[tuple[Shape, tuple[int, ...]], ...]] = {
+Places = tuple[tuple[Shape, tuple[int, ...]], ...]
+_TRIED_AT: dict[str, Places] = {
     STEM: (((3, 16, 16), (16,)),),
     HEAD: (((64, 16, 16), (10,)),),
     "": (((64, 16, 16), (64, 1)), ((64, 16, 16), (128, 2))),
@@ -40,24 +46,31 @@ _TRIED_AT: dict[str, tuple[tuple[Shape, tuple[int, ...]], ...]] = {
 class ModuleBlock:
     """A module as a block that can be written down; what it makes is found by running it once for each place.
 
-    `name` is the primitive's, or `STEM` or `HEAD`; `origin` is where another process finds `factory`.
+    `name` is the primitive's, `STEM` or `HEAD`, or that of a choice of a space in Python, which is `of_space`: that is
+    made of its input's channels alone, and tried at its very place. `origin` is where another process finds `factory`.
     """
 
     name: str
     origin: str
     factory: Factory
+    of_space: bool = False
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
         """Writes it down, for these arguments behind the channels of its input."""
         made, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
+        digest = self.digest_at(x.shape)
         return x.layer(
-            "Module", block=self.name, digest=self.digest, arguments=arguments, shape=made, macs=macs, params=params
+            "Module", block=self.name, digest=digest, arguments=arguments, shape=made, macs=macs, params=params
         )
 
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that stand for what it makes, whatever it is called."""
-        return _digest(self.factory, self.name)
+        return _digest(self.factory, self.name, _TRIED_AT.get(self.name, _TRIED_AT[""]))
+
+    def digest_at(self, shape: Shape) -> str:
+        """The digest of a net's layer whose input has this shape."""
+        return _digest(self.factory, self.name, ((shape[1:], ()),)) if self.of_space else self.digest
 
     @property
     def steady(self) -> bool:
@@ -70,11 +83,9 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
     ProblemError where that fails, and for anything else.
     """
-    torch = torch_package("a block of PyTorch's")
-    factory = (lambda _: copy.deepcopy(source)) if isinstance(source, torch.nn.Module) else source
     try:
         with seeded(name):
-            return _made(factory, name, channels, ()).eval()
+            return _made(_factory(source), name, channels, ()).eval()
     except GnomonError:
         raise
     except Exception as error:  # whatever a user's function does
@@ -111,12 +122,12 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
     ProblemError where one is not what it was when the net was made.
     """
     factories = {}
-    for one in (one for node in tagged.net.nodes for one in node.unit.layers if one.kind == "Module"):
-        name = str(one["block"])
-        if name in factories or name not in origins:
+    for node in tagged.net.nodes:
+        one = node.unit.layers[0]
+        if one.kind != "Module" or (name := str(one["block"])) in factories or name not in origins:
             continue
         block = _loaded(name, origins[name])
-        if block.digest != one["digest"]:
+        if block.digest_at(node.unit.inputs[0]) != one["digest"]:
             raise ProblemError(
                 f"{name} of {origins[name]} is not what it was when this began",
                 hint="Restore the file as it was, or begin again in another folder.",
@@ -125,11 +136,49 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
     return factories
 
 
+def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None:
+    """The choice of a space by its name, where it is a module; None where it is of layers.
+
+    ProblemError for an ONNX file, which nothing trains.
+    """
+    block = space.block(name)
+    if not isinstance(block, Source):
+        return None
+    if block.is_file:
+        raise ProblemError(
+            f"{name} is an ONNX file, which cannot be trained", hint="Give a torch.nn.Module, or accuracies as a csv."
+        )
+    return ModuleBlock(name=name, origin=origin, factory=_factory(block.made_of), of_space=True)
+
+
 @functools.lru_cache(maxsize=256)
 def _loaded(name: str, origin: str) -> ModuleBlock:
     if name in (STEM, HEAD):
         return end_block(name, origin)
+    if origin.startswith(OF_SPACE) and (found := space_block(_space(origin), name, origin)) is not None:
+        return found
     return ModuleBlock(name=name, origin=origin, factory=module_of(origin, name))
+
+
+@functools.lru_cache(maxsize=16)
+def _space(origin: str) -> Any:
+    return load_space(origin.removeprefix(OF_SPACE))
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Makes copies of a module, with the weights that it has."""
+
+    module: Any
+
+    def __call__(self, channels: int) -> Any:
+        return copy.deepcopy(self.module)
+
+
+@functools.lru_cache(maxsize=1024)
+def _factory(made_of: Any) -> Factory:
+    """What makes the modules of a source; one object for each."""
+    return _Copies(made_of) if isinstance(made_of, torch_package().nn.Module) else made_of
 
 
 @contextlib.contextmanager
@@ -187,8 +236,8 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
 
 
 @functools.lru_cache(maxsize=256)
-def _digest(factory: Factory, name: str) -> str:
-    return digest_of([_told(factory, name, *place) for place in _TRIED_AT.get(name, _TRIED_AT[""])])
+def _digest(factory: Factory, name: str, places: Places) -> str:
+    return digest_of([_told(factory, name, *place) for place in places])
 
 
 @functools.lru_cache(maxsize=256)

@@ -29,12 +29,21 @@ class PrimitivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyPart:
-    """A family of primitives: the default one, how many one-change variants and networks there are (in digits)."""
+    """A family of primitives: the default one, how many one-change variants and networks there are (in digits).
+
+    Where slots choose from unlike primitives, `defaults` has the default of each, and `default` is the first one's.
+    """
 
     primitives: tuple[PrimitivePart, ...]
     default: str
     swaps: int
     networks: str
+    defaults: tuple[str, ...] = ()
+
+    def swapped(self, primitives: Sequence[str]) -> list[int]:
+        """The cell groups in which a network has another primitive than the default network."""
+        defaults = self.defaults or (self.default,) * len(primitives)
+        return [group for group, pair in enumerate(zip(primitives, defaults, strict=True)) if pair[0] != pair[1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +213,7 @@ class SpaceDocument(Answer):
     def is_single(self, primitives: Sequence[str]) -> bool:
         """Whether a network is a family's default, or differs from it in one cell group alone."""
         family = self.family_of(primitives)
-        return bool(family) and sum(name != self.families[family].default for name in primitives) <= 1
+        return bool(family) and len(self.families[family].swapped(primitives)) <= 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

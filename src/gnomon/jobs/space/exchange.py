@@ -136,7 +136,7 @@ def export_networks(
     seen = seen_networks(study, accuracy, chosen)
 
     def net(network: str, primitives: Sequence[str]) -> NetRow:
-        row, one = NetRow(assignment=tuple(study.places[name] for name in primitives)), seen.get(network)
+        row, one = NetRow(assignment=study.space.indices(primitives)), seen.get(network)
         return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
 
     rows = [
@@ -238,7 +238,7 @@ def _nets(study: Study, file: _File) -> list[NetRow]:
         found = []
         for name, value in file.table.items():
             try:
-                assignment = tuple(study.places[one] for one in _network(study, name).primitives)
+                assignment = study.space.indices(_network(study, name).primitives)
             except ProblemError as error:
                 complaints.tell(name[:60], error.message)
                 continue
@@ -256,7 +256,7 @@ def _network(study: Study, name: str) -> Network:
     known = study.families.get(family)
     if known is None:
         raise ProblemError(f"the config has no family {family}")
-    if max(assignment) >= len(known.primitives):
+    if any(place >= count for place, count in zip(assignment, known.counts, strict=True)):
         raise ProblemError(f"the config has {len(known.primitives)} primitives of {family}, places from 0")
     return known.network(assignment)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from gnomon.errors import MeasurementError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, SpaceConfig, read_aw_nas_config
 from gnomon.formats.aw_nas.tables import write_flat_table
 from gnomon.jobs.space.document import SpaceDocument
+from gnomon.jobs.space.profiling.declared import declared_study, is_declared
 from gnomon.jobs.space.profiling.estimates import (
     latest,
     method_of,
@@ -92,7 +94,7 @@ def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
 
 
 def profile_space(
-    path: Path,
+    given: Any,
     out: Path,
     asked: TrainRequest,
     *,
@@ -105,7 +107,9 @@ def profile_space(
     watch: Watch | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> SpaceDocument:
-    """Train and measure what the profile `out` of a config lacks, and write down each network as soon as it is done.
+    """Train and measure what the profile `out` of a space lacks, and write down each network as soon as it is done.
+
+    `given` is a config's path, or a space in Python, as FILE.py:NAME or itself.
 
     `families` are those to look at, `numbering` and blocks go before what the config says. `method` is how accuracies
     are got, None: not at all; it trains so many `networks` of each family, None: as many as it does by itself.
@@ -118,12 +122,25 @@ def profile_space(
     _check_numbers(asked, networks, mixed)
     if method is not None and asked.cluster is None:
         check_device(asked.training_device)
-    text = read_config(path)
-    config, _ = read_aw_nas_config(text)
-    blocks = block_files(asked.blocks, path, config.gnomon, trust=asked.trust_config)
+    path, blocks = Path(), tuple[str, ...]()
+    study: Study | None = None
+    if is_declared(given):
+        study = declared = declared_study(given)
+        config, blocks = study.config, (declared.origin.removeprefix("space:"),)
+    else:
+        path = Path(given)
+        text = read_config(path)
+        config, _ = read_aw_nas_config(text)
+        blocks = block_files(asked.blocks, path, config.gnomon, trust=asked.trust_config)
     source = asked.data or (config.gnomon.data if asked.trust_config else None)
     data = open_images(config.gnomon, source, classes=config.manager.num_classes, download=asked.download)
-    study = open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
+    if study is not None and study.layout.input_shape[1:] != tuple(data.shape):
+        raise UsageError(
+            f"{data.name} has images of {tuple(data.shape)}, and the space takes {study.layout.input_shape[1:]}",
+            hint="Change the space's input, or give other images: --data.",
+        )
+    if study is None:
+        study = open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
     chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
     if method is not None and method not in METHODS:
         raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join(METHODS)}.")

@@ -97,7 +97,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
             page.line(f"It is of {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
         if not document.latency_file:
             page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
-    else:
+    elif document.numbering != "of the space":  # a searcher of one in Python asks `gnomon.open_profile`
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     if document.images_known:
         page.path(
@@ -507,7 +507,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     page.heading(f"{name}: its {variants} by accuracy, from {ranking.trainings} trainings")
     family = document.families.get(name)
     shown = {*range(count if page.every else min(_BEST, count)), count - 1}
-    shown |= {k for k, network in enumerate(networks) if family and {*network.primitives} == {family.default}}
+    shown |= {k for k, network in enumerate(networks) if family and not family.swapped(network.primitives)}
     rows: list[int | None] = []
     for place in sorted(shown):
         rows += [None, place] if place and place - 1 not in shown else [place]
@@ -538,13 +538,13 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
     """What a network has where its family's default has another primitive: "cell 2: 7x7, expansion 4"."""
     meanings = {primitive.name: primitive.meaning for primitive in (family.primitives if family else ())}
-    swaps = [(place, name) for place, name in enumerate(primitives) if family is None or name != family.default]
+    swaps = range(len(primitives)) if family is None else family.swapped(primitives)
     if not swaps:
         return "the default"
     if len(swaps) > 1:
         return f"{len(swaps)} cell groups"
-    place, name = swaps[0]
-    return f"cell {place}: {meanings.get(name) or name}"
+    name = primitives[swaps[0]]
+    return f"cell {swaps[0]}: {meanings.get(name) or name}"
 
 
 def _next(document: SpaceDocument, page: Page) -> None:

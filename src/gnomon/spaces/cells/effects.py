@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.space import Space
-from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.cells.primitives import family_of
 from gnomon.spaces.features import Ints as Int64s
 
 Scale = Literal["sums", "logit"]
@@ -303,7 +303,7 @@ def _kin(space: Space, *, names: bool) -> list[Ints]:
     """The number of each choice of each group, by its name or by its family."""
     if names:
         return [np.arange(len(slot.choices)) for slot in space.slots]
-    return [np.unique([parse_name(name)[0] for name in slot.choices], return_inverse=True)[1] for slot in space.slots]
+    return [np.unique([family_of(name) for name in slot.choices], return_inverse=True)[1] for slot in space.slots]
 
 
 def _drawn_pairs(
@@ -537,7 +537,7 @@ def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: 
 def _parts_of(space: Space) -> dict[str, Floats]:
     """The covariances (C, C) of effects by the name of their size."""
     names = np.array([name for slot in space.slots for name in slot.choices])
-    families, group = np.array([parse_name(str(name))[0] for name in names]), _groups_of(space)
+    families, group = np.array([family_of(str(name)) for name in names]), _groups_of(space)
     alike = {"family": families, "main": names, "own": np.arange(len(names)), "group": group}
     return {name: (kind[:, None] == kind[None, :]).astype(np.float64) for name, kind in alike.items()}
 

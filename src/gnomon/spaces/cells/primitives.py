@@ -70,7 +70,7 @@ class Primitive:
     """A block by its published name; `meaning` says in words what it is made of.
 
     Either a `block` or a `module`, else ProblemError. What a module makes is found by making it:
-    `gnomon.training.modules` gives it its block.
+    `gnomon.training.modules` gives it its block. A choice of a space in Python is `called` otherwise.
     """
 
     family: str
@@ -78,6 +78,7 @@ class Primitive:
     block: PrimitiveBlock | None = None
     module: ModuleFactory | None = None
     meaning: str = ""
+    called: str = ""
 
     def __post_init__(self) -> None:
         if (self.block is None) == (self.module is None):
@@ -89,7 +90,7 @@ class Primitive:
     @property
     def name(self) -> str:
         """As configs and tables spell it: "Mobileblock_3"."""
-        return f"{self.family}block_{self.number}"
+        return self.called or f"{self.family}block_{self.number}"
 
     @property
     def digest(self) -> str:
@@ -131,6 +132,12 @@ def parse_name(name: str) -> tuple[str, int]:
             hint="Names are such as Mobileblock_3: a family, 'block_', a number.",
         )
     return match["family"], int(match["number"])
+
+
+def family_of(name: str) -> str:
+    """The family of a primitive's name; all choices of a space in Python are of one without a name."""
+    match = _NAME.fullmatch(name)
+    return "" if match is None else match["family"]
 
 
 def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, ...]]:

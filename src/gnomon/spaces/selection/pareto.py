@@ -25,7 +25,7 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.effects import Evidence
-from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.cells.primitives import family_of
 from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, drawn_front, exchanged
 from gnomon.spaces.selection.reduce import Resamples, judged, reduce_choices, weighed_costs
 
@@ -299,7 +299,7 @@ def _wilson(frequency: float, options: ParetoOptions) -> dict[str, float]:
 def _places(space: Space, family: str) -> list[Ints]:
     """The choices of a family in each group."""
     return [
-        np.array([i for i, name in enumerate(slot.choices) if parse_name(name)[0] == family], dtype=np.intp)
+        np.array([i for i, name in enumerate(slot.choices) if family_of(name) == family], dtype=np.intp)
         for slot in space.slots
     ]
 
@@ -308,7 +308,7 @@ def _contenders(whole: Resamples, beliefs: Beliefs) -> tuple[list[Contender], di
     """The families that have a primitive in each group, and their volumes (`choose_family`). ProblemError for none."""
     slots, points = beliefs.space.slots, beliefs.points(beliefs.measured)
     found, volumes = list[Contender](), dict[str, Floats]()
-    for family in sorted({parse_name(name)[0] for slot in slots for name in slot.choices}):
+    for family in sorted({family_of(name) for slot in slots for name in slot.choices}):
         places = _places(beliefs.space, family)
         if all(map(len, places)):
             own = np.all([np.isin(column, one) for column, one in zip(beliefs.measured.T, places, strict=True)], axis=0)

@@ -23,6 +23,7 @@ from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.tables import write_lookup
 from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuracies, SelectionDocument
+from gnomon.jobs.space.profiling.declared import OF_SPACE
 from gnomon.jobs.space.profiling.estimates import (
     Seen,
     accuracy_evidence,
@@ -97,7 +98,7 @@ def select_primitives(
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
     remark = _remark(rule, study.numbering, model if study.document.names_latency_file else None)
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
-    candidates = sum(len(one.primitives) for name, one in study.families.items() if family in (None, name))
+    sizes = [one.counts for name, one in study.families.items() if family in (None, name)]
     selection = SelectionDocument(
         profile=str(profile),
         rule=rule,
@@ -112,7 +113,7 @@ def select_primitives(
         numbering=study.numbering,
         meanings={name: one.meaning for name, one in study.primitives.items()},
         unlike_aw_nas=tuple(unlike_aw_nas(study, groups)),
-        networks_before=str(candidates**study.layout.group_count),
+        networks_before=str(math.prod(map(sum, zip(*sizes, strict=True)))),
         networks_after=str(math.prod(map(len, groups))),
         output=str(output),
         lookup=None if lookup is None else str(lookup),
@@ -126,6 +127,8 @@ def select_primitives(
 
 def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
     """The kept primitives whose names stand for other blocks, or for none, in the search framework's own numbering."""
+    if study.numbering == OF_SPACE:
+        return []
     theirs = published_primitives("aw_nas")
     kept = sorted({name for names in groups for name in names})
     return [name for name in kept if name not in theirs or theirs[name].digest != study.primitives[name].digest]
@@ -174,6 +177,8 @@ def lookup_of(
     study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]
 ) -> tuple[LookupPart, Rows] | None:
     """What the table of a choice is of, and the table; None where a kept primitive has no latency in some place."""
+    if study.numbering == OF_SPACE:  # who searches such a space asks `gnomon.open_profile`
+        return None
     families = {study.primitives[name].family for names in groups for name in names}
     measured, kept = measured_networks(study, rows, families), [[study.places[name] for name in own] for own in groups]
     if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):

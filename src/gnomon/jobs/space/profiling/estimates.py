@@ -16,7 +16,7 @@ from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
 from gnomon.jobs.space.profiling.folder import IMPORTED, METHODS, PROOF, PUBLISHED, AccuracyRow, LatencyRow
-from gnomon.jobs.space.profiling.study import Family, Network, Study, space_of
+from gnomon.jobs.space.profiling.study import Family, Network, Study
 from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.features import Ints
@@ -275,14 +275,12 @@ def seconds(milliseconds: float) -> float:
 
 def mixed_space(study: Study) -> Space:
     """The space in which each cell group chooses from the primitives of all families."""
-    return space_of(study.primitives, study.layout.group_count)
+    return study.space
 
 
 def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
     """Networks of any families with their accuracies, as indices in the space of all primitives."""
-    return _accuracies(
-        seen.values(), [[study.places[name] for name in one.network.primitives] for one in seen.values()]
-    )
+    return _accuracies(seen.values(), [list(study.space.indices(one.network.primitives)) for one in seen.values()])
 
 
 def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
@@ -291,7 +289,7 @@ def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
     if not ones:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
     return Evidence(
-        assignments=np.array([[study.places[name] for name in row.primitives] for row in ones]),
+        assignments=np.array([study.space.indices(row.primitives) for row in ones]),
         values=np.array([row.call_s for row in ones], np.float64),
         errors=np.array([standard_error(row) for row in ones]),
     )

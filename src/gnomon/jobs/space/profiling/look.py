@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from gnomon.jobs.space.document import (
     ToolchainPart,
     TrainedPart,
 )
+from gnomon.jobs.space.profiling.declared import OF_SPACE, declared_study, study_of_text
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
     latest,
@@ -72,6 +74,9 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             f"{path / INPUT} is not the config that the profile was made of any more",
             hint="Put it back as it was, or profile again in another folder.",
         )
+    if asked.numbering == OF_SPACE:
+        declared = declared_study(blocks[0]) if blocks else study_of_text(text)
+        return _checked_study(declared, path, question)
     own = read_aw_nas_config(text)[0].gnomon
     named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
     if named and not blocks:
@@ -83,7 +88,12 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
         numbering=asked.numbering,
         blocks=tuple(map(str, blocks)),
     )
-    if any(question.get(name) != value for name, value in study.question().items()):
+    return _checked_study(study, path, question)
+
+
+def _checked_study(study: Study, path: Path, question: Mapping[str, object]) -> Study:
+    """The study. UsageError where it is not that of the profile any more."""
+    if any(question.get(name) != value for name, value in json.loads(json.dumps(study.question())).items()):
         raise UsageError(
             f"the blocks are not those that {path} was made of any more",
             hint="Restore the file of blocks as it was, or profile again in another folder.",
@@ -163,7 +173,8 @@ def space_document(
         families={
             name: FamilyPart(
                 primitives=tuple(PrimitivePart(name=one.name, meaning=one.meaning) for one in family.primitives),
-                default=family.primitives[family.default].name,
+                default=family.default_names[0],
+                defaults=family.default_names if len(set(family.default_names)) > 1 else (),
                 swaps=len(family.swaps()),
                 networks=str(family.space.size),
             )

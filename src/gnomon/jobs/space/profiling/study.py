@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,27 +49,22 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A family: primitives, in the order of their numbers, one of which each cell group chooses; and its default."""
+    """A family: its primitives, which of them each cell group chooses from, by name, and the default's assignment."""
 
     name: str
     primitives: tuple[Primitive, ...]
-    default: int
-    groups: int
-
-    @property
-    def space(self) -> Space:
-        """The choices of each cell group by the names of the primitives."""
-        return space_of([one.name for one in self.primitives], self.groups)
+    space: Space
+    defaults: tuple[int, ...]
 
     @property
     def counts(self) -> list[int]:
         """The number of choices of each cell group."""
-        return [len(self.primitives)] * self.groups
+        return [len(slot.choices) for slot in self.space.slots]
 
     @property
-    def defaults(self) -> tuple[int, ...]:
-        """The assignment of the default network."""
-        return (self.default,) * self.groups
+    def default_names(self) -> tuple[str, ...]:
+        """The primitives of the default network, one a cell group."""
+        return self.space.names(self.defaults)
 
     def network(self, assignment: Sequence[int]) -> Network:
         """The network of an assignment."""
@@ -77,11 +73,11 @@ class Family:
             id=network_id(self.name, chosen),
             family=self.name,
             assignment=chosen,
-            primitives=tuple(self.primitives[k].name for k in chosen),
+            primitives=self.space.names(chosen),
         )
 
     def swaps(self) -> tuple[Network, ...]:
-        """The default network, then every one-change variant: 1 + groups * (primitives - 1) networks."""
+        """The default network, then every network that differs from it in one cell group."""
         return tuple(self.network(assignment) for assignment in swaps(self.defaults, self.counts))
 
 
@@ -89,6 +85,19 @@ def space_of(names: Iterable[str], groups: int) -> Space:
     """The space in which each of so many cell groups chooses from these primitives."""
     choices = tuple(names)
     return Space(tuple(Slot(f"cell{group}", choices) for group in range(groups)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReducedSpace:
+    """What writes a choice: the choices that each slot keeps, as YAML."""
+
+    slots: tuple[str, ...]
+    names_latency_file: bool = False
+
+    def output(self, groups: Sequence[Sequence[str]], *, latency_file: str | None = None) -> str:
+        """A line a slot, `first: ["k3", "k5"]`."""
+        rows = zip(self.slots, groups, strict=True)
+        return "".join(f"{json.dumps(slot)}: {json.dumps(list(names))}\n" for slot, names in rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +108,7 @@ class Study:
     """
 
     config: SpaceConfig
-    document: ConfigDocument
+    document: ConfigDocument | ReducedSpace
     text: str
     numbering: str
     layout: CellLayout
@@ -116,10 +125,15 @@ class Study:
         """Where each primitive stands among all."""
         return {name: place for place, name in enumerate(self.primitives)}
 
-    def at(self, places: Iterable[int]) -> Network:
-        """The network of the primitives at these places among all, one a cell group."""
-        names = list(self.primitives)
-        return self.mixed([names[place] for place in places])
+    @cached_property
+    def space(self) -> Space:
+        """The space in which each cell group chooses from the primitives of all families."""
+        slots = zip(*(family.space.slots for family in self.families.values()), strict=True)
+        return Space(tuple(Slot(own[0].name, tuple(name for slot in own for name in slot.choices)) for own in slots))
+
+    def at(self, assignment: Sequence[int]) -> Network:
+        """The network of an assignment of the space of all primitives."""
+        return self.mixed(self.space.names(assignment))
 
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
@@ -142,7 +156,7 @@ class Study:
         families = {one.family for one in chosen}
         if len(families) == 1:
             family = self.families[families.pop()]
-            return family.network([family.primitives.index(one) for one in chosen])
+            return family.network(family.space.indices(names))
         return Network(id="+".join(names), family="", assignment=(), primitives=tuple(names))
 
     def notes(self) -> list[str]:
@@ -170,7 +184,10 @@ class Study:
 
     def _has(self, name: str, primitives: Sequence[str]) -> bool:
         fits = len(primitives) == self.layout.group_count and all(one in self.primitives for one in primitives)
-        return fits and self.mixed(primitives).id == name
+        try:
+            return fits and self.mixed(primitives).id == name
+        except ProblemError:  # a choice of another slot
+            return False
 
     def question(self) -> dict[str, object]:
         """What a profile of it stands for: equal for studies whose networks are the same."""
@@ -181,7 +198,7 @@ class Study:
             "families": {
                 name: {one.name: one.digest for one in family.primitives} for name, family in self.families.items()
             },
-            "defaults": {name: family.primitives[family.default].name for name, family in self.families.items()},
+            "defaults": {name: family.default_names[0] for name, family in self.families.items()},
             **{name: block.digest for name, block in self.ends.items()},
         }
 
@@ -337,7 +354,8 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
         )
     for one in ones:  # a block that does not fit its place is told before anything is done
         _built(layout, [one] * layout.group_count)
-    return Family(name=name, primitives=ones, default=ones.index(default), groups=layout.group_count)
+    space = space_of([one.name for one in ones], layout.group_count)
+    return Family(name=name, primitives=ones, space=space, defaults=(ones.index(default),) * layout.group_count)
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:

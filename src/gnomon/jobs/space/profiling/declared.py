@@ -1,0 +1,219 @@
+"""Studies of spaces that are declared in Python: each slot is a cell group, and its choices are its primitives.
+
+A profile keeps such a space as data: slots, choices, and the networks' digest. What reads that alone can choose from
+the profile; what makes networks of it needs the space itself, whose Python runs only where it is named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from gnomon.core.codec import Must, decode, document, read_json, within
+from gnomon.core.space import Slot, Space
+from gnomon.core.strict_json import Complaints, Strict, indented
+from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.formats.aw_nas.config import GnomonConfig, ManagerSection, ProfilerConfig, SpaceConfig, SpaceSection
+from gnomon.jobs.space.profiling.folder import HINT, Name, Names, is_name
+from gnomon.jobs.space.profiling.study import Family, Network, ReducedSpace, Study
+from gnomon.spaces.blocks import BlockSpace, Place
+from gnomon.spaces.cells.primitives import Primitive, digest_of
+from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
+from gnomon.spaces.loading import load_space, reason
+from gnomon.spaces.unit import Symbol
+
+OF_SPACE = "of the space"
+"""What stands for the numbering where names of choices are the space's own."""
+
+_STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
+Size = Annotated[int, within(1, 1 << 31, "a whole number from 1")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Training:
+    """How networks are trained, by the keys of aw_nas's configs."""
+
+    ss_profiler_cfg: ProfilerConfig = field(default_factory=ProfilerConfig)
+    gnomon_cfg: GnomonConfig = field(default_factory=GnomonConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """What a profile keeps of a space; `digest` is of the default network and all one-change variants."""
+
+    format: Literal["gnomon-declared-space"] = "gnomon-declared-space"
+    name: Name
+    input: tuple[Size, Size, Size, Size]
+    classes: Size
+    slots: Annotated[Mapping[str, Names], Must(be="choices by slot", fits=bool)]
+    digest: str
+    training: _Training
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """What a choice has in the place of a primitive's block: the space writes its networks, and has the digest."""
+
+    digest: str
+
+    def __call__(self, x: Symbol, channels: int, stride: int) -> Symbol:
+        raise ProblemError("a choice of a space in Python is written by its space", hint="Ask the study for a network.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredStudy(Study):
+    """A study of a space in Python. `declared` is the space where it is at hand, and `origin` where others find it."""
+
+    declared: BlockSpace | None = None
+    origin: str = ""
+
+    def tagged(self, network: Network) -> TaggedNet:
+        """The network itself. UsageError where the space is known as data alone."""
+        if self.declared is None:
+            raise UsageError(
+                "the networks are of a space in Python, which is run only where it is given",
+                hint="If you know it: --blocks FILE.py:NAME",
+            )
+        return _tagged(self.declared, network.assignment, self.origin)
+
+    def origins(self, tagged: TaggedNet) -> dict[str, str]:
+        """Where a network's blocks that are modules are found, by their names."""
+        return dict.fromkeys(tagged.modules, self.origin)
+
+    def notes(self) -> list[str]:
+        """Nothing is known to speak against its blocks."""
+        return []
+
+
+def space_origin(space: Any) -> str:
+    """Where workers find a space: as it was named, or the global of a file that is this very object.
+
+    UsageError for one that is neither.
+    """
+    if not isinstance(space, BlockSpace):
+        path, _, name = str(space).rpartition(":")
+        return f"{Path(path).absolute()}:{name}"
+    for module in list(sys.modules.values()):
+        for name, value in list(vars(module).items()) if getattr(module, "__file__", None) else ():
+            if value is space:
+                return f"{Path(str(module.__file__)).absolute()}:{name}"
+    raise UsageError(
+        "the processes that train cannot find the space",
+        hint="Make it a global of a Python file, outside of functions.",
+    )
+
+
+def is_declared(config: Any) -> bool:
+    """Whether what is to be profiled is a space in Python, as FILE.py:NAME or itself, and no config of aw_nas."""
+    return isinstance(config, BlockSpace) or str(config).rpartition(":")[0].endswith(".py")
+
+
+def declared_study(given: Any) -> DeclaredStudy:
+    """The study of a space in Python. UsageError for one that is not made of blocks, does not take images of one shape,
+    or makes no scores; ProblemError for blocks that do not fit.
+    """
+    origin = space_origin(given)
+    space = given if isinstance(given, BlockSpace) else load_space(origin)
+    if not isinstance(space, BlockSpace):
+        raise UsageError(f"{space.name} is not made of blocks", hint="Give a space of from_torch, or a BlockSpace.")
+    if len(space.inputs) != 1 or len(space.inputs[0]) != 4:
+        raise UsageError(
+            f"networks are trained on images of one shape, and the space {space.name} takes "
+            + " and ".join(map(str, space.inputs)),
+            hint="Give it one input (1, C, H, W); another resolution may be a choice that pools.",
+        )
+    slots = space.space.slots
+    counts = [len(slot.choices) for slot in slots]
+    names = [name for slot in slots for name in slot.choices]
+    if wrong := [name for name in names if not is_name(name)]:
+        raise UsageError(f"{wrong[0]!r} cannot be a part of a file's name", hint="Use letters, digits, - and _.")
+    nets = [_tagged(space, one, f"space:{origin}") for one in swaps([0] * len(slots), counts)]
+    made = nets[0].net.shape(nets[0].net.output)
+    if len(made) != 2:
+        raise UsageError(f"networks of {space.name} make {made}, and no scores", hint="Give it a head: (N, classes).")
+    known = _Declared(
+        name=re.sub("[^A-Za-z0-9_]", "_", space.name),
+        input=space.inputs[0],
+        classes=made[1],
+        slots={slot.name: slot.choices for slot in slots},
+        digest=digest_of([[[n.unit.canonical(), *n.inputs] for n in one.net.nodes] for one in nets]),
+        training=_training(space),
+    )
+    return study_of_text(indented(document(known)), space, f"space:{origin}")
+
+
+def _training(space: BlockSpace) -> _Training:
+    """How the networks of a space are trained. ProblemError with all that is wrong in what it says of it."""
+    complaints = Complaints(what=f"training of {space.name}", hint="Its keys are those of a config: see space.md.")
+    found: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
+    complaints.raise_any()
+    return found
+
+
+def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") -> DeclaredStudy:
+    """The study of what a profile keeps of a space. ProblemError with all that is wrong in it."""
+    known = read_json(_Declared, text.encode(), _STRICT)
+    slots = tuple(Slot(name, choices) for name, choices in known.slots.items())
+    choices = dict.fromkeys(choice for slot in slots for choice in slot.choices)
+    primitives = tuple(
+        Primitive(family=known.name, number=k, called=choice, block=_Unwritten(known.digest))
+        for k, choice in enumerate(choices)
+    )
+    layout = CellLayout(
+        input_shape=(1, *known.input[1:]),
+        groups=tuple(range(len(slots))),
+        widths=(1,) * len(slots),
+        reduces=frozenset(),
+        classes=known.classes,
+    )
+    section = SpaceSection(
+        num_cell_groups=len(slots), cell_layout=layout.groups, reduce_cell_groups=(), shared_primitives=tuple(choices)
+    )
+    config = SpaceConfig(
+        space=section,
+        manager=ManagerSection(num_classes=known.classes, cell_group_kwargs=()),
+        profiler=known.training.ss_profiler_cfg,
+        gnomon=known.training.gnomon_cfg,
+    )
+    family = Family(name=known.name, primitives=primitives, space=Space(slots), defaults=(0,) * len(slots))
+    return DeclaredStudy(
+        config=config,
+        document=ReducedSpace(slots=tuple(known.slots)),
+        text=text,
+        numbering=OF_SPACE,
+        layout=layout,
+        families={known.name: family},
+        declared=space,
+        origin=origin,
+    )
+
+
+def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> TaggedNet:
+    """A network with its modules as such. UsageError for a user's block that fails."""
+    from gnomon.training.modules import space_block
+
+    def write(place: Place, choice: int, x: Symbol) -> Symbol:
+        name = place.names[choice]
+        module = space_block(space, name, origin)
+        try:
+            return place.write(choice, x) if module is None else module(x)
+        except GnomonError:
+            raise
+        except Exception as error:  # whatever a user's block does
+            raise UsageError(
+                f"{name} fails behind {x.shape}: {reason(error)}", hint="Mend it, or leave it out."
+            ) from error
+
+    net, owners = space.written(assignment, write)
+    tags, count = list[str](), dict[str, int]()
+    for node, owner in zip(net.nodes, owners, strict=True):
+        count[owner] = count.get(owner, -1) + 1
+        # The same choice behind another width has other weights.
+        width = "x".join(str(shape[1]) for shape in node.unit.inputs)
+        tags.append(f"{re.sub('[^A-Za-z0-9_]', '_', owner)}/{count[owner]}_{width}")
+    return TaggedNet(net=net, tags=tuple(tags))

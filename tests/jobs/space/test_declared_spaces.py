@@ -1,0 +1,131 @@
+"""One declaration in Python: its networks are trained, measured and chosen from, its units priced."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.jobs.space.kits.spacekit import write_images
+from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
+from tests.jobs.table.table_kit import asked
+
+import gnomon
+from gnomon.errors import ProblemError, UsageError
+from gnomon.jobs.space.profiling.declared import declared_study
+from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
+from gnomon.jobs.table.job import build_table
+from gnomon.spaces import BlockSpace, Choice, Stage, load_space, skip
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
+pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "torch_space.py"
+INPUT = (1, 1, 8, 8)
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory, trained_alike: None) -> Path:  # noqa: F811
+    """A folder with the example and a profile of it."""
+    folder = tmp_path_factory.mktemp("declared")
+    space = f"{shutil.copy(EXAMPLE, folder / 'net.py')}:space"
+    gnomon.profile_space(
+        space,
+        folder / "out",
+        data=write_images(folder),
+        epochs=1,
+        networks=2,
+        mixed=1,
+        workers=1,
+        record=folder / "record.sqlite",
+        toolchains=("onnxruntime",),
+    )
+    return folder
+
+
+def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(profiled: Path) -> None:
+    out = profiled / "out"
+    assert all(row.validation is not None for row in read_accuracy(out))
+    rows = list(read_latency(out))
+    assert len(rows) == 8 and all(row.call_s and not row.reason for row in rows)
+    assert rows[0].primitives == ("k3", "skip", "k1")
+    chosen = gnomon.select_primitives(out, most_share=1)
+    assert Path(chosen.output).read_text().splitlines()[1].startswith('"first": ["k')
+    assert gnomon.show_space(out).families["digits"].defaults == ("k3", "skip", "k1")
+    module = gnomon.space_network(out, next(read_accuracy(out)).network, blocks=(f"{profiled / 'net.py'}:space",))
+    assert tuple(module(torch.zeros(2, 1, 8, 8)).shape) == (2, 10)
+
+
+def test_the_same_file_is_priced_by_table_and_what_was_profiled_fits_its_estimator(profiled: Path) -> None:
+    space = f"{profiled / 'net.py'}:space"
+    table = build_table(replace(asked(profiled, profiled / "t.table"), space=load_space(space)))
+    assert len(table.units) == 25
+    gnomon.export_networks(profiled / "out", profiled / "nets.csv")
+    fitted = gnomon.fit_estimator(
+        table=profiled / "t.table", space=space, samples=profiled / "nets.csv", out=profiled / "e.json"
+    )
+    assert fitted.samples == 8
+    estimator = gnomon.load_estimator(profiled / "e.json", space)
+    assert estimator({"first": "wide", "depth": "twice", "last": "wide"}) > 0
+
+
+def test_a_profile_runs_no_space_and_knows_a_changed_one(profiled: Path) -> None:
+    with pytest.raises(UsageError, match="run only where it is given"):
+        gnomon.space_network(profiled / "out", next(read_accuracy(profiled / "out")).network)
+    changed = profiled / "other.py"
+    changed.write_text(EXAMPLE.read_text().replace('"k1": conv(1, 16, 2)', '"k1": conv(1, 24, 2)'))
+    with pytest.raises(UsageError, match=r"not those that .* was made of"):
+        gnomon.show_space(profiled / "out", blocks=(f"{changed}:space",))
+
+
+def head(x):  # type: ignore[no-untyped-def]
+    return x.global_average_pool().linear(3)
+
+
+def conv(x):  # type: ignore[no-untyped-def]
+    return x.conv(4, 3).relu()
+
+
+staged = BlockSpace(
+    name="staged",
+    inputs=(INPUT,),
+    parts=(conv, Stage("deep", (0, 1), (Choice("deep.0", {"conv": conv, "skip": skip}),)), head),
+)
+several = BlockSpace(name="several", inputs=(INPUT, (1, 1, 16, 16)), parts=(Choice("a", {"conv": conv}), head))
+headless = BlockSpace(name="headless", inputs=(INPUT,), parts=(Choice("a", {"conv": conv}),))
+named = BlockSpace(name="named", inputs=(INPUT,), parts=(Choice("a", {"a b": conv}), head))
+filed = BlockSpace(name="filed", inputs=(INPUT,), parts=(Choice("a", {"file": "block.onnx"}), head))
+
+
+def test_slots_of_layers_and_depths_are_cell_groups() -> None:
+    study = declared_study(staged)
+    family = study.families["staged"]
+    assert [slot.choices for slot in family.space.slots] == [("0", "1"), ("conv", "skip")]
+    deep = study.tagged(study.mixed(("1", "conv")))
+    assert len(deep.net.nodes) == 6 and len(set(deep.tags)) == 6
+    assert study.tagged(study.mixed(("0", "skip"))).net.nodes == staged.net([0, 1]).nodes
+    with pytest.raises(ProblemError, match="no choice 'conv'"):
+        study.mixed(("conv", "conv"))
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        (several, "images of one shape, and the space several takes"),
+        (headless, r"make \(1, 4, 8, 8\), and no scores"),
+        (named, "'a b' cannot be a part of a file's name"),
+        (filed, "a=file is an ONNX file, which cannot be trained"),
+    ],
+    ids=["resolutions", "headless", "names", "files"],
+)
+def test_what_cannot_be_trained_is_told(space: BlockSpace, said: str) -> None:
+    with pytest.raises((UsageError, ProblemError), match=said):
+        declared_study(space)
+
+
+def test_workers_must_find_a_space() -> None:
+    local = BlockSpace(name="local", inputs=(INPUT,), parts=(Choice("a", {"conv": conv}), head))
+    with pytest.raises(UsageError, match="cannot find the space"):
+        declared_study(local)
