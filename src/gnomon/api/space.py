@@ -356,7 +356,11 @@ def import_networks(
     *,
     config: Annotated[
         PathLike | None,
-        option(metavar="CONFIG", help="The config of a new profile.  [default: made from the ids of the tables]"),
+        option(
+            metavar="SPACE",
+            help="The space of a new profile: a config, FILE.py:NAME, or a known name such as nasbench201.  [default: "
+            "made from the ids of the tables]",
+        ),
     ] = None,
     numbering: Numbering = None,
     method: Annotated[

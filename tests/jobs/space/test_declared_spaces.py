@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.jobs.space.kits.spacekit import write_images
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
@@ -129,3 +130,23 @@ def test_workers_must_find_a_space() -> None:
     local = BlockSpace(name="local", inputs=(INPUT,), parts=(Choice("a", {"conv": conv}), head))
     with pytest.raises(UsageError, match="cannot find the space"):
         declared_study(local)
+
+
+def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(tmp_path: Path) -> None:
+    space = load_space("nasbench201")
+    operations = space.space.slots[0].choices
+    arch = "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|"
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, len(operations), (40, 6))
+    rows = [
+        f"{arch.format(*(operations[k] for k in row))},{0.5 + 0.06 * row.mean():.4f},{2 + 0.3 * row.sum():.3f}"
+        for row in drawn
+    ]
+    (tmp_path / "nets.csv").write_text("\n".join(["arch,accuracy,latency_ms", *rows]))
+    for _ in range(2):
+        found = gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="nasbench201")
+    assert found.accuracy is not None and len(found.accuracy.trained) == len({tuple(row) for row in drawn.tolist()})
+    chosen = gnomon.select_primitives(tmp_path / "out", most_share=0.5)
+    assert len(chosen.groups) == 6 and chosen.lookup is None
+    with pytest.raises(UsageError, match="another config"):
+        gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="fbnet")

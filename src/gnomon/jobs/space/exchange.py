@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
 from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
 from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
+from gnomon.jobs.space.profiling.declared import imported_study, is_declared
 from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     IMPORTED,
@@ -37,6 +38,7 @@ from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
+from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_reader
 from gnomon.system.files import read_file, save_text
 
 _SIDE = 32
@@ -93,7 +95,9 @@ def import_networks(
         own = blocks or (named_blocks(profile) if trust_config else ())
         study, question = study_of(profile, own), read_question(profile)
         _check_same(profile, study, config, numbering)
-    nets = [(file, net) for file in files for net in _nets(study, file)]
+    space = _named_space(config)
+    reader = None if space is None else text_reader(space)
+    nets = [(file, net) for file in files for net in _nets(study, file, reader)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
@@ -178,7 +182,9 @@ def _opened(path: Path) -> _File:
 
 def _check_same(profile: Path, study: Study, config: Path | None, numbering: str | None) -> None:
     """UsageError where a profile was made of another config or numbering than is asked for."""
-    other = [] if config is None or read_config(config) == study.text else ["another config"]
+    space = _named_space(config)
+    text = imported_study(space).text if space else study.text if config is None else read_config(config)
+    other = [] if text == study.text else ["another config"]
     other += [] if numbering in (None, study.numbering) else ["another numbering"]
     if other:
         raise UsageError(
@@ -191,6 +197,9 @@ def _new(
     files: Sequence[_File], path: Path | None, numbering: str | None, blocks: Sequence[str], trust: bool
 ) -> tuple[Study, dict[str, Any]]:
     """The study of the config, or of what tables tell; of its images nothing is known."""
+    if (space := _named_space(path)) is not None:
+        declared = imported_study(space)
+        return declared, {**declared.question(), "blocks": [], "data": {"name": "", "digest": ""}}
     text = read_config(path) if path else _made_config(files, numbering or NUMBERINGS[0])
     config, _ = read_aw_nas_config(text)
     own = block_files(blocks, path or Path(), config.gnomon, trust=trust)
@@ -199,6 +208,12 @@ def _new(
     channels = 3 if config.manager.stem or config.gnomon.stem else config.manager.input_channels
     study = open_study(text, (channels, side, side), numbering=numbering, blocks=own)
     return study, {**study.question(), "blocks": list(own), "data": {"name": "", "digest": ""}}
+
+
+def _named_space(config: Path | None) -> SearchSpace | None:
+    """The space where it is named as FILE.py:NAME, or is a known one; None for a config of aw_nas."""
+    named = config is not None and (is_declared(config) or str(config) in known_spaces())
+    return load_space(str(config)) if named else None
 
 
 def _made_config(files: Sequence[_File], numbering: str) -> str:
@@ -229,11 +244,11 @@ def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
     return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
-def _nets(study: Study, file: _File) -> list[NetRow]:
+def _nets(study: Study, file: _File, reader: Callable[[str], tuple[int, ...]] | None) -> list[NetRow]:
     """What a file tells, networks as indices in the space of all primitives. ProblemError with all that is wrong."""
     with problems_of(file.name):
         if file.csv:
-            return list(read_nets(file.csv, mixed_space(study), profiled=True))
+            return list(read_nets(file.csv, mixed_space(study), reader, profiled=True))
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         found = []
         for name, value in file.table.items():

@@ -24,7 +24,7 @@ from gnomon.jobs.space.profiling.study import Family, Network, ReducedSpace, Stu
 from gnomon.spaces.blocks import BlockSpace, Place
 from gnomon.spaces.cells.primitives import Primitive, digest_of
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
-from gnomon.spaces.loading import load_space, reason
+from gnomon.spaces.loading import SearchSpace, load_space, reason
 from gnomon.spaces.unit import Symbol
 
 OF_SPACE = "of the space"
@@ -145,6 +145,22 @@ def declared_study(given: Any) -> DeclaredStudy:
         training=_training(space),
     )
     return study_of_text(indented(document(known)), space, f"space:{origin}")
+
+
+def imported_study(space: SearchSpace) -> DeclaredStudy:
+    """The study of any space whose networks others trained and measured: of slots and choices alone."""
+    slots = {
+        slot.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", one) for one in slot.choices) for slot in space.space.slots
+    }
+    known = _Declared(
+        name=re.sub("[^A-Za-z0-9_]", "_", space.name),
+        input=(1, 1, 1, 1),
+        classes=1,
+        slots=slots,
+        digest=digest_of([space.name, slots]),
+        training=_Training(),
+    )
+    return study_of_text(indented(document(known)))
 
 
 def _training(space: BlockSpace) -> _Training:
