@@ -153,6 +153,11 @@ def load_space(text: str) -> SearchSpace:
         return _space(load_attribute(text), text)
     if text.endswith(".py"):
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
+    if text.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"{text} is a config, which gnomon space profiles, and no search space whose units are measured",
+            hint=f"Declare the space in Python, which both take: gnomon.spaces.from_torch, given as {_EXAMPLE}.",
+        )
     entries = named(GROUP, _OWN)
     if text not in entries:
         raise UsageError(

@@ -55,6 +55,10 @@ def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(prof
     chosen = gnomon.select_primitives(out, most_share=1)
     assert Path(chosen.output).read_text().splitlines()[1].startswith('"first": ["k')
     assert gnomon.show_space(out).families["digits"].defaults == ("k3", "skip", "k1")
+    optuna = pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(gnomon.open_profile(out).to_optuna, n_trials=3)
+    assert all(0 < accuracy < 1 and seconds for accuracy, seconds in (trial.values for trial in study.trials))
     module = gnomon.space_network(out, next(read_accuracy(out)).network, blocks=(f"{profiled / 'net.py'}:space",))
     assert tuple(module(torch.zeros(2, 1, 8, 8)).shape) == (2, 10)
 

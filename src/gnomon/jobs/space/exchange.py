@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,8 +96,7 @@ def import_networks(
         study, question = study_of(profile, own), read_question(profile)
         _check_same(profile, study, config, numbering)
     space = _named_space(config)
-    reader = None if space is None else text_reader(space)
-    nets = [(file, net) for file in files for net in _nets(study, file, reader)]
+    nets = [(file, net) for file in files for net in _nets(study, file, space)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
@@ -244,11 +243,13 @@ def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
     return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
-def _nets(study: Study, file: _File, reader: Callable[[str], tuple[int, ...]] | None) -> list[NetRow]:
+def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
     """What a file tells, networks as indices in the space of all primitives. ProblemError with all that is wrong."""
     with problems_of(file.name):
         if file.csv:
-            return list(read_nets(file.csv, mixed_space(study), reader, profiled=True))
+            if space is None:
+                return list(read_nets(file.csv, mixed_space(study), profiled=True))
+            return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by its own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         found = []
         for name, value in file.table.items():

@@ -72,6 +72,11 @@ class Believer:
         """The time of a call in seconds. ProblemError for what is not a network of the space."""
         return self._told(1, primitives)
 
+    def to_optuna(self, trial: Any) -> tuple[float, float]:
+        """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds."""
+        network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._space.slots]
+        return self.accuracy(network).value, self.latency_s(network).value
+
     def _told(self, price: int, primitives: Sequence[str]) -> Believed:
         told = self._models[price].predict(np.array([self._space.indices(primitives)]))
         value, low, high = (float(one[0]) for one in told)

@@ -48,11 +48,11 @@ class _Declared:
 
     format: Literal["gnomon-declared-space"] = "gnomon-declared-space"
     name: Name
-    input: tuple[Size, Size, Size, Size]
-    classes: Size
+    input: tuple[Size, Size, Size, Size] = (1, 1, 1, 1)
+    classes: Size = 1
     slots: Annotated[Mapping[str, Names], Must(be="choices by slot", fits=bool)]
     digest: str
-    training: _Training
+    training: _Training = field(default_factory=_Training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,13 @@ def declared_study(given: Any) -> DeclaredStudy:
     made = nets[0].net.shape(nets[0].net.output)
     if len(made) != 2:
         raise UsageError(f"networks of {space.name} make {made}, and no scores", hint="Give it a head: (N, classes).")
+    digest = digest_of([[[n.unit.canonical(), *n.inputs] for n in one.net.nodes] for one in nets])
     known = _Declared(
-        name=re.sub("[^A-Za-z0-9_]", "_", space.name),
+        name=_plain(space.name),
         input=space.inputs[0],
         classes=made[1],
         slots={slot.name: slot.choices for slot in slots},
-        digest=digest_of([[[n.unit.canonical(), *n.inputs] for n in one.net.nodes] for one in nets]),
+        digest=digest,
         training=_training(space),
     )
     return study_of_text(indented(document(known)), space, f"space:{origin}")
@@ -152,15 +153,13 @@ def imported_study(space: SearchSpace) -> DeclaredStudy:
     slots = {
         slot.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", one) for one in slot.choices) for slot in space.space.slots
     }
-    known = _Declared(
-        name=re.sub("[^A-Za-z0-9_]", "_", space.name),
-        input=(1, 1, 1, 1),
-        classes=1,
-        slots=slots,
-        digest=digest_of([space.name, slots]),
-        training=_Training(),
-    )
+    known = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(known)))
+
+
+def _plain(name: str) -> str:
+    """A name as a part of a network's id."""
+    return re.sub("[^A-Za-z0-9_]", "_", name)
 
 
 def _training(space: BlockSpace) -> _Training:
