@@ -20,15 +20,12 @@ from gnomon.core.strict_json import Complaints, Strict, indented
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, ManagerSection, ProfilerConfig, SpaceConfig, SpaceSection
 from gnomon.jobs.space.profiling.folder import HINT, Name, Names, is_name
-from gnomon.jobs.space.profiling.study import Family, Network, ReducedSpace, Study
+from gnomon.jobs.space.profiling.study import OF_SPACE, Family, Network, ReducedSpace, Study
 from gnomon.spaces.blocks import BlockSpace, Place
 from gnomon.spaces.cells.primitives import Primitive, digest_of
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
 from gnomon.spaces.loading import SearchSpace, load_space, reason
 from gnomon.spaces.unit import Symbol
-
-OF_SPACE = "of the space"
-"""What stands for the numbering where names of choices are the space's own."""
 
 _STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
 Size = Annotated[int, within(1, 1 << 31, "a whole number from 1")]

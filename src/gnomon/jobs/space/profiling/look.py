@@ -26,7 +26,6 @@ from gnomon.jobs.space.document import (
     ToolchainPart,
     TrainedPart,
 )
-from gnomon.jobs.space.profiling.declared import OF_SPACE, declared_study, study_of_text
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
     latest,
@@ -47,7 +46,7 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.profiling.study import Study, open_study, refused, whole_name
+from gnomon.jobs.space.profiling.study import OF_SPACE, Study, open_study, refused, whole_name
 from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
@@ -75,6 +74,8 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             hint="Put it back as it was, or profile again in another folder.",
         )
     if asked.numbering == OF_SPACE:
+        from gnomon.jobs.space.profiling.declared import declared_study, study_of_text
+
         declared = declared_study(blocks[0]) if blocks else study_of_text(text)
         return _checked_study(declared, path, question)
     own = read_aw_nas_config(text)[0].gnomon

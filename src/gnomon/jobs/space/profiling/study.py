@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from gnomon.training.modules import ModuleBlock
 
 
+OF_SPACE = "of the space"
+"""What stands for the numbering where names of choices are those of a space in Python."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
     """A network of a study: its published id, or the names of its primitives where it is of several families.
