@@ -21,7 +21,6 @@ from gnomon.errors import ProblemError, problems_of
 from gnomon.spaces.features import Assignment, CountTables, Step, dense
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, fuse
 from gnomon.spaces.layers import Shape
-from gnomon.spaces.sources import Source, is_module
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
@@ -282,6 +281,8 @@ class BlockSpace:
 
 
 def _block_of(given: BlockLike) -> Block:
+    from gnomon.spaces.sources import Source, is_module  # only spaces of a user's need it
+
     return Source(given) if isinstance(given, str | os.PathLike) or is_module(given) else given
 
 
@@ -309,6 +310,8 @@ def from_torch(
 
 
 def _made(given: Any) -> Block:
+    from gnomon.spaces.sources import Source
+
     return given if given is skip or isinstance(given, Source) else Source(given)
 
 
