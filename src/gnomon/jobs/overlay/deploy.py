@@ -105,7 +105,7 @@ def deploy(
                 notes.append(f"The network could not be compiled for {device.key}: {made.message}")
             else:
                 libraries[device.key], compiled[device.key] = str(library), made
-        of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed)
+        of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed, notes)
         module = folder.module(document.model)
         failed = network.save_module(module)
     if failed is not None:
@@ -131,9 +131,17 @@ def _carried(analysis: Analysis, folder: TuneFolder, notes: Sequence[str]) -> An
 
 
 def _compiled_builds(
-    network: Network, analysis: Analysis, folder: TuneFolder, compiled: Mapping[str, Compiled], seed: int
+    network: Network,
+    analysis: Analysis,
+    folder: TuneFolder,
+    compiled: Mapping[str, Compiled],
+    seed: int,
+    notes: list[str],
 ) -> dict[str, str]:
-    """The library of a portfolio that each device takes: one a build for all devices that are compiled for alike."""
+    """The library of a portfolio that each device takes: one a build for all devices that are compiled for alike.
+
+    What cannot be compiled is added to `notes`.
+    """
     libraries: dict[str, str] = {}
     for number, build in enumerate(analysis.builds.builds if analysis.builds else (), 1):
         alike: dict[str, str] = {}
@@ -145,7 +153,9 @@ def _compiled_builds(
                 choice = _choice(analysis, build.configurations)
                 model, untuned = analysis.document.model, compiled[key].untuned
                 made = compile_network(network, device, choice, library, model=model, seed=seed, untuned=untuned)
-                if not isinstance(made, Failure):
+                if isinstance(made, Failure):
+                    notes.append(f"Build {number} could not be compiled for {key}: {made.message}")
+                else:
                     alike[compiled_for] = str(library)
             if compiled_for in alike:
                 libraries[key] = alike[compiled_for]
