@@ -21,7 +21,7 @@ def summary(median_s: float, spread: float | None = 0.03) -> dict[str, Any]:
     """A summary; without a spread its interval is unknown."""
     low, high = (None, None) if spread is None else (median_s * (1 - spread), median_s * (1 + spread))
     ends = {"low_s": low, "high_s": high, "p90_s": 1.1 * median_s, "p99_s": 1.3 * median_s}
-    return {"median_s": median_s, **ends, "samples": 300, "processes": 3, "blocks": None}
+    return {"median_s": median_s, **ends, "samples": 300, "processes": 3, "blocks": None, "clock": "wall"}
 
 
 def tune(**changes: Any) -> dict[str, Any]:
@@ -180,6 +180,8 @@ def chosen(name: str, weight: int, share: float, times: dict[str, float], theta:
         "mean_regret": total / len(times),
         "host": "phone",
         "configuration": "5f0c9a7b1d2e3f40",
+        "entity": None,
+        "index": {},
         "times": times,
         "theta": theta,
         "regret": regret,
@@ -258,6 +260,8 @@ def analyze(**changes: Any) -> dict[str, Any]:
             "worst_regret": 0.25,
             "regret": {"phone": 0.038, "tablet": 0.042},
             "layers": 2,
+            "undecided": 1,
+            "decided_share": None,
             "minimax": {
                 "M": 0.09,
                 "mean_regret": 0.045,
@@ -278,11 +282,18 @@ def analyze(**changes: Any) -> dict[str, Any]:
                 }
             ],
             "M": 0.01,
+            "builds": [],
+            "M_builds": None,
+            "builds_proven": False,
         },
         "written": {
             "records": {"phone": "overlay.mobile.float32.json"},
             "databases": {"phone": "overlay.database"},
             "libraries": {"tablet": "tablet.so", "phone": "my phone.so"},
+            "lines": {},
+            "whole": "",
+            "selection": "",
+            "module": "",
         },
         "network": [
             *proved("phone", {"overlay": 6.12e-4, "own:phone": 6.0e-4, "untuned": 1.16e-2}),

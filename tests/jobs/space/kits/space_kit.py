@@ -46,6 +46,7 @@ def _family(name: str, *meanings: str) -> dict[str, Any]:
     return {
         "primitives": [{"name": f"{name}block_{k}", "meaning": told} for k, told in enumerate(meanings)],
         "default": f"{name}block_1",
+        "defaults": [],
         "swaps": 3,
         "networks": "4",
     }
