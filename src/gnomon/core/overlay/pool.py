@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerTimes
 from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
-from gnomon.core.overlay.samples import Blocks, Places, SampleTable, gathered
+from gnomon.core.overlay.samples import Places, SampleTable, gathered
 from gnomon.core.overlay.trials import Name, TrialColumns, columns_of
 from gnomon.core.sample import Failure
-from gnomon.core.stats import median
 from gnomon.errors import ProblemError
 
 _MOST_TOLD = 20
@@ -38,18 +37,16 @@ class Pooled:
     """What several record sets say together of one model's layers.
 
     `layers` have all `devices` in the order in which they were met, their configurations in that of their identities,
-    so that the order of files and lines decides nothing, and no untuned times; `samples` is, for each
-    layer, what their times are the medians of. `untuned` are the samples of the untuned layers by (layer, device),
-    `untuned_s` their medians. `missing` names, by layer, the devices without any time of its configurations. `failures`
-    are in order of the record sets; a configuration that failed in one trial has a time from its others, unless its
-    outputs were wrong.
+    so that the order of files and lines decides nothing, and `UNTUNED` behind them, without hosts, where it has a time:
+    no configuration at all is one more choice. `samples` is, for each layer, what their times are the medians of.
+    `missing` names, by layer, the devices without any time of a configuration that a device found. `failures` are in
+    order of the record sets; a configuration that failed in one trial has a time from its others, unless its outputs
+    were wrong.
     """
 
     devices: tuple[str, ...]
     layers: tuple[LayerTimes, ...]
     samples: tuple[SampleTable, ...]
-    untuned: Mapping[tuple[str, str], Blocks]
-    untuned_s: Mapping[tuple[str, str], float]
     missing: Mapping[str, tuple[str, ...]]
     failures: tuple[FailedTrial, ...]
 
@@ -78,14 +75,12 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     sets = [(records, columns_of(records.trials)) for records in record_sets]
     for (records, columns), mask in zip(sets, _once(sets), strict=True):
         bins.add(records, columns, mask)
-    layers, samples, untuned = bins.joined()
+    layers, samples = bins.joined()
     missing = {t.layer: _without_times(t) for t in layers if _without_times(t)}
     return Pooled(
         devices=devices,
         layers=layers,
         samples=samples,
-        untuned=untuned,
-        untuned_s={place: median([t for block in blocks for t in block]) for place, blocks in untuned.items()},
         missing=missing,
         failures=tuple(bins.failures),
     )
@@ -131,47 +126,44 @@ class _Bins:
         self.trials.append((layer_of[which], row_of[which], column, starts, counts.astype(np.int32)))
         self.samples_s.append(columns.samples_s)
 
-    def joined(
-        self,
-    ) -> tuple[tuple[LayerTimes, ...], tuple[SampleTable, ...], dict[tuple[str, str], Blocks]]:
-        """Medians and samples of each layer, and the samples of untuned ones."""
+    def joined(self) -> tuple[tuple[LayerTimes, ...], tuple[SampleTable, ...]]:
+        """Medians and samples of each layer."""
         layer, row, device, starts, counts = (np.concatenate(part) for part in zip(*self.trials, strict=True))
         self.trials.clear()
         samples_s, width = np.concatenate(self.samples_s), len(self.devices)
         met = [np.argsort(np.array(names, dtype=np.str_)) for names in self.rows]  # in the order of identities
-        places = [np.append(np.argsort(rows), _UNTUNED_ROW) for rows in met]
+        places = [np.append(np.argsort(rows), len(rows)) for rows in met]
         begins = np.cumsum([0, *map(len, places)])
-        row = np.where(row == _UNTUNED_ROW, row, np.concatenate([*places, [0]])[begins[layer] + row])
-        rows = 1 + max(map(len, self.rows), default=0)
-        key = (layer.astype(np.int64) * rows + row + 1) * width + device
+        row = np.concatenate([*places, [0]])[begins[layer + (row == _UNTUNED_ROW)] + row]
+        rows = max(map(len, places), default=1)
+        key = (layer.astype(np.int64) * rows + row) * width + device
         order = np.argsort(key, kind="stable")  # which keeps the order of the trials of a cell
         bounds = np.searchsorted(layer[order], np.arange(len(self.layers) + 1))
         wrong: list[list[int]] = [[] for _ in self.layers]
         for number, k, column in self.wrong:
             wrong[number].append(int(places[number][k]) * width + column)
         layers, tables = [], []
-        untuned: dict[tuple[str, str], Blocks] = {}
         for number, told in enumerate(self.layers):
             here = order[bounds[number] : bounds[number + 1]]
             cells = row[here].astype(np.int64) * width + device[here]
-            found = gathered(width, cells + width, starts[here], counts[here], samples_s)  # with the untuned as row 0
-            untuned |= {(told.layer, self.devices[k]): found[0, k] for k in range(width) if (0, k) in found}
-            good = (row[here] != _UNTUNED_ROW) & ~np.isin(cells, wrong[number])
+            good = ~np.isin(cells, wrong[number])
             here = here[good]
             found = gathered(width, cells[good], starts[here], counts[here], samples_s)
             tables.append(found)
+            times_s = found.medians(len(places[number]))
+            untuned = not np.isnan(times_s[-1]).all()
             layers.append(
                 LayerTimes(
                     name=told.name,
                     layer=told.layer,
                     weight=told.weight,
                     devices=self.devices,
-                    configurations=tuple(self.rows[number][k] for k in met[number]),
-                    hosts=tuple(self.hosts[number][k] for k in met[number]),
-                    times_s=found.medians(len(self.rows[number])),
+                    configurations=(*(self.rows[number][k] for k in met[number]), *[UNTUNED] * untuned),
+                    hosts=(*(self.hosts[number][k] for k in met[number]), *[()] * untuned),
+                    times_s=times_s if untuned else times_s[:-1],
                 )
             )
-        return tuple(layers), tuple(tables), untuned
+        return tuple(layers), tuple(tables)
 
     def _place(self, name: Name, host: str) -> tuple[int, int]:
         """The layer and the row of a configuration that was found on a host."""
@@ -264,7 +256,8 @@ def _described(record_sets: Sequence[TuningRecords]) -> dict[str, TuningLayer]:
 
 
 def _without_times(times: LayerTimes) -> tuple[str, ...]:
-    timed = np.flatnonzero(~np.isnan(times.times_s).all(axis=0)).tolist()
+    found = [bool(hosts) for hosts in times.hosts]
+    timed = np.flatnonzero(~np.isnan(times.times_s[found]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)
 
 

@@ -78,17 +78,6 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
             made[self.cells[mine]] = least + (0.5 * (count - 1) - below) * (ordered[:, count // 2] - least)
         return made.reshape(rows, self.width)
 
-    def with_row(self, row: int, blocks: Mapping[int, Blocks]) -> SampleTable:
-        """The same with a configuration behind all others, whose samples are given by device."""
-        more = table({(row, column): blocks[column] for column in blocks}, self.width)
-        return SampleTable(
-            width=self.width,
-            cells=np.concatenate([self.cells, more.cells]),
-            begins=np.concatenate([self.begins[:-1], self.begins[-1] + more.begins]),
-            ends=np.concatenate([self.ends[:-1], self.ends[-1] + more.ends]),
-            samples_s=np.concatenate([self.samples_s, more.samples_s]),
-        )
-
 
 def table(samples: Samples, width: int) -> SampleTable:
     """Samples on `width` devices in columns; those that are stay as they are."""

@@ -26,8 +26,7 @@ from gnomon.core.overlay.choice import (
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
 from gnomon.core.overlay.pool import Pooled, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
-from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
-from gnomon.core.overlay.samples import SampleTable
+from gnomon.core.overlay.records import TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import traces_of
 from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
@@ -136,16 +135,13 @@ def analyze(
             f"{portfolio} configurations a layer are more than there are devices ({len(pooled.devices)})",
             hint="Give --portfolio a number from 2 to that of the devices.",
         )
-    tables = [
-        _with_untuned(times, samples, pooled) for times, samples in zip(pooled.layers, pooled.samples, strict=True)
-    ]
-    choices = [choose(times) for times, _ in tables]
+    choices = [choose(times) for times in pooled.layers]
     others = [least_worst(choice) for choice in choices]
     network = weigh_layers(choices)
     meter = Meter("layers", len(choices), watch)
     rows: list[ChosenLayer] = []
     undecided: list[UndecidedLayer] = []
-    for choice, other, (_, samples), share in zip(choices, others, tables, network.shares, strict=True):
+    for choice, other, samples, share in zip(choices, others, pooled.samples, network.shares, strict=True):
         if choice.times.layer in wanted and choice.chosen is None:
             undecided.append(_undecided(choice, pooled, records))
         elif choice.times.layer in wanted:
@@ -188,22 +184,6 @@ def analyze(
         document=document,
         builds=builds,
     )
-
-
-def _with_untuned(times: LayerTimes, samples: SampleTable, pooled: Pooled) -> tuple[LayerTimes, SampleTable]:
-    """No configuration at all is one more choice: for small layers often the best there is."""
-    row = [pooled.untuned_s.get((times.layer, device), math.nan) for device in times.devices]
-    if all(math.isnan(t) for t in row):
-        return times, samples
-    found = {k: pooled.untuned.get((times.layer, device)) for k, device in enumerate(times.devices)}
-    more = samples.with_row(len(times.configurations), {k: blocks for k, blocks in found.items() if blocks})
-    whole = replace(
-        times,
-        configurations=(*times.configurations, UNTUNED),
-        hosts=(*times.hosts, ()),
-        times_s=np.vstack([times.times_s, np.asarray([row])]),
-    )
-    return whole, more
 
 
 def _row(
