@@ -128,11 +128,6 @@ def test_a_portfolio_says_what_is_proved_and_whom_each_serves() -> None:
     assert "9 devices; x" in told
 
 
-def test_an_own_best_that_is_not_known_everywhere_is_told() -> None:
-    document = analyze(own={"phone": {"M": None, "worst_regret": None}})
-    assert "Not known for phone: its best was not measured on all devices." in words_of(analyze_report, document)
-
-
 def test_what_was_left_out_is_counted() -> None:
     document = analyze()
     layer = document["layers"][0]
@@ -174,16 +169,9 @@ def test_layers_without_any_bound_or_confidence_have_no_empty_columns() -> None:
     assert "Sure:" not in told
 
 
-@pytest.mark.parametrize(
-    ("layers", "told"),
-    [
-        ([], "Nothing is known of what is best on phone: it has no time on tablet."),
-        (collect()["layers"][1:2], "What is best on phone is the best of these on tablet too in 1 of 1 layer."),
-        (collect()["layers"][:1], "in 0 of 1 layer; elsewhere it takes up to 13.3 % longer (fused_conv2d)."),
-    ],
-)
-def test_collecting_says_how_well_configurations_travel(layers: list[dict[str, Any]], told: str) -> None:
-    assert told in words_of(collect_report, collect(layers=layers))
+def test_collecting_says_how_well_configurations_travel() -> None:
+    told = words_of(collect_report, collect())
+    assert "30.0 us 34.0 us 13.3 %" in told and "25.0 us 25.0 us 0.0 %" in told
 
 
 def test_collecting_nothing_at_all() -> None:

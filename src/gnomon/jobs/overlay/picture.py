@@ -112,12 +112,8 @@ def network_charts(document: AnalyzeDocument) -> list[Chart]:
     for row, device in enumerate(shown):
         for kind, mark in _marks(device, timed[device], row):
             marks[kind].append(mark)
-    failed = [
-        f"{_CHOICES[_kind(row.device, row.choice)][0]} on {row.device}" for row in document.network if row.failure
-    ]
-    notes = (
-        [f"Failed: {', '.join(failed[:6])}{f' and {len(failed) - 6} more' if failed[6:] else ''}."] if failed else []
-    )
+    failed = sum(row.failure is not None for row in document.network)
+    notes = [f"Choices that failed: {failed}."] if failed else []
     if len(shown) < len(order):
         notes.append(f"The {len(shown)} of {len(order)} devices where the choice loses most.")
     if far := [mark for mark in marks["untuned"] if (mark.x.value or 0.0) > _LONGEST * _furthest(marks)]:

@@ -129,14 +129,19 @@ def longer_by(choices: Choices) -> float | None:
     return None if ratio is None else ratio.ratio - 1
 
 
-def _longer_interval(choices: Choices) -> str:
-    """The interval of that in percent: "[1.2, 3.4]"; "-" where it is unknown."""
+def _ends(choices: Choices) -> tuple[float, float] | None:
+    """The interval of that; None where it is unknown."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
-    if ratio is None or ratio.low is None or ratio.high is None:
+    return None if ratio is None or ratio.low is None or ratio.high is None else (ratio.low - 1, ratio.high - 1)
+
+
+def _longer_interval(choices: Choices) -> str:
+    """The same in percent: "[1.2, 3.4]"; "-" where it is unknown."""
+    ends = _ends(choices)
+    if ends is None:
         return "-"
-    ends = [100 * (end - 1) for end in (ratio.low, ratio.high)]
-    digits = 1 if ends[1] < 100 else 0
-    return f"[{', '.join(f'{round(end, digits) + 0.0:.{digits}f}' for end in ends)}]"
+    digits = 1 if ends[1] < 1 else 0
+    return f"[{', '.join(f'{round(100 * end, digits) + 0.0:.{digits}f}' for end in ends)}]"
 
 
 def network_sentence(measured: Mapping[str, Choices]) -> str:
@@ -150,12 +155,12 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
         else:
             words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own "
             words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
-        apart = [_apart(measured[device]) for device in longer]
-        if None in apart and True not in apart:
-            words += "; how surely is unknown"
-        elif True not in apart:
-            words += "; undecided: paired by process no difference is proved"
-        elif vague := [device for device in longer if _is_vague(measured[device])]:
+        ends = {device: _ends(measured[device]) for device in longer}
+        vague = [device for device, known in ends.items() if known is None or known[1] - known[0] > 2 * _VAGUE]
+        if not any(known and (known[0] > 0 or known[1] < 0) for known in ends.values()):
+            unknown = None in ends.values()
+            words += "; how surely is unknown" if unknown else "; undecided: paired by process no difference is proved"
+        elif vague:
             words += f"; undecided by how much on {listed([named(device, 32) for device in vague])}: the 95 % interval "
             words += "reaches further than 10 points"
     else:
@@ -169,20 +174,6 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
 
 def _against(longer: float) -> str:
     return f"takes {loss(longer)} longer than" if longer >= 0 else f"takes {loss(-longer)} less than"
-
-
-def _apart(choices: Choices) -> bool | None:
-    """Whether the choice and the device's own best surely differ; None where the interval is unknown."""
-    ratio = choices["overlay"].to_own
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return None
-    return ratio.low > 1 or ratio.high < 1
-
-
-def _is_vague(choices: Choices) -> bool:
-    """Whether it is not known within 10 points how much longer the choice takes."""
-    ratio = choices["overlay"].to_own
-    return ratio is None or ratio.low is None or ratio.high is None or ratio.high - ratio.low > 2 * _VAGUE
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:
@@ -235,9 +226,6 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
         .number("mean regret", lambda row: row[2], loss)
         .number("worst", lambda row: row[3], loss)
     )
-    lacking = [named(host, 24) for host, part in own.items() if part.M is None]
-    if lacking:
-        page.item(f"Not known for {listed(lacking)}: its best was not measured on all devices.")
 
 
 def minimax_section(document: AnalyzeDocument, page: Page) -> None:
@@ -290,28 +278,21 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
     page.line(f"{words}{proof if portfolio.layers else ''}.", indent=1)
     alone = {one.name: one.M for one in document.layers}
     several = {one.name for one in _open_to_choice(document.layers)}
-    rows = portfolio.layers if page.every else [one for one in portfolio.layers if one.name in several]
-    table = Table(rows, most=MOST_LAYERS, more="more layers")
-    table.text("layer", lambda one: one.name, least=16, most=40).number("M", lambda one: one.M, metric)
-    table.number("with one", lambda one: alone.get(one.name), metric)
-    table.number("used", lambda one: len({*one.serves.values()}))
-    if page.every:
-        for device in document.devices:
-            table.text(device, _serving(device))
-    else:
-        table.text("devices each", _served, most=60)
-    if rows:
-        page.table(table)
+    if rows := [one for one in portfolio.layers if one.name in several]:
+        page.table(
+            Table(rows, most=MOST_LAYERS, more="more layers")
+            .text("layer", lambda one: one.name, least=16, most=40)
+            .number("M", lambda one: one.M, metric)
+            .number("with one", lambda one: alone.get(one.name), metric)
+            .number("used", lambda one: len({*one.serves.values()}))
+            .text("devices each", _served, most=60)
+        )
     if portfolio.builds:
         loses = "" if portfolio.M_builds is None else loss(portfolio.M_builds / max(1, len(document.devices)))
         sure = "" if portfolio.builds_proven else ", not proved the least"
         page.line(f"As builds, each for some devices, the network loses {loses} on average{sure}:", indent=1)
         for number, build in enumerate(portfolio.builds[:MOST_LAYERS], 1):
             page.item(f"{number}: {listed([named(device, 24) for device in build.devices])}.")
-
-
-def _serving(device: str) -> Callable[[PortfolioLayer], str]:
-    return lambda one: one.serves.get(device, "-")
 
 
 def _served(one: PortfolioLayer) -> str:
@@ -330,7 +311,6 @@ def collect_report(document: CollectDocument, page: Page) -> None:
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
     words += f"{sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
     page.headline(f"{words}, in {units.duration(document.seconds)}.")
-    page.line(_carried(layers, host, device))
     where = f"{named(document.model.name)} in {named(document.model.dtype)}"
     page.line(f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
     _collected(layers, page)
@@ -351,19 +331,6 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
         collect_report(part, page)
     files = dict.fromkeys([*document.logs, *(part.records for part in document.collected)])
     page.path("next", f"gnomon overlay analyze {shlex.join(files)}")
-
-
-def _carried(layers: Sequence[CollectedLayer], host: str, device: str) -> str:
-    """How well the host's own best does here, beside the best of what was carried over."""
-    behind = [(share, layer.name) for layer in layers if (share := _behind(layer)) is not None]
-    if not behind:
-        return f"Nothing is known of what is best on {host}: it has no time on {device}."
-    same = sum(share <= 0 for share, _ in behind)
-    words = f"What is best on {host} is the best of these on {device} too in {same} of {many(len(behind), 'layer')}"
-    if same == len(behind):
-        return f"{words}."
-    share, name = max(behind)
-    return f"{words}; elsewhere it takes up to {loss(share)} longer ({named(name, 32)})."
 
 
 def _behind(layer: CollectedLayer) -> float | None:

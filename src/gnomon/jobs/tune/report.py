@@ -390,15 +390,8 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
     if len({layer.stopped for layer in tried}) > 1:
         table.text("ended by", lambda layer: named(layer.stopped, 12), least=8)
     page.table(table)
-    behind = {
-        "came out no faster than untuned": [one for one in ordered if one.speedup is not None and one.speedup <= 1],
-        "not tried": [one for one in ordered if not one.trials],
-        "without any good trial": [one for one in ordered if one.best is None and one.trials],
-    }
-    with page.details("layers that gained nothing, or were not tried"):
-        for words, group in behind.items():
-            if group:
-                page.item(f"{many(len(group), 'layer')} {words}: {listed([named(one.name, 32) for one in group])}.")
+    if left := [named(one.name, 32) for one in ordered if not one.trials]:
+        page.item(f"{many(len(left), 'layer')} not tried: {listed(left)}.")
 
 
 def _written(document: TuneDocument, page: Page) -> None:
