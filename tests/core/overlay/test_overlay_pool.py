@@ -191,9 +191,11 @@ def test_times_of_the_search_go_where_a_device_was_collected() -> None:
     collected = replace(own, found_on="a", trials=again)
     elsewhere = replace(own, found_on="b", trials=(trial(UNTUNED, 8.0, at_s=5.0),))
     kept = side_by_side((own, collected, elsewhere))
-    # What was collected again is taken in the place of the search's times, and an untuned trial of two files once.
+    # What was collected again is taken in the place of the search's times.
     assert [[(t.configuration, t.times_s) for t in one.trials] for one in kept] == [
         [("y", (2.0,))],
         [("x", (1.5,)), (UNTUNED, (8.0,))],
-        [],
+        [(UNTUNED, (8.0,))],
     ]
+    # The untuned trial that stands in both files is one.
+    assert pool(list(kept)).samples[0][2, 0] == ((8.0,),)

@@ -316,31 +316,20 @@ def _foreign(
 
 
 def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
-    """The record sets without times that are not to be compared with the others, and each trial once.
+    """The record sets without times that are not to be compared with the others.
 
     What was collected on a device was measured side by side there; the times of the search before were taken one by
-    one, and the best of them was partly lucky. These go where a configuration has the former. Layers that are untuned
-    stand in the file of each host that was collected.
+    one, and the best of them was partly lucky. These go where a configuration has the former.
     """
     sets = [(one, columns_of(one.trials)) for one in given]
     collected: set[tuple[str, Name]] = set()
     for one, columns in sets:
         if one.found_on:
-            passed = np.ones(len(columns), dtype=np.bool_)
-            passed[list(columns.failures)] = False
-            collected |= {(one.device.key, columns.names[index]) for index in _as_met(columns, passed)}
-    seen: set[tuple[object, ...]] = set()
+            collected |= {(one.device.key, columns.names[index]) for index in _as_met(columns, columns.sound())}
     made = []
     for one, columns in sets:
-        untuned = np.array([name[1] == UNTUNED for name in columns.names], dtype=np.bool_)
         both = np.array([(one.device.key, name) in collected for name in columns.names], dtype=np.bool_)
         searched = both[columns.which] & (not one.found_on)
         searched[list(columns.failures)] = False
-        kept = ~searched
-        for k in np.flatnonzero(untuned[columns.which]).tolist():
-            name = columns.names[columns.which[k]]
-            own = (one.device.key, name, float(columns.at_s[k]), columns.samples_of(k).tobytes())
-            kept[k] &= own not in seen
-            seen.add(own)
-        made.append(one if kept.all() else replace(one, trials=columns.kept(kept)))
+        made.append(replace(one, trials=columns.kept(~searched)) if searched.any() else one)
     return tuple(made)

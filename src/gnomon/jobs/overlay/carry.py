@@ -45,9 +45,9 @@ def carry(analysis: Analysis, folder: TuneFolder) -> Carried:
 
     UsageError or RecordError where that is not possible, ProblemError where a log has changed since it was read.
     """
-    model, builds = analysis.document.model, analysis.builds.builds if analysis.builds else ()
+    model = analysis.document.model
     choice: Chosen = dict.fromkeys(analysis.document.devices, analysis.chosen())
-    sets: list[Chosen] = [choice, *(dict.fromkeys(build.devices, build.configurations) for build in builds)]
+    sets: list[Chosen] = [choice, *(dict.fromkeys(build.devices, build.configurations) for build in analysis.builds)]
     devices = devices_of(analysis)
     own = {key: folder.overlay(device, model) for key, device in devices.items()}
     whole = folder.overlay(replace(devices[next(iter(devices))], key=_ALL), model)
@@ -86,7 +86,7 @@ def save_selection(analysis: Analysis, folder: TuneFolder, builds: Sequence[Path
     """Say in a file which build each device takes, with paths from where that file is; its path."""
     path = folder.portfolio(analysis.document.model) / "select.json"
     devices: dict[str, dict[str, object]] = {}
-    for number, build in enumerate(analysis.builds.builds if analysis.builds else ()):
+    for number, build in enumerate(analysis.builds):
         for key in build.devices:
             devices[key] = {"build": number + 1}
             if builds:

@@ -65,69 +65,74 @@ def deploy(
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
     check_fields(request.care)
     folder, document = tune_folder(request.out), analysis.document
-    problems = [problem for one in analysis.records if (problem := replay_problem(one)) is not None]
-    if problems:
-        if request.prove:
-            raise UsageError(f"the choice cannot be compiled: {problems[0]}", hint="Leave out --prove.")
-        return _carried(analysis, folder, (f"Nothing was compiled: {problems[0]}.",))
+    source = _source(analysis, request, folder)
     wishes = _wishes(analysis, request) if request.prove else {}
-    notes, path = list[str](), None
-    if request.compile or request.prove:
-        try:
-            path = model_file(folder, document.model, request.model)
-        except UsageError as error:
-            if request.prove:
-                raise
-            notes.append(f"No network was compiled: {error.message}. {error.hint}")
-    source = None if path is None else Source(path=path, dtype=document.model.dtype, shapes=request.shapes)
-    if source is not None:
-        source.check()
     for key, wish in wishes.items():
         check_device(wish, devices_of(analysis)[key])
-    if source is None:
-        return _carried(analysis, folder, notes)
     carried = carry(analysis, folder)
     rows: list[MeasuredChoice] = []
     doubts: list[Doubt] = []
-    libraries: dict[str, str] = {}
+    notes: list[str] = []
     compiled: dict[str, Compiled] = {}
-    with Workshop() as shop:
-        network = Network(shop, source)
-        for device in devices_of(analysis).values():
-            if request.prove:
-                with open_device(shop, wishes[device.key], device, tell) as (_, bench):
-                    rows += _proved(shop, bench, network, analysis, device, request, watch)
-                    doubts += worst(bench.environments)
-            library = folder.library(device, document.model, choice=OVERLAY)
-            choice = _choice(analysis, analysis.chosen())
-            made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
-            if isinstance(made, Failure):
-                notes.append(f"The network could not be compiled for {device.key}: {made.message}")
-            else:
-                libraries[device.key], compiled[device.key] = str(library), made
-        of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed, notes)
-        module = folder.module(document.model)
-        failed = network.save_module(module)
-    if failed is not None:
-        notes.append(f"The network's module could not be written: {failed.message}")
-    if libraries:
+    of_builds: dict[str, str] = {}
+    module = ""
+    if isinstance(source, Source):
+        with Workshop() as shop:
+            network = Network(shop, source)
+            for device in devices_of(analysis).values():
+                if request.prove:
+                    with open_device(shop, wishes[device.key], device, tell) as (_, bench):
+                        rows += _proved(shop, bench, network, analysis, device, request, watch)
+                        doubts += worst(bench.environments)
+                library = folder.library(device, document.model, choice=OVERLAY)
+                choice = _choice(analysis, analysis.chosen())
+                made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
+                if isinstance(made, Failure):
+                    notes.append(f"The network could not be compiled for {device.key}: {made.message}")
+                else:
+                    compiled[device.key] = made
+            of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed, notes)
+            module = str(folder.module(document.model))
+            if (failed := network.save_module(Path(module))) is not None:
+                notes.append(f"The network's module could not be written: {failed.message}")
+                module = ""
+    elif source:
+        notes.append(source)
+    if compiled:
         save_text(_README.read_text(encoding="utf-8"), folder.libraries / _README.name)
-    written = replace(carried.written, libraries=libraries, module="" if failed else str(module))
-    if analysis.builds:
-        written = replace(written, selection=save_selection(analysis, folder, carried.builds, of_builds))
     return replace(
-        document, written=written, network=tuple(rows), doubts=tuple(doubts), notes=(*document.notes, *notes)
+        document,
+        layers=tuple(replace(layer, index=carried.indices.get(layer.layer, {})) for layer in document.layers),
+        written=replace(
+            carried.written,
+            libraries={key: str(one.library) for key, one in compiled.items()},
+            module=module,
+            selection=save_selection(analysis, folder, carried.builds, of_builds) if analysis.builds else "",
+        ),
+        network=tuple(rows),
+        doubts=tuple(doubts),
+        notes=(*document.notes, *notes),
     )
 
 
-def _carried(analysis: Analysis, folder: TuneFolder, notes: Sequence[str]) -> AnalyzeDocument:
-    """Write the choice without compiling anything; the document with what that came to, and more notes."""
-    document, carried = analysis.document, carry(analysis, folder)
-    written = carried.written
-    if analysis.builds:
-        written = replace(written, selection=save_selection(analysis, folder, carried.builds, {}))
-    layers = tuple(replace(layer, index=carried.indices.get(layer.layer, {})) for layer in document.layers)
-    return replace(document, layers=layers, written=written, notes=(*document.notes, *notes))
+def _source(analysis: Analysis, request: DeployRequest, folder: TuneFolder) -> Source | str:
+    """The network that is compiled, or why none is ("": it is not asked for). UsageError where it is to be proved."""
+    for problem in filter(None, map(replay_problem, analysis.records)):
+        if request.prove:
+            raise UsageError(f"the choice cannot be compiled: {problem}", hint="Leave out --prove.")
+        return f"Nothing was compiled: {problem}."
+    if not (request.compile or request.prove):
+        return ""
+    model = analysis.document.model
+    try:
+        path = model_file(folder, model, request.model)
+    except UsageError as error:
+        if request.prove:
+            raise
+        return f"No network was compiled: {error.message}. {error.hint}"
+    source = Source(path=path, dtype=model.dtype, shapes=request.shapes)
+    source.check()
+    return source
 
 
 def _compiled_builds(
@@ -143,7 +148,7 @@ def _compiled_builds(
     What cannot be compiled is added to `notes`.
     """
     libraries: dict[str, str] = {}
-    for number, build in enumerate(analysis.builds.builds if analysis.builds else (), 1):
+    for number, build in enumerate(analysis.builds, 1):
         alike: dict[str, str] = {}
         for key in build.devices:
             device = devices_of(analysis)[key]

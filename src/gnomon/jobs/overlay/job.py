@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.core.cost import Floats
-from gnomon.core.overlay.builds import Builds, best_builds
+from gnomon.core.overlay.builds import Build, Builds, best_builds
 from gnomon.core.overlay.choice import (
     LayerChoice,
     LayerTimes,
@@ -94,7 +94,7 @@ class Analysis:
     described: tuple[TuningLayer, ...]
     network: NetworkChoice
     document: AnalyzeDocument
-    builds: Builds | None = None
+    builds: tuple[Build, ...]
 
     def chosen(self) -> dict[str, str]:
         """The configuration of each layer that has one, by the layer's digest; the untuned ones among them."""
@@ -182,7 +182,7 @@ def analyze(
         described=tuple(described[choice.times.layer] for choice in choices),
         network=network,
         document=document,
-        builds=builds,
+        builds=builds.builds if builds else (),
     )
 
 
