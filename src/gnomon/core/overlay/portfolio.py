@@ -41,22 +41,22 @@ _DEAR, _FAR = 8, 4.0  # columns looked at first, where columns cost so many time
 _DEEPEST = 200  # rows of a branch; Python's own recursion has a limit
 
 
-def search(costs: Floats, size: int, cost: float, *, whole: bool, out_of_time: Callable[[], bool]) -> Branching:
+def search(costs: Floats, size: int, cost: float, *, out_of_time: Callable[[], bool]) -> Branching:
     """The `size` rows of `costs` (rows, columns) of least cost, if any cost less than `cost`.
 
-    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. `whole` says that all
-    finite entries are integers, so that what is better is better by 1. Returns the search at its end.
+    Entries are at least 0 or infinite, `cost` is finite and above 0, and 1 <= `size` <= rows. Returns the search at its
+    end.
     """
     with np.errstate(over="ignore"):
         scaled = costs / cost
-    branching = Branching(scaled, 1 / cost if whole else 0.0, out_of_time)
+    branching = Branching(out_of_time)
     rows, columns = costs.shape
     # An entry that alone costs as much as the incumbent is as good as none.
     settled = np.ones(columns)
     start = np.partition(scaled, min(size, rows - 1), axis=0)[min(size, rows - 1)]
     node = _Node(chosen=(), settled=settled, costs=scaled, rows=np.arange(rows), size=size)
     open_bound = branching.visit(node, np.minimum(start, 1.0))
-    proved = branching.best * (1.0 if whole else 1 - GAP)
+    proved = branching.best * (1 - GAP)
     branching.bound, branching.done = max(min(open_bound, proved), 0.0) * cost, bool(np.isinf(open_bound))
     return branching
 
@@ -79,9 +79,7 @@ class Branching:
     times it branched. At the end no portfolio costs less than `bound`, and `done` says that all was searched.
     """
 
-    def __init__(self, costs: Floats, grain: float, out_of_time: Callable[[], bool]) -> None:
-        self.costs = costs
-        self.grain = grain
+    def __init__(self, out_of_time: Callable[[], bool]) -> None:
         self.out_of_time = out_of_time
         self.best = 1.0
         self.rows: tuple[int, ...] | None = None
@@ -90,7 +88,7 @@ class Branching:
     @property
     def cut(self) -> float:
         """What a branch must promise to go below."""
-        return max(self.best - max(self.grain - GAP * self.best, GAP * self.best), 0.0)
+        return self.best * (1 - GAP)
 
     def visit(self, node: _Node, start: Floats) -> float:
         """Search a branch; the least bound of what was left unsearched in it, infinity for none."""
@@ -193,7 +191,6 @@ def _windows(values: Floats, width: int) -> Floats:
 
 
 _STARTS = 24  # random sets that swapping begins from, beside the greedy one
-_WHOLE = 2**28  # integers up to here differ by more than what counts as equal
 _IMPROVES = 1 - 1e-12  # a swap that gains less than rounding could go round in circles
 
 
@@ -241,7 +238,7 @@ def best_portfolio(
     rows = _swapped_from_all(tamed, size, stop)
     nodes = 0
     if not np.isfinite(_value(costs, rows)):
-        cover = search(np.where(np.isfinite(costs), 0.0, 1.0), size, 1.0, whole=True, out_of_time=stop)
+        cover = search(np.where(np.isfinite(costs), 0.0, 1.0), size, 1.0, out_of_time=stop)
         if cover.rows is None and cover.done:
             raise InfeasibleError(
                 f"no {size} configurations serve all {columns} devices",
@@ -253,16 +250,13 @@ def best_portfolio(
     value = _value(costs, rows)
     if value <= floor:
         return _portfolio(costs, rows, floor, True, nodes)
-    finite = costs[np.isfinite(costs)]
-    whole = bool((finite == np.floor(finite)).all()) and value < _WHOLE
     # Of equal configurations one is enough.
     single = np.sort(np.unique(costs, axis=0, return_index=True)[1])
-    found = search(costs[single], min(size, len(single)), value, whole=whole, out_of_time=stop)
+    found = search(costs[single], min(size, len(single)), value, out_of_time=stop)
     better = [] if found.rows is None else single[list(found.rows)].tolist()
     if better and _value(costs, better) < value:
         rows = tuple(better) if found.done else _swapped(tamed, better)
-    bound = _value(costs, rows) if whole and found.done else max(found.bound, floor)
-    return _portfolio(costs, rows, bound, found.done, nodes + found.nodes)
+    return _portfolio(costs, rows, max(found.bound, floor), found.done, nodes + found.nodes)
 
 
 def _checked(regrets: Floats, size: int) -> Floats:
