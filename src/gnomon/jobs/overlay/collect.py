@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,13 +38,12 @@ from gnomon.jobs.tune.records import best_of, best_trial, check_record, measured
 from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, LayerCall, Loop, Timed, discard, once, visits
+from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import Workshop
 
 _AT_ONCE = 128
 _AGAIN = 4
 """In how many times as many processes what is close is measured."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,12 +29,11 @@ from gnomon.measure.progress import Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import Workshop
 
 _README = Path(__file__).with_name("README.txt")
 """How libraries and databases are used without gnomon, which goes beside them."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

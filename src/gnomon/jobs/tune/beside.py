@@ -7,7 +7,7 @@ these are the network's times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from gnomon.models.load import load
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session.request import ModelRequest
+from gnomon.tuning.servers import Tell
 from gnomon.tuning.target import NATIVE
 
 _RECORDS = "GNOMON_TVM_RECORDS"
@@ -45,7 +46,7 @@ def beside(
     proof: TunedNetworkPart,
     *,
     watch: Watch | None,
-    tell: Callable[[str], None],
+    tell: Tell,
 ) -> tuple[BesidePart, TunedNetworkPart]:
     """The comparison, and the network as `proof` has it, with the times that it has there.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -35,12 +35,12 @@ from gnomon.measure.progress import Watch
 from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
+from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import Workshop
 
 _NETWORK = "the network"
 """What the whole is called among the layers, whose names are identifiers."""
 
-Tell = Callable[[str], None]
 _Layers = Annotated[
     tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
 ]

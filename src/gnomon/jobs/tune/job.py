@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +51,8 @@ from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
+from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import Workshop
-
-Tell = Callable[[str], None]
 
 _BUDGET = 1.5
 """The least budget that is advised, over what all but the trials took."""

@@ -18,7 +18,7 @@ from gnomon.devices.opening import resolve
 from gnomon.errors import UsageError
 from gnomon.tuning.bench import Bench, Loop, Servers
 from gnomon.tuning.networks import STRATEGIES
-from gnomon.tuning.servers import OwnServer, check_own
+from gnomon.tuning.servers import OwnServer, Tell, check_own
 from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 from gnomon.tuning.tracker import tracked_device
 from gnomon.tuning.tvm import Workshop
@@ -26,8 +26,6 @@ from gnomon.tuning.tvm import Workshop
 TOLERANCES = {"float32": 1e-3, "float16": 2e-2}
 _Type = Annotated[str, Must(be=f"the data type {' or '.join(TOLERANCES)}", fits=TOLERANCES.__contains__)]
 _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRATEGIES.__contains__)]
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
