@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, _slower, fit_effects, learn
+from gnomon.spaces.cells.effects import Evidence, _slower, balanced_design, fit_effects, learn
 
 Floats = NDArray[np.float64]
 
@@ -163,3 +163,21 @@ def test_costs_that_differ_a_hundredfold_are_all_above_0_and_relatively_right() 
         assert np.abs(middle / truth - 1).mean() < 0.04
         assert (low > 0).all() and np.mean((low <= truth) & (truth <= high)) >= 0.9
     assert all((table > 0).all() for table in found.effects.draw(50, seed=0))
+
+
+@pytest.mark.parametrize("seed", [2, 3, 17])
+def test_groups_of_very_unlike_costs_are_learned_too(seed: int) -> None:
+    """Where one group takes most of the time, costs that are linear around a first guess lead far away."""
+    rng = np.random.default_rng(seed)
+    costs = rng.lognormal(0, 0.25, (5, 5)) * rng.lognormal(0, 0.7, (5, 1))
+    one = Space(tuple(Slot(f"cell{g}", tuple(f"Resblock_{k}" for k in range(5))) for g in range(5)))
+    swaps = [(1,) * g + (k,) + (1,) * (4 - g) for g in range(5) for k in (0, 2, 3, 4)]
+    rows = np.concatenate([[(1,) * 5], swaps, balanced_design([5] * 5, 24, seed=1)])
+    true = 0.3 + costs[np.arange(5), rows].sum(axis=1)
+    values = true * np.exp(rng.normal(0, 0.01, len(true)))
+    found = learn(one, Evidence(assignments=rows, values=values, errors=0.01 * values), scale="sums")
+    others = rng.integers(0, 5, (60, 5))
+    wanted = 0.3 + costs[np.arange(5), others].sum(axis=1)
+    mean, low, high = found.predict(others)
+    assert np.abs(mean / wanted - 1).mean() < 0.02
+    assert np.mean((low <= wanted) & (wanted <= high)) > 0.9

@@ -3,7 +3,7 @@
 The accuracy of a network is, as a logit, a constant and one effect a cell group; its latency is the sum of one cost a
 cell group, each the exponential of such a constant and an effect. So no cost is below 0, all errors of latency are
 relative, and a block of 10 us counts as much as one of 1 ms; the sum is taken as linear around the costs that are
-believed, again and again until these stay (Gauss and Newton).
+believed, again and again until these stay (Gauss and Newton), in steps that make the measurements likelier.
 
 The effect of primitive p in group g is ``scale_g * (family_p + main_p + own_gp)``, all three normal with mean 0: a
 hierarchical model, in which an effect that is measured badly is pulled towards that of the same primitive in other
@@ -52,7 +52,9 @@ _USUAL = {"family": 1.0, "main": 0.5, "own": 0.5, "group": 0.5, "slower": 0.5}
 """The parts of effects whose sizes are estimated: where the search begins, and the middle of the weak prior on each."""
 
 _USUAL_MISFIT = 0.1
-_LINEARISED = 12  # so often costs are taken as linear, at most
+_RESIZED = 12  # so often sizes are found, at most
+_LINEARISED = 50  # so often costs are taken as linear, at most
+_LEAST_STEP = 1e-3  # from one linearisation to the next
 _TELLS = 1e-9  # of a network's precision: below it no other one tells anything of it
 _STAYS = 1e-3  # costs that change less, relatively, stay
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
@@ -420,15 +422,15 @@ class Learned:
         parts = np.array_split(np.arange(count), 1 if sure else min(_SIZES, count))
         every = self.sizes[None] if sure else own.sampled(self.sizes, self.doubt, len(parts), rng)
         shared = shared_pairs(own.space, networks, own.assignments)
+        design, middle = self.effects.design(networks), self.effects.totals(self.effects.mean[None], networks)
         found = []
         for sizes, part in zip(every, parts, strict=True):
             effects, misfit = own.drawn(sizes, networks, shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
-            sums = self.effects.totals(effects, networks)
-            found.append(
-                sums * np.exp(self.unit * misfit) if self.effects.scale == "sums" else sums + self.unit * misfit
-            )
+            # Costs too are linear here, as they were learned: exponentials of far effects would not cancel in a sum.
+            away = (effects - self.effects.mean) @ design.T + self.unit * misfit
+            found.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
         return np.concatenate(found)
 
     def again(self, count: int, *, seed: int) -> list[Learned]:
@@ -494,12 +496,15 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
     own = Likelihood(space, known, mixed=mixed, parts=parts)
     effects, sizes = _flat(space, evidence.assignments, values, center), own.start
-    for _ in range(_LINEARISED if scale == "sums" else 1):
-        if scale == "sums":
-            own.design = effects.design(own.assignments)
-            own.values = _linear(effects, own.assignments, evidence.values[None], center)[0] / unit
+    if scale == "sums":
+        effects = _settled(own, sizes, effects, evidence.values, unit, center)
+    for _ in range(_RESIZED if scale == "sums" else 1):
         sizes, curvature = own.best(sizes)
-        before, effects = effects, _effects(own, sizes, scale, unit, center)
+        before = effects
+        if scale == "sums":
+            effects = _settled(own, sizes, effects, evidence.values, unit, center)
+        else:
+            effects = _effects(own, sizes, scale, unit, center)
         if np.abs(effects.mean - before.mean).max() < _STAYS:
             break
     values, vectors = np.linalg.eigh(curvature)
@@ -513,6 +518,39 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
         center=center,
         loose=own.looseness(sizes),
     )
+
+
+def _settled(
+    own: Likelihood, sizes: Floats, effects: Effects, latencies: Floats, unit: float, center: float
+) -> Effects:
+    """What is believed of costs under these sizes, and the likelihood as linear around these."""
+    for _ in range(_LINEARISED):
+        own.design = effects.design(own.assignments)
+        own.values = _linear(effects, own.assignments, latencies[None], center)[0] / unit
+        before, effects = effects, _effects(own, sizes, "sums", unit, center)
+        if np.abs(effects.mean - before.mean).max() < _STAYS:
+            break
+        effects = _nearer(own, sizes, before, effects, latencies, unit, center)
+    return effects
+
+
+def _nearer(
+    own: Likelihood, sizes: Floats, before: Effects, after: Effects, latencies: Floats, unit: float, center: float
+) -> Effects:
+    """The new effects, or as far from the old ones to these as makes the measured latencies likelier."""
+    whole, _, covariance = own.known(sizes)
+    noise = covariance - own.design @ whole @ own.design.T
+
+    def unlikely(mean: Floats) -> float:
+        off = (np.log(latencies) - np.log(after.totals(mean[None], own.assignments)[0])) / unit
+        here = mean.copy()
+        here[0] -= center
+        return float(off @ np.linalg.solve(noise, off) + here @ np.linalg.solve(whole, here) / unit**2)
+
+    level, step = unlikely(before.mean), 1.0
+    while step > _LEAST_STEP and unlikely(before.mean + step * (after.mean - before.mean)) > level:
+        step /= 2
+    return replace(after, mean=before.mean + step * (after.mean - before.mean))
 
 
 def _flat(space: Space, networks: Ints, logs: Floats, center: float) -> Effects:
