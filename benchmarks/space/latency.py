@@ -3,9 +3,8 @@
 Families of five primitives, five cell groups of one layer each, widths 8 to 128 (--widths), input (1, 1, 32, 32): the
 default network and its one-change variants, 21 a family, are written, quantised where asked for, and measured; that
 is the table, whose wall time is told in parts. Then --mixed networks a family are measured, balanced over the
-primitives, for the estimator to be fitted to, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for
-each family are the errors (mean, median, 90th percentile, Kendall's tau) of the additive model, of both estimators,
-and of the one that was chosen by cross-validation without a look at the unseen ones.
+primitives, to learn from, and --unseen ones, drawn uniformly, that nothing is fitted to. Told for
+each family are the errors (mean, median, 90th percentile, Kendall's tau), and how often 95 % intervals hold.
 
 Figures asked for: the float32 table of three families on ONNX Runtime in 15 s; half widths of the 95 % intervals of 5 %
 or less; mean errors of at most 5 % (float32) and 8 % (int8). --again builds the first table once more and compares.
@@ -29,11 +28,11 @@ from benchmarks.common import own_record, parser, publish
 from gnomon.api.options import measure_request
 from gnomon.core.stats import student_quantile
 from gnomon.jobs.space.profiling.latency import measure_files
-from gnomon.jobs.space.profiling.predict import WAYS, Assignment, fit_predictor, score
+from gnomon.jobs.space.profiling.predict import score
+from gnomon.jobs.space.profiling.study import Family, space_of
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Timed
-from gnomon.spaces.cells.costs import Cells, Latency
-from gnomon.spaces.cells.effects import balanced_design
+from gnomon.spaces.cells.effects import Evidence, balanced_design, learn
 from gnomon.spaces.cells.primitives import Primitive, default_of, families_of, published_primitives
 from gnomon.spaces.cells.space import CellLayout, network_id, swaps, tagged_net
 from gnomon.spaces.unit import Net
@@ -44,8 +43,9 @@ from gnomon.toolchains.ort_int8 import onnxruntime_int8
 INPUT, GROUPS, CLASSES, PRIMITIVES = (1, 1, 32, 32), 5, 10, 5
 TOOLS = {"onnxruntime": onnxruntime_int8, "openvino": openvino_int8}
 SEED = 1
-Spaces = Mapping[str, tuple[Callable[[Assignment], Net], Cells]]
-"""By family how its networks are written, and what their costs are counted over."""
+Assignment = tuple[int, ...]
+Spaces = Mapping[str, tuple[Callable[[Assignment], Net], Family]]
+"""By family how its networks are written, and what they choose from."""
 Found = tuple[dict[str, Timed], str]
 """What networks take by key, and the clock."""
 
@@ -83,10 +83,9 @@ def spaces_of(families: list[str], widths: list[int]) -> Spaces:
     for family in families:
         ones = known[family][:PRIMITIVES]
         default = ones.index(default_of(family, ones))
-        cells = Cells(
-            groups=layout.groups, choices=(tuple(one.name for one in ones),) * GROUPS, defaults=(default,) * GROUPS
-        )
-        found[family] = writer(layout, ones), cells
+        space = space_of([one.name for one in ones], GROUPS)
+        own = Family(name=family, primitives=tuple(ones), space=space, defaults=(default,) * GROUPS)
+        found[family] = writer(layout, ones), own
     return found
 
 
@@ -98,11 +97,11 @@ def writer(layout: CellLayout, ones: Sequence[Primitive]) -> Callable[[Assignmen
 def figures(runtime: str, spaces: Spaces, given: Any, *, again: bool) -> dict[str, Any]:
     """The table of a runtime in a precision, its mixed networks, and the errors."""
     name, _, precision = runtime.partition(":")
-    table = {family: list(swaps(cells.defaults, [PRIMITIVES] * GROUPS)) for family, (_, cells) in spaces.items()}
+    table = {family: list(swaps(own.defaults, own.counts)) for family, (_, own) in spaces.items()}
     design = balanced_design([PRIMITIVES] * GROUPS, given.mixed, seed=SEED).tolist() if given.mixed else []
     fitted = {family: [net for net in map(tuple, design) if net not in table[family]] for family in spaces}
-    unseen = {f: drawn(cells, given.unseen, {*table[f], *fitted[f]}) for f, (_, cells) in spaces.items()}
-    closely = frozenset(network_id(family, cells.defaults) for family, (_, cells) in spaces.items())
+    unseen = {f: drawn(own, given.unseen, {*table[f], *fitted[f]}) for f, (_, own) in spaces.items()}
+    closely = frozenset(network_id(family, own.defaults) for family, (_, own) in spaces.items())
     with own_record() as record, tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
         request = replace(measure_request({"runtimes": (name,), "seed": SEED}), record=record)
         asked = partial(measure_files, request, subject="cells", closely=closely, question={"precision": precision})
@@ -119,19 +118,19 @@ def figures(runtime: str, spaces: Spaces, given: Any, *, again: bool) -> dict[st
             other, _ = measured(partial(asked, question={"again": 1}), spaces, table, name, precision, work)
             told["repeated"] = agreement(first[0], other[0])
     everything = {**first[0], **second[0]}
-    for family, (_, cells) in spaces.items():
+    for family, (_, own) in spaces.items():
         times = latencies({net: everything[network_id(family, net)] for net in (*table[family], *mixes[family])})
         kept = {net: one for net, one in times.items() if net not in unseen[family]}
-        told[family] = errors(cells, kept, {net: times[net] for net in unseen[family] if net in times})
+        told[family] = errors(own, kept, {net: times[net] for net in unseen[family] if net in times})
     return told
 
 
-def drawn(cells: Cells, count: int, known: set[Assignment]) -> list[Assignment]:
+def drawn(own: Family, count: int, known: set[Assignment]) -> list[Assignment]:
     """Networks drawn uniformly from those that are not known."""
     rng = np.random.default_rng(SEED + 100)
     found: list[Assignment] = []
     while len(found) < count:
-        net = tuple(int(k) for k in rng.integers(0, [len(ones) for ones in cells.choices]))
+        net = tuple(int(k) for k in rng.integers(0, own.counts))
         if net not in known and net not in found:
             found.append(net)
     return found
@@ -169,8 +168,8 @@ def measured(
     return found, {**seconds, "measure": time.perf_counter() - start}
 
 
-def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, Latency]:
-    """What was measured, without what failed; an error that is not known counts as 0."""
+def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, tuple[float, float]]:
+    """Seconds with their standard errors, without what failed; an error that is not known counts as 0."""
     found = {}
     for net, one in timed.items():
         if one.reason:
@@ -178,7 +177,7 @@ def latencies(timed: Mapping[Assignment, Timed]) -> dict[Assignment, Latency]:
         error = 0.0
         if one.low_s is not None and one.high_s is not None and one.processes > 1:
             error = (one.high_s - one.low_s) / 2 / student_quantile(0.975, one.processes - 1)
-        found[net] = Latency(call_s=one.call_s, error_s=error)
+        found[net] = one.call_s, error
     return found
 
 
@@ -229,25 +228,18 @@ def agreement(first: Mapping[str, Timed], second: Mapping[str, Timed]) -> dict[s
     return {"level": level, **asdict(score(a / level, b)), "families": by_family}
 
 
-def errors(cells: Cells, kept: Mapping[Assignment, Latency], unseen: Mapping[Assignment, Latency]) -> dict[str, Any]:
-    """The errors of each way on networks that none saw, what cross-validation said, and how wide intervals are."""
-    nets, y = np.array(list(unseen)), np.array([one.call_s for one in unseen.values()])
-    made = fit_predictor(cells, kept)
-    told = made.predict(nets)
-    ways = {}
-    for way in WAYS:
-        one = fit_predictor(cells, kept, way=way)
-        ways[way] = asdict(score(one.predict(nets).mean_s, y))
+def errors(
+    own: Family, kept: Mapping[Assignment, tuple[float, float]], unseen: Mapping[Assignment, tuple[float, float]]
+) -> dict[str, Any]:
+    """The errors on networks that nothing was learned from, how wide intervals are, and how often they hold."""
+    (values, errors), (y, noise) = (np.array(list(one.values())).T for one in (kept, unseen))
+    known = Evidence(assignments=np.array(list(kept)), values=values, errors=errors)
+    mean, low, high = learn(own.space, known, scale="sums").predict(list(unseen))
     return {
-        "way": made.part.way,
-        "why": made.part.why,
-        "held_out": {way: asdict(one) for way, one in made.part.held_out.items()},
-        "noise": made.part.noise,
-        "mixed": sum(one.networks for one in made.part.held_out.values()) // max(1, len(made.part.held_out)),
-        "unseen": {"chosen": asdict(score(told.mean_s, y)), **ways},
-        "unseen_noise": float(np.mean([one.error_s / one.call_s for one in unseen.values()])),
-        "intervals_hold": float(np.mean((told.low_s <= y) & (y <= told.high_s))),
-        "interval_half_width": float(np.median((told.high_s - told.low_s) / 2 / told.mean_s)),
+        "unseen": asdict(score(mean, y)),
+        "unseen_noise": float(np.mean(noise / y)),
+        "intervals_hold": float(np.mean((low <= y) & (y <= high))),
+        "interval_half_width": float(np.median((high - low) / 2 / mean)),
     }
 
 

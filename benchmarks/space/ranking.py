@@ -32,7 +32,7 @@ from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Family, Study, open_study
 from gnomon.jobs.space.profiling.training import train
 from gnomon.measure.progress import Progress
-from gnomon.spaces.cells.costs import kendall_tau
+from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.training.data.dataset import Dataset
 
 CONFIG = """\

@@ -22,7 +22,7 @@ from benchmarks.space.truths import BLOCKS, FAMILIES, GROUPS, Truth, measure, tr
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError
-from gnomon.spaces.cells.effects import Evidence, expit, fit_effects
+from gnomon.spaces.cells.effects import Evidence, expit, learn
 from gnomon.spaces.cells.space import network_id
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 from gnomon.spaces.selection.published import Network, PublishedRule, select_published
@@ -69,8 +69,8 @@ def means(made: Truth, accuracy: Evidence, latency: Evidence) -> Pairs:
     unit = median(latency.values.tolist())
     relative = replace(latency, values=latency.values / unit, errors=latency.errors / unit)
     fast, accurate = (
-        fit_effects(made.space, relative, scale="sums"),
-        fit_effects(made.space, accuracy, scale="logit"),
+        learn(made.space, relative, scale="sums").effects,
+        learn(made.space, accuracy, scale="logit").effects,
     )
     costs = [
         np.column_stack([a[0], -b[0]])

@@ -123,7 +123,7 @@ def test_a_standard_error_is_made_up_only_where_none_came(unsure: int, told: str
 
 def test_a_toolchain_that_measured_nothing_tells_why() -> None:
     document = profile()
-    broken = {**document["latency"][0], "networks": [network("VGG", 1, 1, None, "no compiler")], "predictors": {}}
+    broken = {**document["latency"][0], "networks": [network("VGG", 1, 1, None, "no compiler")], "held_out": {}}
     broken["failed"] = [{"network": "VGG_1_1", "reason": "no compiler"}]
     told = words_of(profile_report, profile(latency=[broken]))
     assert "Nothing could be measured by ort." in told

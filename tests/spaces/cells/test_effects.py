@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, _slower, balanced_design, fit_effects, learn
+from gnomon.spaces.cells.effects import Evidence, _slower, balanced_design, learn
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ def test_without_noise_what_was_measured_is_found_again(rows: NDArray[np.intp]) 
 
 
 def test_a_group_whose_choices_differ_by_rounding_says_nothing_of_which_is_slower() -> None:
-    found = fit_effects(space(), evidence(truth(3), ROWS["mixed"], 0.0, 0), scale="sums")
+    found = learn(space(), evidence(truth(3), ROWS["mixed"], 0.0, 0), scale="sums").effects
     choices = 2 * BLOCKS
     mean = found.mean.copy()
     mean[1 : 1 + choices] = 0.3 + 1e-15 * np.arange(choices)
@@ -98,9 +98,9 @@ def test_what_no_sum_explains_is_told_where_networks_can_tell() -> None:
     effects, rows = truth(7), np.concatenate([single_swaps(), mixed(120, 3)])
     off = np.random.default_rng(0).normal(0, 0.1, len(rows))
     given = Evidence(assignments=rows, values=sums(effects, rows) + off, errors=np.full(len(rows), 0.001))
-    found = fit_effects(space(), given, scale="sums")
+    found = learn(space(), given, scale="sums").effects
     assert 0.015 < found.sizes["misfit"] < 0.05  # 0.1 of networks of about 4
-    assert fit_effects(space(), evidence(effects, single_swaps(), 0.01, 0), scale="sums").sizes["misfit"] == 0
+    assert learn(space(), evidence(effects, single_swaps(), 0.01, 0), scale="sums").effects.sizes["misfit"] == 0
 
 
 def test_draws_have_the_mean_and_the_covariance_that_are_believed() -> None:
@@ -142,8 +142,8 @@ def test_the_order_of_groups_and_choices_changes_nothing() -> None:
     other = Space(tuple(Slot(plain.slots[g].name, tuple(plain.slots[g].choices[i] for i in orders[g])) for g in groups))
     moved = np.column_stack([np.argsort(orders[g])[rows[:, g]] for g in groups])
     given = evidence(effects, rows, 0.02, 1)
-    first = fit_effects(plain, given, scale="sums")
-    second = fit_effects(other, Evidence(assignments=moved, values=given.values, errors=given.errors), scale="sums")
+    first = learn(plain, given, scale="sums").effects
+    second = learn(other, Evidence(assignments=moved, values=given.values, errors=given.errors), scale="sums").effects
     before, after = first.draw(5, seed=1), second.draw(5, seed=1)
     for place, g in enumerate(groups):
         assert np.allclose(after[place], before[g][:, orders[g]], atol=1e-6)

@@ -141,24 +141,13 @@ class ComparedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPart:
-    """How far a way of predicting is off, relative, on networks that it was not fitted to."""
+    """How far a family's mixed networks are off, relative, each predicted from all others of it."""
 
     networks: int
     mean: float
     median: float
     p90: float
     tau: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictorPart:
-    """How a family's latencies are predicted, why so, and what was found out on mixed networks."""
-
-    way: str
-    why: str
-    held_out: Mapping[str, HeldOutPart]
-    noise: float | None
-    width: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +165,7 @@ class ToolchainPart:
     imported: Mapping[str, int]
     compared: ComparedPart | None
     least_quantised: float | None
-    predictors: Mapping[str, PredictorPart]
+    held_out: Mapping[str, HeldOutPart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -22,7 +22,7 @@ from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
 from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
 from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
 from gnomon.jobs.space.profiling.declared import imported_study, is_declared
-from gnomon.jobs.space.profiling.estimates import latest, method_of, mixed_space, seconds, seen_networks, toolchains_of
+from gnomon.jobs.space.profiling.estimates import latest, method_of, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     IMPORTED,
     METHODS,
@@ -157,7 +157,7 @@ def export_networks(
     rows += [one for s in seen.values() if (one := net(s.network.id, s.network.primitives)).assignment not in timed]
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
-    save_text(write_profiled(rows, mixed_space(study)), out)
+    save_text(write_profiled(rows, study.space), out)
     return SpaceExportDocument(
         file=str(out),
         rows=len(rows),
@@ -248,7 +248,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
     with problems_of(file.name):
         if file.csv:
             if space is None:
-                return list(read_nets(file.csv, mixed_space(study), profiled=True))
+                return list(read_nets(file.csv, study.space, profiled=True))
             return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by its own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
         found = []

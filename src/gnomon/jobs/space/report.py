@@ -304,7 +304,7 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
             .number("least to most", itemgetter(3))
             .number("95 % interval", itemgetter(4))
         )
-        _predicted(toolchain, list(document.families), page)
+        _predicted(toolchain, page)
     _compared(toolchain, page)
     right = {one.id: one.accuracy for one in document.accuracy.trained} if document.accuracy else {}
     page.draw("gnomon.jobs.space.picture:networks_charts", document, toolchain)
@@ -363,32 +363,22 @@ def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwo
     return [name, f"{len(times)} {count}", units.time(statistics.median(times)), _spread(times), known]
 
 
-def _predicted(toolchain: ToolchainPart, families: Sequence[str], page: Page) -> None:
+def _predicted(toolchain: ToolchainPart, page: Page) -> None:
     """How well any network's latency can be told from what was measured."""
-    rows, untested = [], []
-    for name in families:
-        predictor = toolchain.predictors.get(name)
-        if predictor is None:
-            untested.append(f"{name}: its default network has no latency, so that no mixed network can be predicted.")
-        elif (tested := predictor.held_out.get(predictor.way)) is None:
-            untested.append(f"{name}: {predictor.way}; {predictor.why}.")
-        else:
-            rows.append((name, predictor.way, tested))
     page.line("")
-    if rows:
-        page.line("Mixed networks that were not fitted to: how far predictions are off.")
-        page.table(
-            Table(rows)
-            .text("family", lambda row: row[0])
-            .text("predicted by", lambda row: row[1])
-            .number("mean", lambda row: row[2].mean, percent)
-            .number("median", lambda row: row[2].median, percent)
-            .number("9 of 10", lambda row: row[2].p90, percent)
-            .number("tau", lambda row: row[2].tau, _tau)
-            .number("networks", lambda row: row[2].networks)
-        )
-    for message in untested:
-        page.item(message)
+    if not toolchain.held_out:
+        page.item("Too few mixed networks were measured to say how far predictions are off.")
+        return
+    page.line("Mixed networks, each predicted from all others: how far that is off.")
+    page.table(
+        Table(toolchain.held_out.items())
+        .text("family", lambda row: row[0])
+        .number("mean", lambda row: row[1].mean, percent)
+        .number("median", lambda row: row[1].median, percent)
+        .number("9 of 10", lambda row: row[1].p90, percent)
+        .number("tau", lambda row: row[1].tau, _tau)
+        .number("networks", lambda row: row[1].networks)
+    )
 
 
 def _compared(toolchain: ToolchainPart, page: Page) -> None:

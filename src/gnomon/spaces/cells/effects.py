@@ -200,12 +200,18 @@ class Likelihood:
             score += float(np.sum(sizes[:_MISFITS] - 0.5 * np.exp(2 * sizes[:_MISFITS])))
         return score, projected, np.asarray(pulled)
 
-    def looseness(self, sizes: Floats) -> float:
-        """How many times wider errors are than the model has it, where each network is left out in turn; at least 1."""
+    def left_out(self, sizes: Floats) -> tuple[Floats, Floats]:
+        """How far each value is above what all others tell of it, NaN where they tell nothing, and how surely."""
         projected, pulled = self._likely(sizes, self.prior(sizes))[1:]
         alone = np.diag(projected)
         tells = alone > _TELLS * float(np.diag(np.linalg.inv(self.covariance(sizes, self.prior(sizes)))).max())
-        return max(1.0, float(np.sqrt(np.mean(pulled[tells] ** 2 / alone[tells])))) if tells.any() else 1.0
+        return np.divide(pulled, alone, out=np.full(len(alone), np.nan), where=tells), alone
+
+    def looseness(self, sizes: Floats) -> float:
+        """How many times wider errors are than the model has it, where each network is left out in turn; at least 1."""
+        off, precision = self.left_out(sizes)
+        tells = np.isfinite(off)
+        return max(1.0, float(np.sqrt(np.mean(off[tells] ** 2 * precision[tells])))) if tells.any() else 1.0
 
     def sampled(self, middle: Floats, doubt: Floats, count: int, rng: np.random.Generator) -> Floats:
         """Log sizes as likely as they are: (count, sizes), from the most likely ones and a root of their covariance.
@@ -412,6 +418,10 @@ class Learned:
         middle = middle + misfit
         return expit(middle), expit(middle - half), expit(middle + half)
 
+    def left_out(self) -> Floats:
+        """How far each measured network (N,) is above what all others tell of it, as a logit or a logarithm."""
+        return self.unit * self.likelihood.left_out(self.sizes)[0]
+
     def draw(self, networks: Ints, count: int, *, seed: int) -> Floats:
         """Prices of networks (M, groups) that may be true, as logits or latencies: (count, M).
 
@@ -464,14 +474,6 @@ def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) 
     return np.asarray(apart + effects.design(networks) @ here)
 
 
-def fit_effects(space: Space, evidence: Evidence, *, scale: Scale) -> Effects:
-    """The effects of a space's choices on a price; choices are primitives by name, alike where the name is.
-
-    Accuracies ("logit") lie from 0 to 1, and those nearer to an end than 0.001 count as 0.001 from it.
-    """
-    return learn(space, evidence, scale=scale).effects
-
-
 def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
     """What is believed of accuracies, as logits, and of latencies; the former may follow the latter."""
     fast = learn(space, latency, scale="sums")
@@ -479,7 +481,11 @@ def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Lea
 
 
 def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | None = None) -> Learned:
-    """As `fit_effects`, with what is believed of whole networks; the effects on `latency` may be followed by these."""
+    """What is believed of all networks of a space; effects on accuracy may follow those on `latency`.
+
+    Choices are primitives by name, alike where the name is. Accuracies ("logit") lie from 0 to 1, and those nearer to
+    an end than 0.001 count as 0.001 from it.
+    """
     values, errors = evidence.values, evidence.errors
     parts = _parts_of(space)
     if scale == "logit":

@@ -153,12 +153,6 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
     return _told(_ratios(points[:, mine], points, beliefs.reference))
 
 
-def ratio_of(beliefs: Beliefs, networks: Ints, others: Ints, options: FrontOptions) -> tuple[float, float, float]:
-    """The expected ratio of the hypervolume that some networks reach to that of others, and its 95 % interval."""
-    points = _drawn(beliefs, np.concatenate([networks, others]), options)
-    return _told(_ratios(points[:, : len(networks)], points[:, len(networks) :], beliefs.reference))
-
-
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
     """Of points (K, M, 2) in K draws, the places of those that together reach the most hypervolume in the mean.
 

@@ -18,7 +18,6 @@ from gnomon.jobs.space.document import LookupPart
 from gnomon.jobs.space.profiling.estimates import latest
 from gnomon.jobs.space.profiling.folder import read_latency
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.spaces.cells.costs import Cells
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
@@ -47,10 +46,8 @@ def profile(path: Path, one: Study, latency: Callable[[Network], float], across:
     several = [n for n in every if not n.family]
     networks += [several[k] for k in rng.permutation(len(several))[:across]]
     for family in one.families.values():
-        cells = Cells(groups=tuple(range(groups)), choices=(tuple(p.name for p in family.primitives),) * groups,
-                      defaults=family.defaults)  # fmt: skip
         if within:
-            networks += [family.network(a) for a in mixed_networks(cells, within)]
+            networks += [family.network(a) for a in mixed_networks(family.counts, family.defaults, within)]
     for network in networks:
         folder.add(trained(network, 0.5 + 0.1 * sum(COSTS[name] for name in network.primitives) / 20))
         folder.add(timed(network, latency(network)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ from tests.jobs.space.kits.spacekit import CONFIG
 
 from gnomon.jobs.space.profiling.folder import AccuracyRow, LatencyRow, ProfileFolder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
-from gnomon.spaces.cells.costs import Cells
 from gnomon.spaces.cells.effects import balanced_design
 
 SHAPE = (1, 8, 8)
@@ -63,12 +62,12 @@ def synthetic(
     folder.close()
 
 
-def mixed_networks(cells: Cells, count: int, seed: int = 0) -> list[tuple[int, ...]]:
+def mixed_networks(counts: Sequence[int], defaults: Sequence[int], count: int, seed: int = 0) -> list[tuple[int, ...]]:
     """So many networks, or as many as there are, that differ from the default in two groups or more; balanced."""
-    counts, found = [len(ones) for ones in cells.choices], dict[tuple[int, ...], None]()
+    found = dict[tuple[int, ...], None]()
     for number in range(100):
         for net in map(tuple, balanced_design(counts, count, seed=seed + number).tolist()):
-            if sum(k != default for k, default in zip(net, cells.defaults, strict=True)) > 1 and len(found) < count:
+            if sum(k != default for k, default in zip(net, defaults, strict=True)) > 1 and len(found) < count:
                 found[net] = None
     return list(found)
 

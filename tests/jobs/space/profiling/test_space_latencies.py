@@ -18,14 +18,13 @@ from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.jobs.space.job import write_tables
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
-    family_latencies,
     latest,
-    predictors,
     standard_error,
     toolchain_of,
     toolchains_of,
 )
 from gnomon.jobs.space.profiling.folder import LatencyRow
+from gnomon.jobs.space.profiling.predict import family_latencies
 from gnomon.jobs.space.profiling.study import Study
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
@@ -78,7 +77,9 @@ def test_the_last_row_of_a_network_counts(one: Study) -> None:
     ]
     assert {name: row.call_s for name, row in latest(rows, "onnxruntime").items()} == {a.id: 3e-3, b.id: None}
     assert toolchains_of(rows) == ("onnxruntime", "quark-xint8")
-    assert family_latencies(one, one.families["VGG"], latest(rows, "onnxruntime")).keys() == {a.assignment}
+    assert {name: own.values.tolist() for name, own in family_latencies(one, latest(rows, "onnxruntime")).items()} == {
+        "VGG": [3e-3]
+    }
     assert toolchain_of(rows, None) == "onnxruntime" and toolchain_of(rows, "quark-xint8") == "quark-xint8"
     for known, wanted in ((rows, "openvino"), ([timed(a, None)], None), ([timed(a, None)], "onnxruntime")):
         with pytest.raises(UsageError, match="nothing was measured") as told:
@@ -100,15 +101,6 @@ def test_an_interval_is_one_of_students(call_s: float, share: float, processes: 
         processes=processes,
     )
     assert standard_error(row) * student_quantile(0.975, processes - 1) == pytest.approx(half)
-
-
-def test_a_family_without_its_default_is_not_predicted(one: Study) -> None:
-    vgg, mobile = one.families["VGG"].swaps(), one.families["Mobile"].swaps()
-    rows = {n.id: timed(n, 1e-3 * (1 + k)) for k, n in enumerate((*vgg, *mobile[1:]))}
-    found = predictors(one, rows)
-    assert list(found) == ["VGG"]
-    costs = found["VGG"].costs.predict_s([n.assignment for n in vgg])
-    assert costs == pytest.approx([rows[n.id].call_s for n in vgg])
 
 
 def test_the_published_tables_have_milliseconds_and_shares(one: Study, tmp_path: Path) -> None:

@@ -14,16 +14,14 @@ from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.estimates import (
-    Latencies,
     accuracy_evidence,
-    latencies_of,
     latest,
     method_of,
-    mixed_space,
     seen_networks,
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
 from gnomon.jobs.space.profiling.training import best_weights
 from gnomon.spaces.cells.effects import Learned, learn
 from gnomon.training.modules import load_factories
@@ -96,7 +94,7 @@ def open_profile(
     seen, rows = seen_networks(study, accuracies, whose), latest(latencies, which)
     trained = frozenset(one.network.primitives for one in seen.values())
     timed = frozenset(row.primitives for row in rows.values() if row.call_s is not None)
-    space = mixed_space(study)
+    space = study.space
     return Believer(
         method=whose,
         toolchain=which,

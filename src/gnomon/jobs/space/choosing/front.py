@@ -37,7 +37,6 @@ from gnomon.jobs.space.profiling.estimates import (
     evidence_of,
     latency_evidence,
     method_of,
-    mixed_space,
     standard_error,
     toolchain_of,
 )
@@ -186,7 +185,7 @@ def _in_rounds(
 
 def beliefs_of(study: Study, known: Known) -> Beliefs:
     """What is believed of all networks of all families. UsageError where nothing has a latency."""
-    return believe(mixed_space(study), accuracy_evidence(study, known[0]), latency_evidence(study, known[1]))
+    return believe(study.space, accuracy_evidence(study, known[0]), latency_evidence(study.space, known[1]))
 
 
 def networks_of(study: Study, assignments: Ints) -> list[Network]:

@@ -30,15 +30,14 @@ from gnomon.jobs.space.profiling.estimates import (
     latency_evidence,
     method_of,
     milliseconds,
-    mixed_space,
     proved_networks,
     swap_accuracies,
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import OUTPUT, LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import SELECTION, beside, imported, read_rows, study_of
+from gnomon.jobs.space.profiling.predict import LEAST_MIXED
 from gnomon.jobs.space.profiling.study import OF_SPACE, Study
-from gnomon.spaces.cells.costs import FOLDS, LEAST_MIXED
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
@@ -59,6 +58,7 @@ Rows = tuple[tuple[tuple[float, float, float], ...], ...]
 """Milliseconds by layer and kept primitive, each with the ends of its 95 % interval."""
 
 _NORMAL_95 = 1.959964
+_FOLDS = 8
 _SUMMED = 1000  # the sums of so many networks of a larger choice are looked at
 _STEPS, _HELD = 8, 1e-3  # of finding the closest costs; what holds them to those that are believed
 
@@ -167,8 +167,8 @@ def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str
 def _by_pareto(
     study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions | None
 ) -> Choice:
-    accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study, rows)
-    selection = select_pareto(mixed_space(study), accuracies, latencies, options)
+    accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study.space, rows)
+    selection = select_pareto(study.space, accuracies, latencies, options)
     return codec.fields_of(SelectionDocument, selection)
 
 
@@ -182,7 +182,7 @@ def lookup_of(
     measured, kept = measured_networks(study, rows, families), [[study.places[name] for name in own] for own in groups]
     if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):
         return None
-    learned = learn(mixed_space(study), measured, scale="sums")
+    learned = learn(study.space, measured, scale="sums")
     costs, layers = _closest(learned, kept), study.layout.groups
     spreads = _spreads(learned)
     table = tuple(
@@ -242,7 +242,7 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
     }
     if not own:
         return None
-    found = latency_evidence(study, own)
+    found = latency_evidence(study.space, own)
     return replace(found, values=1e3 * found.values, errors=1e3 * found.errors)
 
 
@@ -252,12 +252,10 @@ def _held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:
     if len(mixed) < LEAST_MIXED:
         return {}
     off = np.empty(len(mixed))
-    fold = np.random.default_rng(0).permutation(len(mixed)) % min(FOLDS, len(mixed))
+    fold = np.random.default_rng(0).permutation(len(mixed)) % min(_FOLDS, len(mixed))
     for k in range(int(fold.max()) + 1):
         out = mixed[fold == k]
-        one = learn(
-            mixed_space(study), _rows(measured, np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums"
-        )
+        one = learn(study.space, _rows(measured, np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums")
         costs = _closest(one, [np.unique(column).tolist() for column in measured.assignments.T])
         told = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
         off[fold == k] = np.abs(told / measured.values[out] - 1)

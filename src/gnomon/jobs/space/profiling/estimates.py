@@ -6,26 +6,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from gnomon.core.cost import Floats
 from gnomon.core.space import Space
 from gnomon.core.stats import student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
 from gnomon.jobs.space.profiling.folder import IMPORTED, METHODS, PROOF, PUBLISHED, AccuracyRow, LatencyRow
 from gnomon.jobs.space.profiling.study import Family, Network, Study
-from gnomon.spaces.cells.costs import Cells, Latency, kendall_tau
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
+from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.spaces.features import Ints
 
-if TYPE_CHECKING:
-    from gnomon.jobs.space.profiling.predict import Assignment, SpacePredictor
-
 _NORMAL_95 = 1.959964
-_WIDER = _NORMAL_95 / 1.644854  # of an interval of 90 %
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
 """The standard deviation of an accuracy by the seed where no network was trained twice."""
@@ -273,95 +268,21 @@ def seconds(milliseconds: float) -> float:
     return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
-def mixed_space(study: Study) -> Space:
-    """The space in which each cell group chooses from the primitives of all families."""
-    return study.space
-
-
 def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
     """Networks of any families with their accuracies, as indices in the space of all primitives."""
     return _accuracies(seen.values(), [list(study.space.indices(one.network.primitives)) for one in seen.values()])
 
 
-def latency_evidence(study: Study, rows: Mapping[str, LatencyRow]) -> Evidence:
-    """Networks of any families with their latencies in seconds, as indices in the space of all primitives."""
+def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
+    """Networks with their latencies in seconds, as indices in the space. UsageError where none has one."""
     ones = [row for row in rows.values() if row.call_s is not None]
     if not ones:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
     return Evidence(
-        assignments=np.array([study.space.indices(row.primitives) for row in ones]),
+        assignments=np.array([space.indices(row.primitives) for row in ones]),
         values=np.array([row.call_s for row in ones], np.float64),
         errors=np.array([standard_error(row) for row in ones]),
     )
-
-
-def family_latencies(study: Study, family: Family, rows: Mapping[str, LatencyRow]) -> dict[Assignment, Latency]:
-    """The measured latencies of a family's networks, by assignment."""
-    return {
-        network.assignment: Latency(call_s=row.call_s, error_s=standard_error(row))
-        for row in rows.values()
-        if row.call_s is not None and not row.reason and (network := study.mixed(row.primitives)).family == family.name
-    }
-
-
-def cells_of(study: Study, family: Family) -> Cells:
-    """The layers, primitives and defaults of a family, as costs are counted over them."""
-    return Cells(
-        groups=study.layout.groups,
-        choices=tuple(slot.choices for slot in family.space.slots),
-        defaults=family.defaults,
-    )
-
-
-def default_latencies(
-    study: Study, rows: Mapping[str, LatencyRow]
-) -> dict[str, tuple[Cells, dict[Assignment, Latency]]]:
-    """The cells and the measured latencies of each family whose default network has a time, by its name."""
-    found = {}
-    for name, family in study.families.items():
-        measured = family_latencies(study, family, rows)
-        if family.defaults in measured:
-            found[name] = cells_of(study, family), measured
-    return found
-
-
-def predictors(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, SpacePredictor]:
-    """What predicts any network's latency, by family; a family whose default network has no time is left out."""
-    from gnomon.jobs.space.profiling.predict import fit_predictor
-
-    return {name: fit_predictor(*measured) for name, measured in default_latencies(study, rows).items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Latencies:
-    """What any network takes, by what was measured of it, else by its family's model, else by all networks together."""
-
-    study: Study
-    rows: Mapping[str, LatencyRow]
-    by_family: Mapping[str, SpacePredictor]
-    learned: Learned
-
-    def predict(self, networks: Ints) -> tuple[Floats, Floats, Floats]:
-        """Of networks (N, groups) of the space of all primitives the seconds, and the ends of 95 % intervals."""
-        told = np.array(self.learned.predict(networks))
-        for place, network in enumerate(map(self.study.at, networks.tolist())):
-            row, model = self.rows.get(network.id), self.by_family.get(network.family)
-            if row is not None and row.call_s is not None:
-                ends = (row.call_s if end is None else end for end in (row.low_s, row.high_s))
-                told[:, place] = row.call_s, *ends
-            elif model is not None:
-                one = model.predict([network.assignment])
-                mean_s = float(one.mean_s[0])
-                spread = (float(one.high_s[0]) / mean_s) ** _WIDER
-                if math.isfinite(spread):
-                    told[:, place] = mean_s, mean_s / spread, mean_s * spread
-        return told[0], told[1], told[2]
-
-
-def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
-    """What these rows, by id, tell of any network. UsageError where nothing has a latency."""
-    learned = learn(mixed_space(study), latency_evidence(study, rows), scale="sums")
-    return Latencies(study=study, rows=rows, by_family=predictors(study, rows), learned=learned)
 
 
 def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:

@@ -30,7 +30,6 @@ from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
     latest,
     method_of,
-    predictors,
     ranking,
     seen_networks,
     toolchains_of,
@@ -46,6 +45,7 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
+from gnomon.jobs.space.profiling.predict import held_out
 from gnomon.jobs.space.profiling.study import OF_SPACE, Study, open_study, refused, whole_name
 from gnomon.system.files import read_regular
 
@@ -232,7 +232,7 @@ def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> Toolchain
         imported=imported(mine.values()),
         compared=compare_with_twin(rows, name),
         least_quantised=min(quantised) if quantised else None,
-        predictors={family: predictor.part for family, predictor in predictors(study, mine).items()},
+        held_out=held_out(study, mine),
     )
 
 
