@@ -43,29 +43,11 @@ class ToolJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepRecord:
-    """A step that was done: "convert", "quantize" or "compile".
-
-    `argv` is the command as it was started, `seconds` its wall time (of a step that a running program did: its share),
-    `digest_in` and `digest_out` are SHA-256, in hexadecimal digits, of the file that it read and the file that it
-    wrote.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    seconds: float
-    log: Path
-    digest_in: str
-    digest_out: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """What came of a job: a file, or the failure of one of its steps. `steps` are those that were done."""
+    """What came of a job: a file, or the failure."""
 
     key: str
     path: Path | None
-    steps: tuple[StepRecord, ...] = ()
     failure: Failure | None = None
 
 

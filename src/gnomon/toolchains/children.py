@@ -16,7 +16,7 @@ from gnomon.core.sample import Failure
 from gnomon.installing import Missing
 from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import Artifact, StepRecord, Tell, Toolchain, ToolJob, check_ready, read_settings
+from gnomon.toolchains.base import Artifact, Tell, Toolchain, ToolJob, check_ready, read_settings
 
 STEP = "quantize"
 
@@ -42,20 +42,19 @@ class ChildToolchain:
         return self._make(jobs)
 
     def _make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
-        begun = {job.key: (job, file_digest(job.model)) for job in jobs}
-        orders = [self._order(job, digest) for job, digest in begun.values()]
+        begun = {job.key: job for job in jobs}
         try:
-            for reply in run_orders(self.program, orders):
-                yield self._artifact(*begun[reply.order.key], reply)
+            for reply in run_orders(self.program, [self._order(job) for job in jobs]):
+                yield self._artifact(begun[reply.order.key], reply)
         finally:
             for job in jobs:
                 _partial(job).unlink(missing_ok=True)
 
-    def _order(self, job: ToolJob, digest: str) -> Order:
+    def _order(self, job: ToolJob) -> Order:
         """What the child program is told of the job, whose log is begun."""
         log = (job.logs / f"{job.key}.{STEP}.log").absolute()
         log.write_text(
-            f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {digest}\n"
+            f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {file_digest(job.model)}\n"
             f"command: {shlex.join(self.program.argv)}\n"
             f"settings: {json.dumps(dict(self.program.settings), sort_keys=True)}\n\n",
             encoding="utf-8",
@@ -67,23 +66,14 @@ class ChildToolchain:
         }
         return Order(key=job.key, message=message, stage=STEP, log=log)
 
-    def _artifact(self, job: ToolJob, digest: str, reply: Reply) -> Artifact:
+    def _artifact(self, job: ToolJob, reply: Reply) -> Artifact:
         if reply.failure is not None:
             return Artifact(key=job.key, path=None, failure=reply.failure)
         log = reply.order.log
         assert log is not None  # noqa: S101
         with log.open("a", encoding="utf-8") as file:
             file.write(f"\nversions: {json.dumps(dict(reply.versions))}\nfacts: {json.dumps(dict(reply.facts))}\n")
-        path = _partial(job).replace(job.folder / f"{job.key}.onnx")
-        step = StepRecord(
-            name=STEP,
-            argv=self.program.argv,
-            seconds=reply.seconds,
-            log=log,
-            digest_in=digest,
-            digest_out=file_digest(path),
-        )
-        return Artifact(key=job.key, path=path, steps=(step,))
+        return Artifact(key=job.key, path=_partial(job).replace(job.folder / f"{job.key}.onnx"))
 
 
 def _partial(job: ToolJob) -> Path:

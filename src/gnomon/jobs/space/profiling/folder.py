@@ -124,8 +124,8 @@ class LatencyRow:
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from. `proof` says
-    that it was measured to hold a prediction against it.
+    where and with what. `steps` are in lines of an older gnomon alone. What was measured elsewhere has an `origin`, the
+    file that it was imported from. `proof` says that it was measured to hold a prediction against it.
     """
 
     key: Text

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import model_weights, shared
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
-from gnomon.toolchains.base import COMMAND, Artifact, StepRecord, Toolchain, ToolJob, check_ready
+from gnomon.toolchains.base import COMMAND, Artifact, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import evaluate
 from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
@@ -228,7 +228,6 @@ class Measurer:
         return replace(
             row,
             artifact=str(made.path.relative_to(where)) if made.path and made.path.is_relative_to(where) else "",
-            steps=tuple(_step(step, where) for step in made.steps),
             at_s=time.time(),
             reason=f"{made.failure.stage}: {made.failure.message}" if made.failure else "",
         )
@@ -319,11 +318,6 @@ def _line(value: Any) -> str:
     """A value in one line: a text as it is, all else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return " ".join(text.split())
-
-
-def _step(step: StepRecord, where: Path) -> dict[str, object]:
-    log = step.log.relative_to(where) if step.log.is_relative_to(where) else step.log
-    return {**asdict(step), "argv": list(step.argv), "log": str(log)}
 
 
 def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
