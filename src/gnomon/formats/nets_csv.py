@@ -151,41 +151,34 @@ def _with_point(text: str, *, comma: bool) -> str:
 
 def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
     """The csv of nets of a profile, with all that is known of them."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*(slot.name for slot in space.slots), *PROFILED])
-    for row in rows:
-        times = {f"{what}_ms": getattr(row, f"{what}_s") for what in _TIMES[:-1]}
-        told = {name: "" if time is None else _milliseconds(time) for name, time in times.items()}
-        own = {name: getattr(row, name) for name in PROFILED if name not in times}
-        told |= {name: _told(value) for name, value in own.items()}
-        writer.writerow([*space.names(row.assignment), *(told[name] for name in PROFILED)])
-    return file.getvalue()
+    lines = ([*space.names(row.assignment), *(_told(row, name) for name in PROFILED)] for row in rows)
+    return _csv([*(slot.name for slot in space.slots), *PROFILED], lines)
 
 
-def _milliseconds(seconds: float) -> str:
-    return format(Decimal(repr(seconds)).scaleb(3), "f")
-
-
-def _told(value: Any) -> str:
-    """A value as it is written; what is not known is empty."""
+def _told(row: NetRow, name: str) -> str:
+    """What a column of a profile's csv tells of a net; what is not known is empty."""
+    value = getattr(row, name.replace("_ms", "_s"))
     if value is None or (value == 0 and isinstance(value, int)):
         return ""
+    if name.endswith("_ms"):
+        return format(Decimal(repr(value)).scaleb(3), "f")
     return value if isinstance(value, str) else repr(value)
+
+
+def _csv(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """The text of a csv; None is an empty field."""
+    file = io.StringIO(newline="")
+    csv.writer(file, lineterminator="\n").writerows([header, *lines])
+    return file.getvalue()
 
 
 def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
     """The csv of nets: with `measured`, latencies in seconds beside them."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
     rows = tuple(rows)
     kept = _TIMES if any(row.reference_s is not None for row in rows) else _TIMES[:-1]
     names = [f"{what}_s" for what in kept] if measured else []
-    writer.writerow([*(slot.name for slot in space.slots), *names])
-    for row in rows:
-        times = [getattr(row, name) for name in names]
-        writer.writerow([*space.names(row.assignment), *("" if t is None else repr(t) for t in times)])
-    return file.getvalue()
+    lines = ([*space.names(row.assignment), *(getattr(row, name) for name in names)] for row in rows)
+    return _csv([*(slot.name for slot in space.slots), *names], lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +198,8 @@ class UnitCount:
 
 def write_counts(rows: Iterable[UnitCount]) -> str:
     """The csv of counts of units."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(field.name for field in fields(UnitCount))
-    writer.writerows((row.net, row.unit, row.label, row.uid, f"{row.count:.17g}") for row in rows)
-    return file.getvalue()
+    lines = ((row.net, row.unit, row.label, row.uid, f"{row.count:.17g}") for row in rows)
+    return _csv([field.name for field in fields(UnitCount)], lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -222,13 +223,9 @@ def _is_own(value: Any, module: str) -> bool:
 
 def _imported(name: str) -> ModuleType:
     """A module of an installed package, by its name."""
-    try:
+    hint = "Give the path of a Python file, or install the package that has the module."
+    with users_errors(f"the module {name} cannot be imported", hint):
         return importlib.import_module(name)
-    except Exception as error:  # a third party's module may raise anything at import
-        raise UsageError(
-            f"the module {name} cannot be imported: {type(error).__name__}: {error}",
-            hint="Give the path of a Python file, or install the package that has the module.",
-        ) from error
 
 
 class _Source(SourceFileLoader):
@@ -288,16 +285,21 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" + (f" ({line})" if line else "")
 
 
-def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
-    """What a user's function returns. UsageError where it fails, with what else there is to know of it."""
+@contextmanager
+def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> Iterator[None]:
+    """An error of that kind for any of a user's code in the block: what could not be done, and why, with the line."""
     try:
-        return function()
+        yield
     except GnomonError:
         raise
-    except Exception as error:  # whatever the function does
-        raise UsageError(
-            f"{text} cannot be called: {reason(error)}", hint=f"It is called without arguments.{hint}"
-        ) from error
+    except Exception as error:  # whatever a user's code does
+        raise kind(f"{what}: {reason(error)}", hint=hint) from error
+
+
+def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
+    """What a user's function returns. UsageError where it fails, with what else there is to know of it."""
+    with users_errors(f"{text} cannot be called", f"It is called without arguments.{hint}"):
+        return function()
 
 
 def _space(found: Any, text: str) -> SearchSpace:

@@ -14,8 +14,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.spaces.layers import GENERIC, MOST_ELEMENTS, Layer, Shape, features_of
+from gnomon.spaces.loading import users_errors
 from gnomon.spaces.unit import Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
@@ -34,15 +35,9 @@ def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]
     """
     said = []
     for unit in units:
-        try:
+        hint = "The function is given a gnomon.spaces.Unit and returns {name: number}."
+        with users_errors(f"the work of '{unit.label}' cannot be computed", hint, ProblemError):
             said.append({str(name): float(value) for name, value in told(unit).items()})
-        except GnomonError:
-            raise
-        except Exception as error:  # whatever a user's function does
-            raise ProblemError(
-                f"the work of '{unit.label}' cannot be computed: {type(error).__name__}: {error}",
-                hint="The function is given a gnomon.spaces.Unit and returns {name: number}.",
-            ) from error
     names = list(dict.fromkeys(name for row in said for name in row))
     found = np.array([[row.get(name, 0.0) for name in names] for row in said], dtype=np.float64)
     return found.reshape(len(units), len(names))

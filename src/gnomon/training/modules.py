@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnomon.errors import GnomonError, ProblemError
+from gnomon.errors import ProblemError
 from gnomon.spaces.blocks import BlockSpace
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, digest_of
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
 from gnomon.spaces.layers import Shape
-from gnomon.spaces.loading import load_attribute, load_space, reason
+from gnomon.spaces.loading import load_attribute, load_space, users_errors
 from gnomon.spaces.sources import Source
 from gnomon.spaces.unit import Symbol
 from gnomon.training.network import Factory, seeded, torch_package
@@ -83,16 +83,9 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
     ProblemError where that fails, and for anything else.
     """
-    try:
-        with seeded(name):
-            return _made(_factory(source), name, channels, ()).eval()
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever a user's function does
-        raise ProblemError(
-            f"{name} cannot be made of {channels} channels: {reason(error)}",
-            hint="Give a torch.nn.Module, or a function that makes one of the channels of its input.",
-        ) from error
+    hint = "Give a torch.nn.Module, or a function that makes one of the channels of its input."
+    with users_errors(f"{name} cannot be made of {channels} channels", hint, ProblemError), seeded(name):
+        return _made(_factory(source), name, channels, ()).eval()
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:

@@ -97,7 +97,7 @@ def _reason(error: Exception) -> str:
     return line.partition(" Please use")[0][:200]
 
 
-_MADE = (np.ones(1).__reduce__()[0], np.float64().__reduce__()[0])
+_MADE: tuple[Any, ...] = (np.ones(1).__reduce__()[0], np.float64().__reduce__()[0])
 _NUMPY = (
     np.dtype,
     np.ndarray,

@@ -43,10 +43,10 @@ def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple
     UsageError where a file cannot be read or is of another space, ProblemError, with all that is wrong, for a malformed
     one, RuntimeMissingError without PyTorch.
     """
-    times = numbers(_saved(latencies), _MOST_NETS)
+    times = numbers(load_saved(latencies, hint=_HINT), _MOST_NETS)
     if not times:
         raise ProblemError(f"{latencies} does not hold a list of latencies", hint=_HINT)
-    nets = _nets(_saved(archs), archs, space)
+    nets = _nets(load_saved(archs, hint=_HINT), archs, space)
     if len(nets) != len(times):
         raise ProblemError(
             f"{latencies} has {len(times)} latencies, and {archs} has {len(nets)} architectures",
@@ -66,18 +66,6 @@ def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple
     dots = ", .." if len(failed) > _MOST_SHOWN else ""
     lacking = f"{len(failed)} of {len(times)} nets have no latency, as their time is not valid, counted from 0"
     return tuple(rows), (f"{lacking}: {few}{dots}",)
-
-
-def _saved(path: Path) -> Any:
-    """What a file holds. ProblemError for one of the benchmarks that HELP's files are like."""
-    if path.suffix in (".pickle", ".pkl", ".p"):
-        raise ProblemError(
-            f"{path} is a pickle, such as HW-NAS-Bench's, which would run whatever is in it", hint=_OTHERS
-        )
-    found = load_saved(path, hint=_HINT)
-    if isinstance(found, dict) and {"meta_archs", "arch2infos"} & found.keys():
-        raise ProblemError(f"{path} is the file of NAS-Bench-201 itself, and not one of HELP's", hint=_OTHERS)
-    return found
 
 
 def _nets(found: Any, path: Path, space: SearchSpace) -> list[Assignment]:

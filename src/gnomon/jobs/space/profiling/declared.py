@@ -17,14 +17,14 @@ from typing import Annotated, Any, Literal
 from gnomon.core.codec import Must, decode, document, read_json, within
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import Complaints, Strict, indented
-from gnomon.errors import GnomonError, ProblemError, UsageError
+from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import GnomonConfig, ManagerSection, ProfilerConfig, SpaceConfig, SpaceSection
 from gnomon.jobs.space.profiling.folder import HINT, Name, Names, is_name
 from gnomon.jobs.space.profiling.study import OF_SPACE, Family, Network, ReducedSpace, Study
 from gnomon.spaces.blocks import BlockSpace, Place
 from gnomon.spaces.cells.primitives import Primitive, digest_of
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
-from gnomon.spaces.loading import SearchSpace, load_space, reason
+from gnomon.spaces.loading import SearchSpace, load_space, users_errors
 from gnomon.spaces.unit import Symbol
 
 _STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
@@ -212,14 +212,8 @@ def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> Tagged
     def write(place: Place, choice: int, x: Symbol) -> Symbol:
         name = place.names[choice]
         module = space_block(space, name, origin)
-        try:
+        with users_errors(f"{name} fails behind {x.shape}", "Mend it, or leave it out."):
             return place.write(choice, x) if module is None else module(x)
-        except GnomonError:
-            raise
-        except Exception as error:  # whatever a user's block does
-            raise UsageError(
-                f"{name} fails behind {x.shape}: {reason(error)}", hint="Mend it, or leave it out."
-            ) from error
 
     net, owners = space.written(assignment, write)
     tags, count = list[str](), dict[str, int]()

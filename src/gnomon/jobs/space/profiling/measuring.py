@@ -304,14 +304,7 @@ class Measurer:
 def _outcome(row: LatencyRow) -> dict[str, object]:
     if row.reason:
         return {"outcome": row.reason}
-    interval = [row.low_s, row.high_s]
-    return {
-        "call_s": row.call_s,
-        "interval": interval,
-        "processes": row.processes,
-        "drift": row.drift,
-        "clock": row.clock,
-    }
+    return {name: getattr(row, name) for name in ("call_s", "low_s", "high_s", "processes", "drift", "clock")}
 
 
 def _line(value: Any) -> str:

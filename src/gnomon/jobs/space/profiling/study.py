@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import shown
-from gnomon.errors import GnomonError, ProblemError, UsageError, problems_of
+from gnomon.errors import ProblemError, UsageError, problems_of
 from gnomon.formats.aw_nas.config import ConfigDocument, ManagerSection, SpaceConfig, read_aw_nas_config
 from gnomon.report.plain import many
 from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, default_of, families_of, named, stem
@@ -27,7 +27,7 @@ from gnomon.spaces.cells.space import (
     swaps,
     tagged_net,
 )
-from gnomon.spaces.loading import users_line
+from gnomon.spaces.loading import users_errors
 from gnomon.spaces.unit import Symbol
 
 if TYPE_CHECKING:
@@ -330,22 +330,15 @@ def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[
 
 def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
     """A stem of so many channels, or a head of so many classes. UsageError for what fails."""
-    try:
+    hint = "It is called with the channels that it takes and those that it makes (a head: the classes)."
+    with users_errors(f"the {block.name} {block.origin} fails", hint):
         made = block(x, argument)
-        if block.name == STEM and (len(made.shape) != 4 or made.channels != argument):
-            raise ProblemError(
-                f"the stem makes {made.shape} of {x.shape}, and the first layer takes {argument} "
-                f"channel{'' if argument == 1 else 's'}",
-                hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
-            )
-        return made
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever a user's function does
-        raise UsageError(
-            f"the {block.name} {block.origin} fails: {type(error).__name__}: {' '.join(str(error).split())[:400]}",
-            hint="It is called with the channels that it takes and those that it makes (a head: the classes).",
-        ) from error
+    if block.name == STEM and (len(made.shape) != 4 or made.channels != argument):
+        raise ProblemError(
+            f"the stem makes {made.shape} of {x.shape}, and the first layer takes {many(argument, 'channel')}",
+            hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
+        )
+    return made
 
 
 def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: SpaceConfig) -> Family:
@@ -364,15 +357,9 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
     """The network of these primitives, each of which has a digest. UsageError for a user's block that fails."""
-    try:
+    names = ", ".join(dict.fromkeys(one.name for one in ones))
+    hint = "It is tried with the widths, strides and image size of the config. Mend it, or leave it out."
+    with users_errors(f"a block of {names} fails in its place", hint):
         for one in dict.fromkeys(ones):
             _ = one.digest
         return tagged_net(layout, ones)
-    except GnomonError:
-        raise
-    except Exception as error:  # whatever a user's block does
-        names, line = ", ".join(dict.fromkeys(one.name for one in ones)), users_line(error)
-        raise UsageError(
-            f"a block of {names} fails in its place: {type(error).__name__}: {error}{line and f' ({line})'}",
-            hint="It is tried with the widths, strides and image size of the config. Mend it, or leave it out.",
-        ) from error
