@@ -135,7 +135,6 @@ def test_errors_are_a_line_and_a_hint_with_their_code(
         (2, "does not say what it is", ("import", tmp_path / "bad.yaml", "--profile-dir", tmp_path / "x")),
         (2, "openvino", ("select", made / "p", "--toolchain", "openvino")),
         (2, "not a profile", ("front", tmp_path / "x")),
-        (2, "no command 'space validate' any more", ("validate", made / "p")),
         (2, "is not a picture", ("front", made / "p", "--picture", "front.gif")),
         (2, "not a profile", ("show", tmp_path)),
     ]

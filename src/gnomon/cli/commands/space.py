@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from gnomon.cli.declared import DeclaredGroup, gone
-from gnomon.errors import UsageError
 from gnomon.options import CommandRow
 
 _ROWS = {
@@ -31,18 +30,11 @@ _GONE = {
 """Options of ssprofile's profiler, with what to give instead."""
 
 
-_PROOF = (
-    "gnomon space front PROFILE --kept PROFILE/output.yaml trains and measures the best networks of what select kept."
-)
-
-
 class _Group(DeclaredGroup):
-    """The commands, which refuse options and commands that are gone."""
+    """The commands, which refuse options that are gone."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or None. UsageError for one that is gone."""
-        if cmd_name == "validate":
-            raise UsageError("there is no command 'space validate' any more", hint=_PROOF)
+        """The command of that name, or None."""
         is_new = cmd_name not in self.commands
         command = super().get_command(ctx, cmd_name)
         for name, hint in _GONE.items() if is_new and cmd_name == "profile" else ():

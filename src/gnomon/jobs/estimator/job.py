@@ -455,7 +455,6 @@ class _File:
     fitted: tuple[tuple[int, ...], ...]
 
 
-def save_nets(rows: Sequence[NetRow], space: Space, path: Path | None, *, measured: bool) -> None:
-    """Write nets as csv, whole or not at all; nowhere without a path. UsageError where that cannot be."""
-    if path is not None:
-        save_text(write_nets(rows, space, measured=measured), path)
+def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
+    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
+    save_text(write_nets(rows, space, measured=measured), path)

@@ -116,9 +116,6 @@ def spaces_report(document: SpacesDocument, page: Page) -> None:
     page.line("Another one: FILE.py:ATTRIBUTE; docs/jobs/spaces.md shows how to write it.")
 
 
-_NAME = 100
-
-
 def exported_report(document: TableExportDocument, page: Page) -> None:
     """Write where the files of another tool are."""
     for file in document.files:

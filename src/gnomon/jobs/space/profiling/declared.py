@@ -82,10 +82,6 @@ class DeclaredStudy(Study):
         """Where a network's blocks that are modules are found, by their names."""
         return dict.fromkeys(tagged.modules, self.origin)
 
-    def notes(self) -> list[str]:
-        """Nothing is known to speak against its blocks."""
-        return []
-
 
 def space_origin(space: Any) -> str:
     """Where workers find a space: as it was named, or the global of a file that is this very object.

@@ -76,24 +76,19 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     if asked.numbering == OF_SPACE:
         from gnomon.jobs.space.profiling.declared import declared_study, study_of_text
 
-        declared = declared_study(blocks[0]) if blocks else study_of_text(text)
-        return _checked_study(declared, path, question)
-    own = read_aw_nas_config(text)[0].gnomon
-    named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
-    if named and not blocks:
-        raise refused(path, (f"--blocks {shlex.quote(one)}" for one in named))
-    study = open_study(
-        text,
-        asked.input_shape[1:],
-        families=tuple(asked.families),
-        numbering=asked.numbering,
-        blocks=tuple(map(str, blocks)),
-    )
-    return _checked_study(study, path, question)
-
-
-def _checked_study(study: Study, path: Path, question: Mapping[str, object]) -> Study:
-    """The study. UsageError where it is not that of the profile any more."""
+        study: Study = declared_study(blocks[0]) if blocks else study_of_text(text)
+    else:
+        own = read_aw_nas_config(text)[0].gnomon
+        named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
+        if named and not blocks:
+            raise refused(path, (f"--blocks {shlex.quote(one)}" for one in named))
+        study = open_study(
+            text,
+            asked.input_shape[1:],
+            families=tuple(asked.families),
+            numbering=asked.numbering,
+            blocks=tuple(map(str, blocks)),
+        )
     if any(question.get(name) != value for name, value in json.loads(json.dumps(study.question())).items()):
         raise UsageError(
             f"the blocks are not those that {path} was made of any more",
