@@ -260,7 +260,7 @@ def analyze(**changes: Any) -> dict[str, Any]:
             "worst_regret": 0.25,
             "regret": {"phone": 0.038, "tablet": 0.042},
             "layers": 2,
-            "undecided": 1,
+            "undecided": 0,
             "decided_share": None,
             "minimax": {
                 "M": 0.09,
