@@ -43,7 +43,7 @@ def save(value: Any, path: Path, *, zipped: bool = True) -> Path:
         ([1 << 80], None),
         (torch.ones(2, 2), None),
         (torch.ones(2, device="meta"), None),
-        (np.ones((2, 2)), None),
+        (np.ones((2, 2)), ()),
         (torch.ones(1).expand(1 << 40), None),
         (np.arange(9), None),
     ],
@@ -80,9 +80,9 @@ class Runs:
     ("value", "told"),
     [
         (Runs(), "Unsupported global: GLOBAL print"),
-        (np.array(["a"]), "numpy.dtypes.StrDType"),
-        (np.array([1, "a"], dtype=object), "numpy.dtypes.ObjectDType"),
-        (np.datetime64("2020-01-01"), "numpy.dtypes.DateTime64DType"),
+        (np.array(["a"]), "numpy's type 'U1'"),
+        (np.array([1, "a"], dtype=object), "numpy's type 'O8'"),
+        (np.datetime64("2020-01-01"), "numpy's type 'M8'"),
     ],
 )
 def test_anything_else_is_refused_and_not_run(
@@ -108,7 +108,7 @@ def test_an_array_that_says_it_is_longer_than_it_is(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert data.count(b"K\x03\x85") == 1
     path.write_bytes(data.replace(b"K\x03\x85", b"K\xff\x85"))
-    with pytest.raises(ProblemError, match="cannot be read as a file of PyTorch"):
+    with pytest.raises(ProblemError, match="of another length"):
         load_saved(path, hint="none")
 
 

@@ -1,31 +1,37 @@
 """Values that others saved with PyTorch, read without running anything of them.
 
-PyTorch's own reader of weights takes plain values and tensors, and of numpy what is allowed here: numbers, and arrays
-of such.
+PyTorch's own reader of weights takes plain values and tensors. Scalars and arrays of numpy it takes by name only: what
+stands for their makers here is read by this module, so that no file has a say in what numpy does with it.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import struct
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gnomon.errors import ProblemError
 from gnomon.system.files import read_file
 from gnomon.training.network import torch_package
 
 MOST_BYTES = 256 << 20
+_LETTERS = {
+    "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q", "f2": "e", "f4": "f",
+    "f8": "d",
+}  # fmt: skip
+"""Types of numpy's numbers, as `struct` knows them."""
+
 Number = float | int
 _MOST = 1 << 64
 
 
 def load_saved(path: Path, *, hint: str) -> Any:
-    """What a file of `torch.save` holds: plain values, tensors, and numpy's numbers and arrays; see `numbers`.
+    """What a file of `torch.save` holds: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
 
     `hint` is what to do about another file. UsageError where it cannot be read, or is longer than `MOST_BYTES`;
     ProblemError for a file that holds anything else, or unpacks to more; RuntimeMissingError without PyTorch.
@@ -39,7 +45,7 @@ def load_saved(path: Path, *, hint: str) -> Any:
             return _load(torch, data)
         except Exception:
             # Only now: PyTorch before 2.6 does not know names of one's own.
-            with torch.serialization.safe_globals(list(_NUMPY)):
+            with torch.serialization.safe_globals(list(_STANDING_IN)):
                 return _load(torch, data)
     except Exception as error:  # what PyTorch raises for a broken file is of any kind
         raise ProblemError(f"{path} cannot be read as a file of PyTorch: {_reason(error)}", hint=hint) from error
@@ -57,8 +63,8 @@ def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
             value = value.flatten().tolist()
         except Exception:  # a tensor without values, or of another kind of layout
             return None
-    elif isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+    elif isinstance(value, _Array):
+        value = value.values
     parts = value if isinstance(value, list | tuple) else (value,)
     if len(parts) > most:
         return None
@@ -70,7 +76,7 @@ def _number(value: Any) -> Number | None:
     """A number of at most 64 bits that is not a truth value, out of a tensor or an array of one, too."""
     if isinstance(value, int | float):
         return None if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= _MOST) else value
-    if isinstance(value, np.ndarray | np.generic | torch_package().Tensor):
+    if isinstance(value, _Array | torch_package().Tensor):
         return single[0] if (single := numbers(value, 1)) else None
     return None
 
@@ -93,19 +99,64 @@ def _unpacked(data: bytes) -> int:
 def _reason(error: Exception) -> str:
     """What PyTorch says is wrong: of its many lines the one that names what it would not take."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    line = next((line for line in lines if "nsupported" in line or "but got" in line), lines[0])
+    line = next((line for line in lines if "Unsupported" in line or "unsupported" in line), lines[0])
     return line.partition(" Please use")[0][:200]
 
 
-_MADE: tuple[Any, ...] = (np.ones(1).__reduce__()[0], np.float64().__reduce__()[0])
-_NUMPY = (
-    np.dtype,
-    np.ndarray,
-    *{type(np.dtype(letter)) for letter in "bBhHiIlLqQefd"},
+class _Type:
+    """What stands for numpy's dtype: the letters of a type of numbers, and its order of bytes."""
+
+    def __init__(self, letters: Any, *_: Any) -> None:
+        if letters not in _LETTERS:
+            raise ValueError(f"values of numpy's type {str(letters)[:20]!r} are not read")
+        self.letter, self.order = _LETTERS[letters], "<"
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = {"<": "<", ">": ">", "|": "<", "=": "<"}[state[1]]
+
+    def read(self, data: Any) -> tuple[Number, ...]:
+        """The numbers of some bytes. ValueError for others than bytes, or a number that was cut off."""
+        size = struct.calcsize(self.order + self.letter)
+        if not isinstance(data, bytes) or len(data) % size:
+            raise ValueError("bytes of whole numbers expected")
+        return struct.unpack(f"{self.order}{len(data) // size}{self.letter}", data)
+
+
+class _Array:
+    """What stands for an array of numpy; one of several dimensions has no values, as nobody asks for them."""
+
+    def __init__(self, *_: Any) -> None:
+        self.values: tuple[Number, ...] = ()
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        _, shape, kind, _, data = state
+        if not isinstance(kind, _Type):
+            raise ValueError("an array of numbers expected")
+        values = kind.read(data)
+        if math.prod(shape) != len(values):
+            raise ValueError("an array of another length expected")
+        self.values = values if len(shape) <= 1 else ()
+
+
+def _scalar(kind: Any, data: Any) -> Number:
+    """What stands for the function that makes numpy's scalars."""
+    if not isinstance(kind, _Type):
+        raise ValueError("the type of a number expected")
+    (number,) = kind.read(data)
+    return number
+
+
+def _array(*_: Any) -> _Array:
+    """What stands for the function that makes numpy's arrays."""
+    return _Array()
+
+
+_STANDING_IN = (
+    (_Type, "numpy.dtype"),
+    (_Array, "numpy.ndarray"),
     *(
-        (made, f"{package}.multiarray.{made.__name__}")
+        one
         for package in ("numpy.core", "numpy._core")  # before numpy 2, and since
-        for made in _MADE
+        for one in ((_scalar, f"{package}.multiarray.scalar"), (_array, f"{package}.multiarray._reconstruct"))
     ),
 )
-"""What makes numpy's numbers and arrays of such, by the names that files have."""
