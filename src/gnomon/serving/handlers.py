@@ -28,7 +28,7 @@ import gnomon
 from gnomon.core.codec import to_json
 from gnomon.core.strict_json import Complaints, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.dpu_profile import DpuLine, write_dpu_profile
+from gnomon.formats.dpu_profile import write_dpu_profile
 from gnomon.report.plain import clean, json_text, shorten
 from gnomon.serving.job import Measurement, Outcome
 from gnomon.serving.queue import Queue, RequestError
@@ -213,8 +213,7 @@ class RequestHandler:
             document = {"kernel_name": name, **to_json(result)}
             return _response(json_text({k: v for k, v in document.items() if k not in _INTERNAL}), "application/json")
         # The kernel's name is not in it: a name can hold what reads as a line of the profile.
-        total = DpuLine(name="All", latency_ms=milliseconds, workload_mop=result.workload_mop)
-        return _response(write_dpu_profile(total), "text/plain")
+        return _response(write_dpu_profile(milliseconds, result.workload_mop), "text/plain")
 
     def _check_page(self, request: web.Request) -> None:
         """RequestError for a request of a page in somebody's browser, which reaches whatever the browser reaches.

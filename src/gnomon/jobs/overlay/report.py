@@ -181,8 +181,7 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
     layers, devices = document.layers, document.devices
     if not layers or len(devices) < 2:
         return
-    few = len(layers) < document.total.layers
-    page.heading(f"Each device, by the sum of {'the layers listed here' if few else 'its layers'}")
+    page.heading("Each device, by the sum of the layers listed here")
     sums = {device: _sums(layers, device) for device in devices}
     lost = {device: chosen / best - 1 if best else None for device, (best, chosen) in sums.items()}
     rows = [
@@ -197,7 +196,6 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
         .number("the choice", lambda row: row[2], units.time)
         .number("loses", lambda row: lost[row[0]], loss)
         .text("most in layer", lambda row: row[3].name if row[3].regret.get(row[0]) else "-", least=16, most=40)
-        .number("there", lambda row: row[3].regret.get(row[0]) or None, loss)
     )
 
 
@@ -213,8 +211,7 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
-    of = "the decided layers'" if total.undecided else "the network's"
-    page.heading(f"Beside one device's own best used on all of them ({of} mean, the worst layer)")
+    page.heading("Beside one device's own best used on all of them (the mean of decided layers, the worst layer)")
     rows = [("the choice", total.M, total.mean_regret, total.worst_regret)]
     ranked = [(part.M, host, part.worst_regret) for host, part in own.items() if part.M is not None]
     for value, host, worst in sorted(ranked, key=lambda one: one[0]):
@@ -247,21 +244,10 @@ def minimax_section(document: AnalyzeDocument, page: Page) -> None:
         .text("configuration", _least_loss(lambda one: one.configuration), least=16)
         .text("found on", _least_loss(lambda one: one.host), least=8, most=24)
     )
-    total, other = document.total, document.total.minimax
-    words = f"The network with all of these loses {loss(other.mean_regret)} on average in place of "
-    words += f"{loss(total.mean_regret)}, and {_most(other.regret)} in place of {_most(total.regret)}."
-    page.line(words, indent=1)
 
 
 def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], str]:
     return lambda layer: "-" if layer.minimax is None else show(layer.minimax)
-
-
-def _most(regret: Mapping[str, float | None]) -> str:
-    """The device on which the sum of all layers loses most, and how much."""
-    known = {device: value for device, value in regret.items() if value is not None}
-    worst = max(known, key=lambda device: known[device], default="")
-    return f"at worst {loss(known[worst])} ({named(worst, 24)})" if known else "an unknown part at worst"
 
 
 def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
@@ -401,24 +387,13 @@ def _answer(document: AnalyzeDocument) -> str:
     where = where if (worst.worst_regret or 0.0) >= most else ", in a layer that is not listed here"
     return (
         f"{words}the network loses {loss(total.mean_regret)} on average against each device's own best, "
-        f"at worst {loss(most)}{where}{_undiluted(layers)}."
+        f"at worst {loss(most)}{where}."
     )
 
 
 def _open_to_choice(layers: Sequence[ChosenLayer]) -> list[ChosenLayer]:
     """The layers that have more than one configuration to choose from."""
     return [layer for layer in layers if layer.configurations > 1]
-
-
-def _undiluted(layers: Sequence[ChosenLayer]) -> str:
-    """What is lost where there is a choice at all; an empty text if that is everywhere."""
-    open_ = _open_to_choice(layers)
-    share = sum(layer.share for layer in open_)
-    if len(open_) == len(layers) or not share > 0:
-        return ""
-    lost = sum(layer.share * (layer.mean_regret or 0.0) for layer in open_) / share
-    where = f"{len(open_)} of {many(len(layers), 'layer')}, {share_of(share)} of the time"
-    return f"; where there is something to choose ({where}) it loses {loss(lost)}"
 
 
 def _about(document: AnalyzeDocument, page: Page) -> None:

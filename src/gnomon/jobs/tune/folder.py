@@ -27,7 +27,6 @@ from gnomon.system.files import in_place_of, read_regular, save_text, user_folde
 _MANIFEST = Strict(what="a compiled network's description", hint="Compile it again.", most_letters=64 << 20)
 _PARTS = (".layers.so", ".untuned.so")
 _SAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_BESIDES = "besides_s"
 _MARGIN = 0.98
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
@@ -189,20 +188,6 @@ def read_description(library: Path) -> Mapping[str, Any]:
         return {}
     with system_errors(RecordError, str(path), hint="Compile it again."):
         return _MANIFEST.object(_MANIFEST.parse(read_regular(path, _MANIFEST.most_letters)), "$")
-
-
-def write_besides_s(library: Path, besides_s: float) -> None:
-    """Add to the description of a compiled network what all but the trials took when it was tuned."""
-    write_description(library, {**read_description(library), _BESIDES: besides_s})
-
-
-def known_besides_s(library: Path) -> float | None:
-    """What all but the trials took when a network was tuned, if its description tells; one that is damaged does not."""
-    try:
-        told = read_description(library).get(_BESIDES)
-    except GnomonError:  # it is written anew in any case
-        return None
-    return told if isinstance(told, float) and told > 0 else None
 
 
 def view(out: Path | None = None) -> TunedFilesDocument:

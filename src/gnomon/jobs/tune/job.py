@@ -19,7 +19,6 @@ from gnomon.core.overlay.records import (
     shares,
 )
 from gnomon.core.stats import Block
-from gnomon.errors import UsageError
 from gnomon.installing import install_line
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.beside import beside
@@ -39,9 +38,7 @@ from gnomon.jobs.tune.folder import (
     best_traces,
     chosen_layers,
     given_model,
-    known_besides_s,
     tune_folder,
-    write_besides_s,
 )
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
 from gnomon.jobs.tune.records import best_trial, check_record, pooled_trials
@@ -74,8 +71,6 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     elsewhere = best_traces(request.logs)
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
-    before_s = known_besides_s(folder.library(meant, model))
-    _check_budget(request, before_s)
     # A device that was tuned for before is waited for, whatever its server does at this moment.
     known = meant if folder.record(meant, model).exists() else None
     with Workshop() as shop, open_device(shop, request.device, known, tell=tell) as (device, bench):
@@ -103,7 +98,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     process_s=opened_s,
                     care=request.care,
                 )
-            progress, rounds_s = _rounds(tools, layers, watch, time_left)
+            progress = _rounds(tools, layers, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
             best = best_choice(replace(campaign.content(), layers=whole))
             compiled = compile_network(
@@ -117,8 +112,6 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             )
             proof = prove_network(bench, compiled, request.care, model=model, watch=watch, campaign=campaign)
             taken_s = time.monotonic() - began_s
-            if isinstance(compiled, Compiled):
-                write_besides_s(compiled.library, min(taken_s - rounds_s, before_s or taken_s))
             parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
                 model=model,
@@ -207,34 +200,23 @@ def _rounds(
     layers: tuple[TuningLayer, ...],
     watch: Watch | None,
     time_left: _TimeLeft | None,
-) -> tuple[dict[str, LayerProgress], float]:
-    """How far each layer came, and what the trials took, in seconds."""
+) -> dict[str, LayerProgress]:
+    """How far each layer came."""
     if time_left is not None:
         tools.until_s = time_left.until_s(0.0)
     measure_untuned(tools, layers, Meter("untuned layers", len(layers), watch))
     if time_left is not None:
         tools.until_s = time_left.until_s(_untuned_s(tools.campaign, layers))
     meter = Meter("trials", max(0, tools.asked.trials - spent(tools.campaign, layers)), watch)
-    began_s = time.monotonic()
     progress = tune_layers(tools, layers, meter)
     meter.finish()
-    return progress, time.monotonic() - began_s
+    return progress
 
 
 def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> float:
     """What the untuned layers that were measured take in the network."""
     known = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
     return sum(weight * (trial.time_s or 0.0) for weight, trial in known if trial is not None)
-
-
-def _check_budget(request: TuneRequest, besides_s: float | None) -> None:
-    """UsageError for a budget that is less than what all but the trials took at the least, in earlier calls."""
-    if request.budget_s is not None and besides_s is not None and request.budget_s <= besides_s:
-        raise UsageError(
-            f"{request.budget_s:g} s leave no time for a trial: opening the device, reading the network, its untuned "
-            f"layers, compiling and the proof took {besides_s:.0f} s before",
-            hint=f"Give a --budget of {math.ceil(_BUDGET * besides_s)} or more.",
-        )
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
@@ -244,7 +226,7 @@ def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
     return [
         f"Of {request.budget_s:g} s nothing was left for trials: reading the network, its untuned layers, compiling "
-        f"and the proof took {before_s:.0f} s."
+        f"and the proof took {before_s:.0f} s. Give a --budget of {math.ceil(_BUDGET * before_s)} or more."
     ]
 
 
