@@ -119,13 +119,12 @@ def test_many_devices_and_layers_are_cut() -> None:
     assert "device99 1.99 s" in told
 
 
-def test_a_portfolio_says_what_is_proved_and_whom_each_serves() -> None:
+def test_a_portfolio_says_what_is_proved() -> None:
     document = analyze()
     assert "the network loses 0.5 % on average; proved the least there can be." in words_of(analyze_report, document)
-    document["portfolio"]["layers"][0].update(proven=False, serves={f"d{k}": "a" for k in range(9)} | {"x": "b"})
+    document["portfolio"]["layers"][0].update(proven=False)
     told = words_of(analyze_report, document)
     assert "not proved the least for fused_conv2d." in told
-    assert "9 devices; x" in told
 
 
 def test_what_was_left_out_is_counted() -> None:
@@ -145,7 +144,6 @@ def test_the_least_worst_loss_is_told_beside_that_of_least_m() -> None:
     document = analyze()
     told = words_of(analyze_report, document)
     assert "fused_conv2d 3.0 % 4.5 % 3.0 % 2.5 % phone" in told
-    assert "loses 4.5 % on average in place of 4.0 %, and at worst 4.1 % (tablet) in place of at worst 4.2 %" in told
     for layer in document["layers"]:
         layer["minimax"] = None
     told = words_of(analyze_report, document)

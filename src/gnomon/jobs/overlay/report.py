@@ -17,7 +17,6 @@ from gnomon.jobs.overlay.document import (
     CollectedLayer,
     FailedTrialPart,
     MeasuredChoice,
-    PortfolioLayer,
 )
 from gnomon.jobs.place.shared_report import doubts
 from gnomon.jobs.tune.report import (
@@ -271,7 +270,6 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
             .number("M", lambda one: one.M, metric)
             .number("with one", lambda one: alone.get(one.name), metric)
             .number("used", lambda one: len({*one.serves.values()}))
-            .text("devices each", _served, most=60)
         )
     if portfolio.builds:
         loses = "" if portfolio.M_builds is None else loss(portfolio.M_builds / max(1, len(document.devices)))
@@ -279,15 +277,6 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
         page.line(f"As builds, each for some devices, the network loses {loses} on average{sure}:", indent=1)
         for number, build in enumerate(portfolio.builds[:MOST_LAYERS], 1):
             page.item(f"{number}: {listed([named(device, 24) for device in build.devices])}.")
-
-
-def _served(one: PortfolioLayer) -> str:
-    """The devices that each configuration serves, by name where they are few."""
-    groups = [
-        [named(device, 16) for device, used in one.serves.items() if used == configuration]
-        for configuration in dict.fromkeys(one.serves.values())
-    ]
-    return "; ".join(", ".join(g) if len(g) <= 3 else many(len(g), "device") for g in groups) or "-"
 
 
 def collect_report(document: CollectDocument, page: Page) -> None:
@@ -387,13 +376,24 @@ def _answer(document: AnalyzeDocument) -> str:
     where = where if (worst.worst_regret or 0.0) >= most else ", in a layer that is not listed here"
     return (
         f"{words}the network loses {loss(total.mean_regret)} on average against each device's own best, "
-        f"at worst {loss(most)}{where}."
+        f"at worst {loss(most)}{where}{_undiluted(layers)}."
     )
 
 
 def _open_to_choice(layers: Sequence[ChosenLayer]) -> list[ChosenLayer]:
     """The layers that have more than one configuration to choose from."""
     return [layer for layer in layers if layer.configurations > 1]
+
+
+def _undiluted(layers: Sequence[ChosenLayer]) -> str:
+    """What is lost where there is a choice at all; an empty text if that is everywhere."""
+    open_ = _open_to_choice(layers)
+    share = sum(layer.share for layer in open_)
+    if len(open_) == len(layers) or not share > 0:
+        return ""
+    lost = sum(layer.share * (layer.mean_regret or 0.0) for layer in open_) / share
+    where = f"{len(open_)} of {many(len(layers), 'layer')}, {share_of(share)} of the time"
+    return f"; where there is something to choose ({where}) it loses {loss(lost)}"
 
 
 def _about(document: AnalyzeDocument, page: Page) -> None:
