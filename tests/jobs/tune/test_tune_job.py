@@ -25,11 +25,12 @@ from tests.tuning.tvmkit import Tracked, needs_tvm, rpc_devices  # noqa: F401
 
 from gnomon.api import tune as api
 from gnomon.core.overlay.records import UNTUNED
+from gnomon.core.overlay.trials import by_layer
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.documents import read_document
-from gnomon.jobs.tune.records import RecordFile
+from gnomon.jobs.tune.records import RecordFile, pooled_trials
 from gnomon.jobs.tune.report import tune_report
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
@@ -154,9 +155,12 @@ def test_what_was_tuned_before_is_compiled_though_other_layers_are_asked_for(lar
 
 @pytest.mark.usefixtures("pooled")
 def test_what_other_logs_found_best_is_tried_first(first: dict[str, Any], larger: Path, tmp_path: Path) -> None:
-    known = read_tuning_records(Path(first["records"]).read_bytes()).trials
-    timed = sorted((t for t in known if t.time_s and t.trace is not None), key=lambda t: t.time_s or 0)
-    best = {layer: next(t.configuration for t in timed if t.layer == layer) for layer in {t.layer for t in timed}}
+    known = by_layer(read_tuning_records(Path(first["records"]).read_bytes()).trials)
+    best: dict[str, str] = {}
+    for layer, trials in known.items():
+        timed = [t for t in pooled_trials(trials).values() if t.time_s and t.trace is not None]
+        if timed:
+            best[layer] = min(timed, key=lambda t: t.time_s or 0).configuration
     tune(larger, tmp_path, len(best), logs=[first["records"]], first_round=1)
     (record,) = (tmp_path / "records").glob("*.json")
     tried = [t for t in read_tuning_records(record.read_bytes()).trials if t.trace is not None]
