@@ -64,8 +64,8 @@ def deploy(
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
     check_fields(request.care)
     folder, document = tune_folder(request.out), analysis.document
-    source = _source(analysis, request, folder)
     wishes = _wishes(analysis, request) if request.prove else {}
+    source = _source(analysis, request, folder)
     for key, wish in wishes.items():
         check_device(wish, devices_of(analysis)[key])
     carried = carry(analysis, folder)

@@ -24,6 +24,7 @@ from gnomon.errors import UsageError
 from gnomon.formats.aw_nas.tables import write_lookup
 from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuracies, SelectionDocument
 from gnomon.jobs.space.profiling.estimates import (
+    LEAST_MIXED,
     Seen,
     accuracy_evidence,
     evidence_of,
@@ -36,7 +37,6 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.folder import OUTPUT, LatencyRow, read_question
 from gnomon.jobs.space.profiling.look import SELECTION, beside, imported, read_rows, study_of
-from gnomon.jobs.space.profiling.predict import LEAST_MIXED
 from gnomon.jobs.space.profiling.study import OF_SPACE, Study
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.primitives import published_primitives

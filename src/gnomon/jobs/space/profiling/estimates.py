@@ -20,6 +20,9 @@ from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.spaces.features import Ints
 
+LEAST_MIXED = 6
+"""Mixed networks below which nothing is tested on them."""
+
 _NORMAL_95 = 1.959964
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005

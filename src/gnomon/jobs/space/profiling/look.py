@@ -45,7 +45,6 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.profiling.predict import held_out
 from gnomon.jobs.space.profiling.study import OF_SPACE, Study, open_study, refused, whole_name
 from gnomon.system.files import read_regular
 
@@ -213,6 +212,8 @@ def _accuracy(study: Study, rows: Sequence[AccuracyRow], wanted: str | None) -> 
 
 
 def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> ToolchainPart:
+    from gnomon.jobs.space.profiling.predict import held_out
+
     mine = latest(rows, name)
     quantised = [row.quantised for row in mine.values() if row.quantised is not None]
     return ToolchainPart(

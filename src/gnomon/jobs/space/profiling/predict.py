@@ -13,15 +13,12 @@ import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.jobs.space.document import HeldOutPart
-from gnomon.jobs.space.profiling.estimates import latency_evidence
+from gnomon.jobs.space.profiling.estimates import LEAST_MIXED, latency_evidence
 from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.spaces.features import Ints
-
-LEAST_MIXED = 6
-"""Mixed networks below which nothing is tested on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
