@@ -106,6 +106,15 @@ class Sorted(nn.Module):  # type: ignore[misc, name-defined]
         return made
 
 
+def test_what_no_block_can_be_made_of_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="a list cannot be a block"):
+        from_torch({"a": {"k": [nn.ReLU()]}}, input=INPUT)
+    gone = from_torch({"a": {"k": tmp_path / "gone.onnx"}}, input=INPUT)
+    with pytest.raises(ProblemError, match=r"a=k behind \(1, 3, 8, 8\): there is no file .*gone.onnx") as told:
+        gone.net([0])
+    assert "gnomon.spaces.skip" in told.value.hint
+
+
 @pytest.mark.parametrize(
     ("block", "said"),
     [

@@ -42,6 +42,9 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
     """
     if Source(made_of).is_file:
         path = Path(made_of)
+        if not path.is_file():
+            hint = "Give an ONNX file's path. The block that does nothing is gnomon.spaces.skip."
+            raise ProblemError(f"there is no file {path}", hint=hint)
         graph = load(path).graph
         first = [graph.tensors[index].name for index in graph.inputs[:1]]
         return _whole(str(path), path, dict.fromkeys(first, shape))
@@ -63,13 +66,13 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
     """The net of a block. ProblemError where a layer cannot be some of it."""
     try:
         net, left_out = read_net(path, shapes)
-        told = ", ".join(dict.fromkeys(f"{one.type} ({one.reason})" for one in left_out))
-        several = "" if len(net.inputs) == 1 else f"{len(net.inputs)} inputs"
+        several = [] if len(net.inputs) == 1 else [f"{len(net.inputs)} inputs"]
+        told = ", ".join(dict.fromkeys([*several, *(f"{one.type} ({one.reason})" for one in left_out)]))
     except ModelError as error:
-        told, several = error.message, ""
-    if told or several:
+        told = error.message
+    if told:
         raise ProblemError(
-            f"{name} has what no layer can be: {told or several}",
+            f"{name} has what no layer can be: {told}",
             hint="Write it without, or measure its networks whole, with gnomon space profile.",
         )
     return needed(net.inputs, net.nodes, net.output)

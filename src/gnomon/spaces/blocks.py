@@ -245,7 +245,7 @@ class BlockSpace:
         return self.written(assignment, Place.write)[0]
 
     def written(self, assignment: Assignment, write: Callable[[Place, int, Symbol], Symbol]) -> tuple[Net, list[str]]:
-        """The net of an assignment by what writes the choice of a place, and for each node the name of that choice.
+        """The net of an assignment, `write` writing the choice of a place, and for each node the name of that choice.
 
         ProblemError for an assignment outside the space.
         """
@@ -267,7 +267,7 @@ class BlockSpace:
         return trace.net(x), owners
 
     def block(self, name: str) -> Block:
-        """The block of a choice by the name that `written` gives it. ProblemError where there is none."""
+        """The block of a choice by the name that `written` gives it. ProblemError for an unknown one."""
         blocks = {own: block for place in self._places for own, block in zip(place.names, place.blocks, strict=True)}
         if name not in blocks:
             raise ProblemError(f"the space '{self.name}' has no {name}", hint="Give the space as it was.")
@@ -283,7 +283,7 @@ class BlockSpace:
 def _block_of(given: BlockLike) -> Block:
     from gnomon.spaces.sources import Source, is_module  # only spaces of a user's need it
 
-    return Source(given) if isinstance(given, str | os.PathLike) or is_module(given) else given
+    return given if callable(given) and not is_module(given) else Source(given)
 
 
 def from_torch(

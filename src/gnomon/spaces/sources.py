@@ -10,25 +10,36 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from gnomon.core.strict_json import shown
+from gnomon.errors import ProblemError
 from gnomon.plugins import at
 from gnomon.spaces.unit import Symbol
 
+OF_PYTHON = "space:"
+"""What begins the origin of a choice of a space in Python: the space as it was named follows."""
+
+_HINT = "Give a torch.nn.Module, a function that makes one of the channels of its input, or an ONNX file's path."
 _READER = "gnomon.session.nets:net_of_source"
 """What makes the layers. It loads PyTorch and onnx, which no space needs without such a block: so it is named here."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A block by what it is made of: a `torch.nn.Module`, a function of the channels of its input, or an ONNX file.
+    """A block of a `torch.nn.Module`, of a function of the channels of its input, or of an ONNX file.
 
     The function makes a module of those channels. An ONNX file takes one input. Two sources are equal where they are
-    one object.
+    one object. ProblemError for anything else.
     """
 
     made_of: Any
 
+    def __post_init__(self) -> None:
+        """Refuse what no block can be made of."""
+        if not (self.is_file or callable(self.made_of)):
+            raise ProblemError(f"{shown(self.made_of)} cannot be a block", hint=_HINT)
+
     def __call__(self, x: Symbol) -> Symbol:
-        """Writes its layers down. ProblemError for what is none, fails, or has operators that no layer can be."""
+        """Writes its layers down. ProblemError for what fails, or has operators that no layer can be."""
         read = at(_READER, "what reads modules", callable, "a function")
         return x.trace.written(read(self.made_of, x.shape), x)
 
