@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from gnomon.system.children import Program
 
 GROUP = "gnomon.toolchains"
-COMMAND = "command"
 
 T = TypeVar("T")
-Tell = Callable[[str], None]
-"""Is told in a sentence what is being done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +65,14 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """What measures the result: "onnxruntime", "openvino", or `COMMAND` where only one that the user names can."""
+        """What measures the result unless a command is named; "onnxruntime" and "openvino" tell how it classifies."""
         ...
 
     def check(self) -> tuple[Missing, ...]:
         """What is missing here; nothing where it can be used."""
         ...
 
-    def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
+    def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Do all jobs."""
         ...
 

@@ -16,7 +16,7 @@ from gnomon.core.sample import Failure
 from gnomon.installing import Missing
 from gnomon.system.children import Order, Program, Reply, run_orders
 from gnomon.system.files import file_digest
-from gnomon.toolchains.base import Artifact, Tell, Toolchain, ToolJob, check_ready, read_settings
+from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready, read_settings
 
 STEP = "quantize"
 
@@ -34,11 +34,9 @@ class ChildToolchain:
         """What is missing here."""
         return self.needs()
 
-    def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
+    def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Quantise all models; see `Toolchain`."""
         check_ready(self)
-        if jobs and tell:
-            tell(f"{self.name}: {len(jobs)} models, {self.program.workers} at a time")
         return self._make(jobs)
 
     def _make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
@@ -104,7 +102,7 @@ class Plain:
         """Nothing: whether the runtime is there is asked where it measures."""
         return ()
 
-    def make(self, jobs: Sequence[ToolJob], tell: Tell | None = None) -> Iterator[Artifact]:
+    def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """The models' own paths."""
         return (_handed_on(job) for job in jobs)
 

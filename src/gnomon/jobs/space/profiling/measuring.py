@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
-from gnomon.errors import GnomonError, UsageError
+from gnomon.errors import GnomonError
 from gnomon.jobs.space.profiling.folder import (
     LATENCY,
     MANIFEST,
@@ -45,7 +45,7 @@ from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import model_weights, shared
 from gnomon.system.files import file_digest
 from gnomon.system.process import guarded_folder
-from gnomon.toolchains.base import COMMAND, Artifact, Toolchain, ToolJob, check_ready
+from gnomon.toolchains.base import Artifact, Toolchain, ToolJob, check_ready
 from gnomon.toolchains.evaluate import evaluate
 from gnomon.training.export import ExportJob
 from gnomon.training.worker import run_export
@@ -72,17 +72,10 @@ class Measurer:
     def check(self, toolchain: Toolchain, settings: Mapping[str, object]) -> dict[str, str]:
         """The context that a toolchain with these settings measures in; nothing is done yet.
 
-        RuntimeMissingError where the toolchain lacks something; UsageError where it lacks a command, and where its
-        networks were measured otherwise.
+        RuntimeMissingError where the toolchain lacks something; UsageError where its networks were measured otherwise.
         """
         check_ready(toolchain)
         request = self._request(toolchain)
-        if toolchain.runtime == COMMAND and not request.wish.commands:
-            raise UsageError(
-                f"what {toolchain.name} makes is measured by a command, and none is named",
-                hint="Give --command dpu-server:url=URL, or one that runs it; gnomon commands lists those that come "
-                "with gnomon.",
-            )
         context = measuring_context(request, settings)
         check_context(self.profile.folder.latency.values(), toolchain.name, context)
         return context
@@ -217,7 +210,7 @@ class Measurer:
         steps = Steps(f"networks made by {toolchain.name}", self.profile.watch)
         steps.expect(len(jobs))
         made = {}
-        for artifact in toolchain.make(jobs, self.profile.tell):
+        for artifact in toolchain.make(jobs):
             made[by_key[artifact.key]] = artifact
             steps.step(1)
         return made

@@ -20,7 +20,7 @@ from gnomon.training.data.streamed import Streamed
 class TrainRequest:
     """How networks are trained and measured.
 
-    `request` says where and with what is measured; its commands are for toolchains whose results no runtime runs.
+    `request` says where and with what is measured; a command of it takes the place of a toolchain's runtime.
     `data` is a source of images, `blocks` are files of own primitives; with `trust_config` what the config names of
     both is run as well. Networks are trained for `epochs` (None: as the config says) from `seeds` seeds each, by
     `workers` processes (0: as many as processors) or on a Dask `cluster`, on a `training_device`; `download` is where
