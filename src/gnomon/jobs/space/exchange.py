@@ -41,6 +41,7 @@ from gnomon.spaces.cells.space import parse_id
 from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_reader
 from gnomon.system.files import read_file, save_text
 
+_MOST_LEARNED = 4000
 _SIDE = 32
 """The height and width of images that nothing is known of: nothing is made of them."""
 _DIGITS = 12
@@ -98,6 +99,11 @@ def import_networks(
     space = _named_space(config)
     nets = [(file, net) for file in files for net in _nets(study, file, space)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
+    if max(len(accuracies), len(latencies)) > _MOST_LEARNED:
+        raise UsageError(
+            f"{_names(files)} have more than {_MOST_LEARNED:,} networks, which take too much memory to learn from",
+            hint="Import a part of them, drawn at random.",
+        )
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
     _check_contexts(latencies)  # before a new profile is made
