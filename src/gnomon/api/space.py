@@ -49,7 +49,7 @@ Numbering = Annotated[
 Known = Literal["balanced", "fair", "published", "imported"]
 Method = Annotated[Known | None, option("--accuracy", help="Whose accuracies.  [default: the first]")]
 Toolchain = Annotated[str | None, option(metavar="NAME", help="Whose latencies.  [default: the first]")]
-Proofs = Annotated[bool, option("--use-proofs", help="Go by what front measured, too.")]
+Proofs = Annotated[bool, option("--use-proofs", help="Count what front measured, too.")]
 OwnData = Annotated[
     str | None,
     option(metavar="SOURCE", help="The profile's images, where a function makes them: only then is it run."),

@@ -43,7 +43,7 @@ class Believer:
     """Accuracies and latencies of any network, by the effects of all that were trained and measured.
 
     A network is the names of its primitives, one a cell group; `choices` are those of each group, by "cell0", "cell1",
-    .. Accuracies of trained networks too are told as they are believed, which their own training has a part in: so no
+    .. Accuracies of trained networks too are those that are believed, which their own training has a part in: so no
     network is ahead because chance was with it. The latency of a measured network is its measurement. `networks` are
     those of the profile that have both.
     """

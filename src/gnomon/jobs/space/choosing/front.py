@@ -80,7 +80,7 @@ def find_front(
     """Predict the front, train and measure its networks, and write `front.json`; the same call goes on where it ended.
 
     At most `networks` of a predicted latency of at most `latency_s` (None: of any), of the primitives alone that the
-    config `kept` has, as `select_primitives` wrote it (None: of all); what they reach is told of the full space.
+    config `kept` has, as `select_primitives` wrote it (None: of all); what they reach is of the full space.
     `method` and `toolchain` say whose accuracies and latencies are gone by, None: the first there are; `proofs` whether
     what `front` measured before has a part in the prediction. With `measure` they are trained and measured, as
     `proving` has it.

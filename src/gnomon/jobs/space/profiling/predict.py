@@ -1,7 +1,7 @@
 """What any network of a cell space takes: what was measured of it, or what its family's networks tell, or all do.
 
 Costs of a family are learned from all its networks (`effects.learn`), mixed ones too, so that no single one counts more
-than another. How far that is off is told by its mixed networks, each by what all others tell of it.
+than another. How far that is off, its mixed networks show: each is predicted from all others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gnomon.spaces.features import Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Latencies:
-    """What any network takes, by what was measured of it, else by its family's networks, else by all together."""
+    """What any network takes: its own measurement, else what its family's networks tell, else what all do."""
 
     study: Study
     rows: Mapping[str, LatencyRow]
