@@ -25,12 +25,9 @@ from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, digest_of
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, module_of
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import load_attribute, load_space, users_errors
-from gnomon.spaces.sources import Source
+from gnomon.spaces.sources import OF_PYTHON, Source
 from gnomon.spaces.unit import Symbol
 from gnomon.training.network import Factory, seeded, torch_package
-
-OF_SPACE = "space:"
-"""What begins the origin of a choice of a space in Python: the space as it was named follows."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 Places = tuple[tuple[Shape, tuple[int, ...]], ...]
@@ -148,30 +145,20 @@ def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None
 def _loaded(name: str, origin: str) -> ModuleBlock:
     if name in (STEM, HEAD):
         return end_block(name, origin)
-    if origin.startswith(OF_SPACE) and (found := space_block(_space(origin), name, origin)) is not None:
+    if origin.startswith(OF_PYTHON) and (found := space_block(_space(origin), name, origin)) is not None:
         return found
     return ModuleBlock(name=name, origin=origin, factory=module_of(origin, name))
 
 
 @functools.lru_cache(maxsize=16)
 def _space(origin: str) -> Any:
-    return load_space(origin.removeprefix(OF_SPACE))
-
-
-@dataclass(frozen=True, slots=True)
-class _Copies:
-    """Makes copies of a module, with the weights that it has."""
-
-    module: Any
-
-    def __call__(self, channels: int) -> Any:
-        return copy.deepcopy(self.module)
+    return load_space(origin.removeprefix(OF_PYTHON))
 
 
 @functools.lru_cache(maxsize=1024)
 def _factory(made_of: Any) -> Factory:
-    """What makes the modules of a source; one object for each."""
-    return _Copies(made_of) if isinstance(made_of, torch_package().nn.Module) else made_of
+    """What makes the modules of a source, of a module copies with the weights that it has; one object for each."""
+    return (lambda channels: copy.deepcopy(made_of)) if isinstance(made_of, torch_package().nn.Module) else made_of
 
 
 @contextlib.contextmanager

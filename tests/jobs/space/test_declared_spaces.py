@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 from tests.jobs.space.kits.spacekit import write_images
 from tests.jobs.space.kits.trainerkit import trained_alike, trainers  # noqa: F401
 from tests.jobs.table.table_kit import asked
+from tests.report.tuning_kit import text_of
 
 import gnomon
 from gnomon.errors import ProblemError, UsageError
-from gnomon.jobs.space.profiling.declared import declared_study
+from gnomon.jobs.space.profiling.declared import declared_study, is_declared, study_of_text
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
+from gnomon.jobs.space.report import selection_report
 from gnomon.jobs.table.job import build_table
 from gnomon.spaces import BlockSpace, Choice, Stage, load_space, skip
 
@@ -53,6 +56,8 @@ def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(prof
     assert len(rows) == 8 and all(row.call_s and not row.reason for row in rows)
     assert rows[0].primitives == ("k3", "skip", "k1")
     chosen = gnomon.select_primitives(out, most_share=1)
+    assert chosen.slots == ("first", "depth", "last")
+    assert "\ndepth\n" in text_of(selection_report, chosen.document())
     assert Path(chosen.output).read_text().splitlines()[1].startswith('"first": ["k')
     assert gnomon.show_space(out).families["digits"].defaults == ("k3", "skip", "k1")
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
@@ -77,8 +82,9 @@ def test_the_same_file_is_priced_by_table_and_what_was_profiled_fits_its_estimat
 
 
 def test_a_profile_runs_no_space_and_knows_a_changed_one(profiled: Path) -> None:
-    with pytest.raises(UsageError, match="run only where it is given"):
+    with pytest.raises(UsageError, match="run only where it is given") as told:
         gnomon.space_network(profiled / "out", next(read_accuracy(profiled / "out")).network)
+    assert f"--blocks {profiled / 'net.py'}:space" in told.value.hint
     changed = profiled / "other.py"
     changed.write_text(EXAMPLE.read_text().replace('"k1": conv(1, 16, 2)', '"k1": conv(1, 24, 2)'))
     with pytest.raises(UsageError, match=r"not those that .* was made of"):
@@ -130,13 +136,28 @@ def test_what_cannot_be_trained_is_told(space: BlockSpace, said: str) -> None:
         declared_study(space)
 
 
+def test_a_file_without_the_name_of_its_space_is_no_config() -> None:
+    assert is_declared(EXAMPLE) and not is_declared("space.yaml")
+    with pytest.raises(UsageError, match=r"which space of .*torch_space.py"):
+        declared_study(EXAMPLE)
+
+
+def test_a_profile_of_very_many_slots_is_refused() -> None:
+    text = json.loads(declared_study(staged).text)
+    text["slots"] = {f"s{k}": ["a", "b"] for k in range(3000)}
+    with pytest.raises(ProblemError, match=r"slots: 1 to 4000 choices by slot expected"):
+        study_of_text(json.dumps(text))
+
+
 def test_workers_must_find_a_space() -> None:
     local = BlockSpace(name="local", inputs=(INPUT,), parts=(Choice("a", {"conv": conv}), head))
     with pytest.raises(UsageError, match="cannot find the space"):
         declared_study(local)
 
 
-def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(tmp_path: Path) -> None:
+def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     space = load_space("nasbench201")
     operations = space.space.slots[0].choices
     arch = "|{}~0|+|{}~0|{}~1|+|{}~0|{}~1|{}~2|"
@@ -154,3 +175,7 @@ def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(tmp_path: Path)
     assert len(chosen.groups) == 6 and chosen.lookup is None
     with pytest.raises(UsageError, match="another config"):
         gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="fbnet")
+    monkeypatch.setattr("gnomon.jobs.space.exchange._MOST_LEARNED", 20)
+    with pytest.raises(UsageError, match=r"nets.csv have more than 20 networks"):
+        gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "other", config="nasbench201")
+    assert not (tmp_path / "other").exists()

@@ -237,7 +237,8 @@ class SelectionDocument(Answer):
     """The primitives that each cell group keeps: `gnomon space select`.
 
     `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
-    `accuracies` those of the published rule; each is null where the other decided.
+    `accuracies` those of the published rule; each is null where the other decided. `slots` are the names of the cell
+    groups of a space in Python.
     """
 
     format: Literal["gnomon-space-select"] = "gnomon-space-select"
@@ -271,6 +272,7 @@ class SelectionDocument(Answer):
     networks: tuple[CostedNetwork, ...] | None = None
     counts: Mapping[str, int] | None = None
     accuracies: RuleAccuracies | None = None
+    slots: tuple[str, ...] = ()
 
     def headline(self) -> tuple[str, str]:
         """The profile and the rule, and what each group keeps."""

@@ -122,25 +122,22 @@ def profile_space(
     _check_numbers(asked, networks, mixed)
     if method is not None and asked.cluster is None:
         check_device(asked.training_device)
-    path, blocks = Path(), tuple[str, ...]()
-    study: Study | None = None
-    if is_declared(given):
-        study = declared = declared_study(given)
-        config, blocks = study.config, (declared.origin.removeprefix("space:"),)
-    else:
+    declared = declared_study(given) if is_declared(given) else None
+    if declared is None:
         path = Path(given)
         text = read_config(path)
         config, _ = read_aw_nas_config(text)
         blocks = block_files(asked.blocks, path, config.gnomon, trust=asked.trust_config)
+    else:
+        path, config, blocks = Path(), declared.config, (declared.origin,)
     source = asked.data or (config.gnomon.data if asked.trust_config else None)
     data = open_images(config.gnomon, source, classes=config.manager.num_classes, download=asked.download)
-    if study is not None and study.layout.input_shape[1:] != tuple(data.shape):
+    if declared is not None and declared.layout.input_shape[1:] != tuple(data.shape):
         raise UsageError(
-            f"{data.name} has images of {tuple(data.shape)}, and the space takes {study.layout.input_shape[1:]}",
+            f"{data.name} has images of {tuple(data.shape)}, and the space takes {declared.layout.input_shape[1:]}",
             hint="Change the space's input, or give other images: --data.",
         )
-    if study is None:
-        study = open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
+    study: Study = declared or open_study(text, data.shape, families=families, numbering=numbering, blocks=blocks)
     chains = [chosen_toolchain(name, settings) for name, settings in toolchains.items()]
     if method is not None and method not in METHODS:
         raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join(METHODS)}.")
@@ -156,11 +153,8 @@ def profile_space(
             measurer.check(chain, toolchains[chain.name])
         start = time.monotonic()
         if method is not None:
-            own, models = (
-                config.gnomon.seed,
-                len(measured_networks(study, folder, mixed, asked.request.seed)) * len(chains),
-            )
-            planned = plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=own)
+            models = len(measured_networks(study, folder, mixed, asked.request.seed)) * len(chains)
+            planned = plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=config.gnomon.seed)
             train(profile, *planned, models=models)
         seconds = {"train": time.monotonic() - start}
         measured = measured_networks(study, folder, mixed, asked.request.seed)
@@ -219,11 +213,11 @@ def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> Non
 
 def read_config(path: Path) -> str:
     """The text of a config. UsageError where it cannot be read."""
-    data = read_file(path, hint="Give the path of a config.")
+    data = read_file(path, hint="Give the path of a config, or a space in Python as FILE.py:NAME.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Give the path of a config.") from error
+        raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Write it as UTF-8.") from error
 
 
 def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:

@@ -145,7 +145,7 @@ def _kind(accuracies: RuleAccuracies, page: Page) -> None:
 
 def _group(document: SelectionDocument, number: int, names: Sequence[str], page: Page) -> None:
     """The primitives that a cell group keeps, with how often each is on the front; then the dropped ones."""
-    page.heading(f"Cell group {number}")
+    page.heading("".join(document.slots[number : number + 1]) or f"Cell group {number}")
     meanings = document.meanings
     known = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
     table = Table(names).text("kept", str)

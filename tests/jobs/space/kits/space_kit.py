@@ -135,6 +135,7 @@ def selection(**changes: Any) -> dict[str, Any]:
         "meanings": {"VGGblock_0": "1x1", "VGGblock_1": "3x3", "Resblock_0": "5x5", "Resblock_1": "7x7"},
         "unlike_aw_nas": ["Resblock_1"],
         "networks_before": "16",
+        "slots": [],
         "networks_after": "6",
         "output": "p/output.yaml",
         "lookup": "p/output.lookup.txt",

@@ -110,6 +110,7 @@ def select_primitives(
         images_known=bool(read_question(profile)["data"]["digest"]),
         proofs=proved_networks(accuracies, latencies) if proofs else (),
         numbering=study.numbering,
+        slots=tuple(slot.name for slot in study.space.slots) if study.numbering == OF_SPACE else (),
         meanings={name: one.meaning for name, one in study.primitives.items()},
         unlike_aw_nas=tuple(unlike_aw_nas(study, groups)),
         networks_before=str(math.prod(map(sum, zip(*sizes, strict=True)))),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +26,15 @@ from gnomon.spaces.blocks import BlockSpace, Place
 from gnomon.spaces.cells.primitives import Primitive, digest_of
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
 from gnomon.spaces.loading import SearchSpace, load_space, users_errors
+from gnomon.spaces.sources import OF_PYTHON
 from gnomon.spaces.unit import Symbol
 
 _STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
 Size = Annotated[int, within(1, 1 << 31, "a whole number from 1")]
+
+
+def _few(slots: Mapping[str, Sequence[str]]) -> bool:
+    return 0 < sum(map(len, slots.values())) <= 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +53,14 @@ class _Declared:
     name: Name
     input: tuple[Size, Size, Size, Size] = (1, 1, 1, 1)
     classes: Size = 1
-    slots: Annotated[Mapping[str, Names], Must(be="choices by slot", fits=bool)]
+    slots: Annotated[Mapping[str, Names], Must(be="1 to 4000 choices by slot", fits=_few)]
     digest: str
     training: _Training = field(default_factory=_Training)
 
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """What a choice has in the place of a primitive's block: the space writes its networks, and has the digest."""
+    """What a choice has in the place of a primitive's block, its name in that of a digest: the space has both."""
 
     digest: str
 
@@ -64,7 +70,7 @@ class _Unwritten:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredStudy(Study):
-    """A study of a space in Python. `declared` is the space where it is at hand, and `origin` where others find it."""
+    """A study of a space in Python. `declared` is the space where it is at hand, and `origin` where it is found."""
 
     declared: BlockSpace | None = None
     origin: str = ""
@@ -74,13 +80,13 @@ class DeclaredStudy(Study):
         if self.declared is None:
             raise UsageError(
                 "the networks are of a space in Python, which is run only where it is given",
-                hint="If you know it: --blocks FILE.py:NAME",
+                hint=f"If you know it: --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
             )
         return _tagged(self.declared, network.assignment, self.origin)
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
         """Where a network's blocks that are modules are found, by their names."""
-        return dict.fromkeys(tagged.modules, self.origin)
+        return dict.fromkeys(tagged.modules, f"{OF_PYTHON}{self.origin}")
 
 
 def space_origin(space: Any) -> str:
@@ -103,15 +109,16 @@ def space_origin(space: Any) -> str:
 
 def is_declared(config: Any) -> bool:
     """Whether what is to be profiled is a space in Python, as FILE.py:NAME or itself, and no config of aw_nas."""
-    return isinstance(config, BlockSpace) or str(config).rpartition(":")[0].endswith(".py")
+    text = str(config)
+    return isinstance(config, BlockSpace) or text.endswith(".py") or text.rpartition(":")[0].endswith(".py")
 
 
 def declared_study(given: Any) -> DeclaredStudy:
     """The study of a space in Python. UsageError for one that is not made of blocks, does not take images of one shape,
     or makes no scores; ProblemError for blocks that do not fit.
     """
+    space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
-    space = given if isinstance(given, BlockSpace) else load_space(origin)
     if not isinstance(space, BlockSpace):
         raise UsageError(f"{space.name} is not made of blocks", hint="Give a space of from_torch, or a BlockSpace.")
     if len(space.inputs) != 1 or len(space.inputs[0]) != 4:
@@ -125,7 +132,7 @@ def declared_study(given: Any) -> DeclaredStudy:
     names = [name for slot in slots for name in slot.choices]
     if wrong := [name for name in names if not is_name(name)]:
         raise UsageError(f"{wrong[0]!r} cannot be a part of a file's name", hint="Use letters, digits, - and _.")
-    nets = [_tagged(space, one, f"space:{origin}") for one in swaps([0] * len(slots), counts)]
+    nets = [_tagged(space, one, origin) for one in swaps([0] * len(slots), counts)]
     made = nets[0].net.shape(nets[0].net.output)
     if len(made) != 2:
         raise UsageError(f"networks of {space.name} make {made}, and no scores", hint="Give it a head: (N, classes).")
@@ -138,7 +145,7 @@ def declared_study(given: Any) -> DeclaredStudy:
         digest=digest,
         training=_training(space),
     )
-    return study_of_text(indented(document(known)), space, f"space:{origin}")
+    return study_of_text(indented(document(known)), space, origin)
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
@@ -169,7 +176,7 @@ def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") 
     slots = tuple(Slot(name, choices) for name, choices in known.slots.items())
     choices = dict.fromkeys(choice for slot in slots for choice in slot.choices)
     primitives = tuple(
-        Primitive(family=known.name, number=k, called=choice, block=_Unwritten(known.digest))
+        Primitive(family=known.name, number=k, called=choice, block=_Unwritten(choice))
         for k, choice in enumerate(choices)
     )
     layout = CellLayout(
@@ -207,7 +214,7 @@ def _tagged(space: BlockSpace, assignment: Sequence[int], origin: str) -> Tagged
 
     def write(place: Place, choice: int, x: Symbol) -> Symbol:
         name = place.names[choice]
-        module = space_block(space, name, origin)
+        module = space_block(space, name, f"{OF_PYTHON}{origin}")
         with users_errors(f"{name} fails behind {x.shape}", "Mend it, or leave it out."):
             return place.write(choice, x) if module is None else module(x)
 

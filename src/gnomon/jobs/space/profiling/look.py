@@ -75,7 +75,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     if asked.numbering == OF_SPACE:
         from gnomon.jobs.space.profiling.declared import declared_study, study_of_text
 
-        study: Study = declared_study(blocks[0]) if blocks else study_of_text(text)
+        study: Study = declared_study(blocks[0]) if blocks else study_of_text(text, origin="".join(asked.blocks[:1]))
     else:
         own = read_aw_nas_config(text)[0].gnomon
         named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
@@ -247,7 +247,7 @@ def beside(output: Path, what: str) -> Path:
 
 
 def read_selection(output: Path) -> SelectionDocument | None:
-    """The choice of a config that was written with it; None where there is none.
+    """The choice that was written beside a config; None without one.
 
     ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
     """
