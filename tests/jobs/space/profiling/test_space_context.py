@@ -60,3 +60,8 @@ def test_another_command_is_another_context() -> None:
     check_context([row(one, "quark-xint8")], "quark-xint8", one)
     with pytest.raises(UsageError, match=r"commands: .*http://one/.* there, .*http://two/.* now"):
         check_context([row(one, "quark-xint8")], "quark-xint8", two)
+    (vitis,) = chosen_commands(["vitis:url=http://one/"])
+    other = replace(vitis, prepare=(*vitis.prepare, ("strip", "{model}")))
+    found = [measuring_context(replace(HERE, wish=Wish(commands=(command,))), {}) for command in (vitis, other)]
+    with pytest.raises(UsageError, match="commands: "):
+        check_context([row(found[0], "quark-xint8")], "quark-xint8", found[1])

@@ -319,7 +319,7 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
         "environments": [dict(one) for one in wish.environments],
-        "commands": [[list(one.run), dict(one.choices)] for one in wish.commands],
+        "commands": [[list(one.run), dict(one.choices), *map(list, one.prepare)] for one in wish.commands],
         "options": [[name, dict(own)] for name, own in wish.options],
         "settings": {name: str(value) for name, value in settings.items()},
         "of the device": recall.settings_of(request.device),
