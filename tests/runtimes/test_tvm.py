@@ -73,8 +73,10 @@ def test_the_best_trace_of_a_layer_is_by_the_median_of_all_its_samples() -> None
         trial("untuned", 7.0),
         trial("e", 3.0, layer="2"),
         trial("untuned", 2.0, layer="2"),  # best left alone
+        trial("f", 3.0, layer="3"),  # of one clock with the next
+        trial("g", 4.0, cpu_s=(2.0,), layer="3"),
     )
-    assert best_traces(replace(NO_RECORDS, trials=trials)) == {"1": ["b"]}
+    assert best_traces(replace(NO_RECORDS, trials=trials)) == {"1": ["b"], "3": ["f"]}
 
 
 def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:

@@ -98,20 +98,21 @@ def best_traces(records: TuningRecords) -> dict[str, object]:
 
     Layers that are best left untuned have none. Trials that failed, or whose outputs were wrong, do not count.
     """
+    from gnomon.core.overlay.trials import columns_of
+
     samples: dict[tuple[str, str], list[float]] = {}
     traces: dict[tuple[str, str], Any] = {}
-    for trial in records.trials:
+    columns = columns_of(records.trials)
+    for trial in columns.by_wall(columns.without_cpu()):
         if trial.time_s is None or (trial.error or 0.0) > TOLERANCE["float32"]:
             continue
         key = (trial.layer, trial.configuration)
         samples.setdefault(key, []).extend(trial.samples_s)
         traces[key] = trial.trace
-    best: dict[str, tuple[float, Any]] = {}
-    for key, times in samples.items():
-        time_s = median(times)
-        if key[0] not in best or time_s < best[key[0]][0]:
-            best[key[0]] = (time_s, traces[key])
-    return {layer: trace for layer, (_, trace) in sorted(best.items()) if trace is not None}
+    best: dict[str, Any] = {}
+    for key in sorted(samples, key=lambda key: median(samples[key])):
+        best.setdefault(key[0], traces[key])
+    return {layer: trace for layer, trace in sorted(best.items()) if trace is not None}
 
 
 if TYPE_CHECKING:

@@ -24,9 +24,16 @@ LAYERS = (TuningLayer(layer="1", name="conv", weight=2), TuningLayer(layer="2", 
 clock = itertools.count(1)
 
 
-def trial(configuration: str, *times_s: float, layer: str = "1", failure: Failure | None = None) -> TuningTrial:
+def trial(
+    configuration: str, *times_s: float, cpu_s: float = 0.0, layer: str = "1", failure: Failure | None = None
+) -> TuningTrial:
     return TuningTrial(
-        layer=layer, configuration=configuration, times_s=times_s, failure=failure, at_s=float(next(clock))
+        layer=layer,
+        configuration=configuration,
+        times_s=times_s,
+        cpu_s=(cpu_s,) if cpu_s else (),
+        failure=failure,
+        at_s=float(next(clock)),
     )
 
 
@@ -74,6 +81,16 @@ def test_samples_of_all_trials_are_pooled_in_blocks() -> None:
     pooled = pool([records("x86", trial("a", 1.0, 1.0), trial("a", 9.0)), records("x86", trial("a", 2.0, 2.0))])
     assert times_of(pooled) == {("a", "x86"): 2.0}
     assert pooled.samples[0] == {(0, 0): ((1.0, 1.0), (9.0,), (2.0, 2.0))}
+
+
+def test_what_is_compared_is_of_one_clock() -> None:
+    """Where a file has wall times alone: CPU time would make the others of the layer seem faster than they are."""
+    old, failed = records("x86", trial("a", 2.0)), trial("a", failure=CRASH, layer="2")
+    new = records("x86", trial("b", 3.0, cpu_s=1.0), trial("a", 4.0, cpu_s=1.5), trial("b", 5.0, cpu_s=2.0, layer="2"))
+    arm = records("arm", trial("a", 8.0, cpu_s=6.0), failed, trial("b", 8.0, cpu_s=7.0, layer="2"))
+    pooled = pool([old, new, arm])
+    assert times_of(pooled) == {("a", "x86"): 3.0, ("b", "x86"): 3.0, ("a", "arm"): 6.0}
+    assert times_of(pooled, 1) == {("b", "x86"): 2.0, ("b", "arm"): 7.0}
 
 
 def test_the_same_trial_in_two_sets_counts_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,13 @@ TIMES = st.lists(st.sampled_from([0.5, 1.0, 0.0, -1.0, math.inf]), max_size=3).m
 def trials(draw: st.DrawFn) -> TuningTrial:
     layer, trace = draw(st.sampled_from("ab")), draw(st.sampled_from([None, [[1], []], [[2], [0.5, "x"]]]))
     failure = draw(st.none() | st.just(LOST))
+    times_s = () if failure else draw(TIMES)
     return TuningTrial(
         layer=layer,
         configuration=configuration_id(layer, trace),
         trace=trace,
-        times_s=() if failure else draw(TIMES),
+        times_s=times_s,
+        cpu_s=draw(st.sampled_from([(), tuple(0.5 * time_s for time_s in times_s)])),
         failure=failure,
         error=draw(st.none() | st.floats(0, 1)),
         server=draw(st.sampled_from(["", "127.0.0.1:9091", "127.0.0.1:9092"])),
@@ -43,10 +46,14 @@ def test_trials_are_what_they_were(given_: list[TuningTrial], data: st.DataObjec
     assert list(columns) == given_ and columns == tuple(given_) and len(columns) == len(given_)
     assert [columns[k] for k in range(-len(given_), len(given_))] == given_ + given_
     assert columns[1:3] == tuple(given_[1:3]) and columns != [*given_, *given_, None]
-    assert columns.sound().tolist() == [t.failure is None and sound_times(t.times_s) for t in given_]
+    assert columns.sound().tolist() == [t.failure is None and sound_times(t.samples_s) for t in given_]
     assert columns.counts().tolist() == [len(t.times_s) for t in given_]
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(given_), max_size=len(given_))), dtype=np.bool_)
     assert columns.kept(mask) == [trial for trial, kept in zip(given_, mask, strict=True) if kept]
+    alone = {t.layer for t in given_ if t.failure is None and sound_times(t.times_s) and not t.cpu_s}
+    assert columns.without_cpu() == alone
+    by_wall = [replace(t, cpu_s=()) if t.layer in alone else t for t in given_]
+    assert columns.by_wall(alone) == by_wall
     assert by_layer(columns) == {layer: [t for t in given_ if t.layer == layer] for layer in {t.layer for t in given_}}
     wanted = {(t.layer, t.configuration): t.trace for t in given_ if t.configuration != UNTUNED}
     assert traces_of(columns, wanted) == wanted

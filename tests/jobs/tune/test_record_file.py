@@ -360,6 +360,7 @@ TRIALS = st.lists(
         st.none() | st.integers(0, 3),
         st.one_of(
             st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=4).map(lambda times: {"times_s": tuple(times)}),
+            st.floats(1e-9, 1.0).map(lambda time_s: {"times_s": (2.0,), "cpu_s": (time_s,)}),
             st.sampled_from([BROKEN, LOST, WRONG]).map(lambda failure: {"failure": failure}),
         ),
     ),
@@ -370,15 +371,16 @@ TRIALS = st.lists(
 @given(TRIALS)
 def test_pooling_against_a_plain_reading(trials: list[TuningTrial]) -> None:
     pooled = pooled_trials(trials)
+    by_cpu = all(t.cpu_s for t in trials if t.failure is None)
     assert list(pooled) == list(dict.fromkeys(t.configuration for t in trials))
     for name, one in pooled.items():
         own = [t for t in trials if t.configuration == name]
-        samples = [time for t in own if t.failure is None for time in t.times_s]
+        samples = [time for t in own if t.failure is None for time in (t.cpu_s if by_cpu else t.times_s)]
         if any(t.failure == WRONG for t in own):
             assert one.failure == WRONG  # wrong once is wrong
         elif samples:
             assert one.failure is None
-            assert sorted(one.times_s) == sorted(samples)
+            assert sorted(one.samples_s) == sorted(samples)
             assert one.time_s == median(samples)
         else:
             assert one.failure is not None

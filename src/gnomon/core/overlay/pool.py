@@ -56,8 +56,8 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     of all trials.
 
     `labels` say in messages where each set is from. Sets of the same device are pooled. A trial that two sets hold
-    alike, to the last sample, is counted once. Samples that are not finite or not above 0 make their trial a failure of
-    kind "lie".
+    alike, to the last sample, is counted once. All times of a layer on a device are of one clock. Samples that are not
+    finite or not above 0 make their trial a failure of kind "lie".
 
     Raises ProblemError with all contradictions: data types, tuners or models that differ, a device of two targets, a
     layer of two weights, trials of a layer that no set describes.
@@ -72,7 +72,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
         )
     devices = tuple(dict.fromkeys(records.device.key for records in record_sets))
     bins = _Bins(tuple(described.values()), devices)
-    sets = [(records, columns_of(records.trials)) for records in record_sets]
+    sets = list(zip(record_sets, _of_one_clock(record_sets), strict=True))
     for (records, columns), mask in zip(sets, _once(sets), strict=True):
         bins.add(records, columns, mask)
     layers, samples = bins.joined()
@@ -210,6 +210,18 @@ def _as_met(columns: TrialColumns, mask: NDArray[np.bool_]) -> list[int]:
 
 
 Set = tuple[TuningRecords, TrialColumns]
+
+
+def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
+    """The trials of each set: those of a layer on a device by CPU time where all have it, else by the wall's clock.
+
+    Between the two clocks nothing can be compared: on a busy machine the same code takes less by the first.
+    """
+    columns = [columns_of(one.trials) for one in record_sets]
+    by_wall: dict[str, set[str]] = {}
+    for one, mine in zip(record_sets, columns, strict=True):
+        by_wall.setdefault(one.device.key, set()).update(mine.without_cpu())
+    return [mine.by_wall(by_wall[one.device.key]) for one, mine in zip(record_sets, columns, strict=True)]
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ import json
 import math
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -104,6 +104,22 @@ class TrialColumns(Sequence[TuningTrial]):
         made: NDArray[np.bool_] = (self.counts() > 0) & ~wrong
         made[list(self.failures)] = False
         return made
+
+    def without_cpu(self) -> set[str]:
+        """The layers of which a trial has times of the wall's clock alone."""
+        by_wall = np.isnan(self.wall_s) if len(self.wall_s) else np.ones(len(self.samples_s), dtype=np.bool_)
+        alone = self.sound()
+        alone[alone] = by_wall[self.ends[alone] - 1]
+        return {self.names[index][0] for index in np.unique(self.which[alone]).tolist()}
+
+    def by_wall(self, layers: Collection[str]) -> TrialColumns:
+        """The same, all trials of these layers by the wall's clock."""
+        if not len(self.wall_s):
+            return self
+        mine = np.array([layer in layers for layer, _ in self.names], dtype=np.bool_)
+        changed = np.repeat(mine[self.which], self.counts()) & ~np.isnan(self.wall_s)
+        samples_s = np.where(changed, self.wall_s, self.samples_s)
+        return replace(self, samples_s=samples_s, wall_s=np.where(changed, math.nan, self.wall_s))
 
     def kept(self, mask: NDArray[np.bool_]) -> TrialColumns:
         """The trials of a mask (trials,)."""

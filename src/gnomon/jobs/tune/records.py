@@ -106,9 +106,8 @@ def best_of(trials: Iterable[TuningTrial], count: int | None = None) -> list[Tun
 
     Each has the samples of all its trials together. Untuned ones and failures are left out.
     """
-    pooled = pooled_trials(t for t in trials if t.trace is not None)
-    timed = sorted((t for t in pooled.values() if t.time_s is not None), key=lambda trial: trial.time_s or 0.0)
-    return timed[:count]
+    timed = [t for t in pooled_trials(trials).values() if t.trace is not None and t.time_s is not None]
+    return sorted(timed, key=lambda trial: trial.time_s or 0.0)[:count]
 
 
 def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
@@ -117,13 +116,17 @@ def best_trial(trials: Iterable[TuningTrial]) -> TuningTrial | None:
 
 
 def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
-    """One trial a configuration, with the samples of all its trials; a failure only where it never succeeded.
+    """One trial a configuration of a layer, with the samples of all its trials; a failure only where it never
+    succeeded. None has CPU times where a trial of the layer has none: all are compared by one clock.
 
     A configuration whose outputs were wrong once, or that ended a process for good, is left out, whatever its other
     trials say.
     """
     made: dict[str, TuningTrial] = {}
-    for trial in trials:
+    given = list(trials)
+    if not all(trial.cpu_s for trial in given if trial.failure is None):
+        given = [replace(trial, cpu_s=()) for trial in given]
+    for trial in given:
         known = made.get(trial.configuration)
         if (
             known is None
@@ -132,7 +135,8 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
         ):
             made[trial.configuration] = trial
         elif trial.failure is None and known.failure is None:
-            made[trial.configuration] = _together(known, trial)
+            times_s, cpu_s = known.times_s + trial.times_s, known.cpu_s + trial.cpu_s
+            made[trial.configuration] = replace(known, times_s=times_s, cpu_s=cpu_s)
     return made
 
 
@@ -149,13 +153,6 @@ def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> Tun
         return made_trial(layer.layer, trace, failure=said)
     facts = {"times_s": said.times_s, "cpu_s": said.cpu_s, "error": said.error, "server": said.server}
     return made_trial(layer.layer, trace, **facts)
-
-
-def _together(known: TuningTrial, other: TuningTrial) -> TuningTrial:
-    """Both as one; only what has CPU times, where one of the two has none."""
-    if bool(known.cpu_s) != bool(other.cpu_s):
-        return known if known.cpu_s else other
-    return replace(known, times_s=known.times_s + other.times_s, cpu_s=known.cpu_s + other.cpu_s)
 
 
 def _wrong(trial: TuningTrial) -> bool:

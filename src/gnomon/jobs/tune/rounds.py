@@ -172,10 +172,7 @@ def _round(
     if tools.over:
         return count
     known = pooled_trials(tools.campaign.trials(layer.layer))
-    told = []
-    for trace in traces:
-        found = known.get(configuration_id(layer.layer, trace))
-        told.append((trace, found.samples_s if found is not None and found.failure is None else ()))
+    told = [(trace, known[configuration_id(layer.layer, trace)].samples_s) for trace in traces]
     if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
         tools.failures.append(lost)
         return "failed"
@@ -233,7 +230,7 @@ def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int)
 
 def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
-    return [(t.trace, t.samples_s if t.failure is None else ()) for t in pooled if t.trace is not None]
+    return [(t.trace, t.samples_s) for t in pooled if t.trace is not None]
 
 
 def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
