@@ -176,6 +176,12 @@ def problems(seed: int, folder: Path) -> list[str]:
             told.append(f"{device}: other configurations")
         if any(error for _, _, error in found) or not {*lines} <= {*logs[device]}:
             told.append(f"{device}: lines that are not in the log, or failed")
+        timed = [one for one in map(parsed, logs[device]) if one is not None and not one[2]]
+        if any(
+            min(map(statistics.median, (t for k, t, _ in timed if k == key))) < statistics.median(times_s)
+            for key, times_s, _ in found
+        ):
+            told.append(f"{device}: another line of a configuration is faster")
     whole = (out / f"overlay/all-devices.net.float32.{tuner}.log").read_bytes().splitlines(keepends=True)
     if sorted(whole) != sorted(every):
         told.append("the file of all devices has others")

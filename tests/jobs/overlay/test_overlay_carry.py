@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ from tests.jobs.overlay.test_overlay_analyze import autotvm_line, reported
 from gnomon.api import tune as api
 from gnomon.core.overlay.builds import EXACT, best_builds
 from gnomon.core.overlay.choice import LayerTimes, choose, weigh_layers
+from gnomon.errors import ProblemError
+from gnomon.jobs.overlay.carry import carry
+from gnomon.jobs.overlay.job import analyze
+from gnomon.jobs.tune.folder import tune_folder
 
 
 @pytest.mark.parametrize("seed", range(1000, 1020))
@@ -65,6 +70,18 @@ def test_lines_of_a_packed_log_of_version_0_1_with_a_bad_line_are_written(tmp_pa
     found = api.overlay_analyze([log], out=tmp_path / "out")
     assert Path(found.written.lines["phone"]).read_text() == lines[1] + "\n"
     assert found.layers[0].index == {"phone": 8}
+
+
+@pytest.mark.parametrize("change", [lambda log: log.write_bytes(b"# new\n" + log.read_bytes()), Path.unlink])
+def test_a_log_that_changed_or_went_since_it_was_read_is_told(change: Callable[[Path], object], tmp_path: Path) -> None:
+    log = tmp_path / "phone.mobile.float32.atvm.json"
+    log.write_text("\n".join(autotvm_line("a", k, float(k)) for k in (7, 8)))
+    found = analyze([log])
+    change(log)
+    with pytest.raises(ProblemError, match=log.name) as told:
+        carry(found, tune_folder(tmp_path / "out"))
+    assert "changed since" in told.value.message or not log.exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_builds_of_many_devices_are_joined() -> None:

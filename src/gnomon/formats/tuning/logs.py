@@ -21,6 +21,7 @@ Source: ``python/tvm/autotvm/record.py``, ``src/auto_scheduler/measure_record.cc
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import itertools
@@ -37,11 +38,11 @@ from gnomon.core.overlay.records import (
     Tuner,
     TuningLayer,
     TuningRecords,
-    configuration_id,
+    TuningTrial,
     identity_of,
     trace_text,
 )
-from gnomon.core.overlay.trials import Name, TrialBuilder
+from gnomon.core.overlay.trials import TrialBuilder
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, is_text, shown
 from gnomon.errors import ProblemError
@@ -95,7 +96,7 @@ _HINT = (
     "or of Ansor, one JSON object a line."
 )
 _RULES = LineRules(begun="any", comments=("#",))
-_GZIP = b"\x1f\x8b"
+_GZIP, _MARK = b"\x1f\x8b", b"\xef\xbb\xbf"
 _ASKED = 4  # target, task, args, kwargs
 _NO_MODEL = TunedModel(name="")
 _GONE = {"autotvm": "AutoTVM", "ansor": "Ansor (the auto-scheduler)"}
@@ -391,8 +392,8 @@ def _renamed(value: Any) -> Any:
     """
     match value:
         case {"i": [*asked, _, {"t": template, "e": [*entity]} as config], "r": result} if len(asked) == _ASKED:
-            entity = [template, *entity]
-            return {"input": asked, "config": {"index": config.get("i"), "entity": entity}, "result": result}
+            configuration = {"index": config.get("i"), "entity": [template, *entity]}
+            return {"input": asked, "config": configuration, "result": result}
     return value
 
 
@@ -514,44 +515,24 @@ def _guess(first: Any, damage: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedLine:
-    """A line of a log to the byte, with its end; its samples, and AutoTVM's index (None: of Ansor, or none)."""
+    """A line of a log to the byte, with its end; AutoTVM's index (None: of Ansor, or none)."""
 
     line: bytes
-    times_s: Sequence[float]
     index: int | None
 
 
-def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[Name, str]) -> dict[Name, list[LoggedLine]]:
-    """The lines with times of configurations, in order, of a log that was read before.
+def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[int, TuningTrial]) -> dict[int, LoggedLine]:
+    """The lines of trials of a log that was read before, by their numbers; those that say something else are left out.
 
-    `wanted` has the `trace_text` of each. Most lines are of others, which their text tells if it is written as its
-    tuner does; where this finds none of a configuration, all lines are read whole.
+    ProblemError for what is packed and damaged.
     """
-    shape, entry_of = (_AUTOTVM_SHAPE, _autotvm_entry) if tuner == "autotvm" else (_ANSOR_SHAPE, _ansor_entry)
-    end, last = shape.end.replace(" ", ""), "}" if tuner == "autotvm" else ""
-    ends = tuple(f"{text}{last}" for text in wanted.values())
-
-    def is_other(_: int, line: str) -> bool:
-        short = line.replace(" ", "")
-        return not short.endswith(ends, 0, short.find(end))
-
-    content = _unpacked("the log", content)
-    found: dict[Name, list[LoggedLine]] = {}
-    for quick in (is_other, None):
-        found.clear()
-        quiet = Complaints(what="log", hint=_HINT)
-        texts = enumerate(io.BytesIO(content), 1)
-        for number, value in json_lines(content, quiet, _LOG_RULES, quick):
-            line = next(text for k, text in texts if k == number)
-            entry = entry_of(value, "", quiet)
-            if entry is None or (read := _result(entry.result)) is None or read[1] is not None:
-                continue
-            name = (entry.layer, configuration_id(entry.layer, entry.trace))
-            if name in wanted:
-                index = _renamed(value)["config"].get("index") if tuner == "autotvm" else None
-                whole = line.removeprefix(b"\xef\xbb\xbf")
-                logged = LoggedLine(line=whole, times_s=read[0], index=index if type(index) is int else None)
-                found.setdefault(name, []).append(logged)
-        if len(found) == len(wanted):
-            break
+    read = read_autotvm_log if tuner == "autotvm" else read_ansor_log
+    found: dict[int, LoggedLine] = {}
+    for number, text in enumerate(io.BytesIO(_unpacked("the log", content)), 1):
+        if number in wanted:
+            line = text.removeprefix(_MARK)
+            with contextlib.suppress(ProblemError):
+                if read(line, key="", model=_NO_MODEL).trials == (wanted[number],):
+                    index = _renamed(json.loads(line))["config"].get("index") if tuner == "autotvm" else None
+                    found[number] = LoggedLine(line=line, index=index if type(index) is int else None)
     return found

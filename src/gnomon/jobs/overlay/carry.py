@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords, TuningTrial, trace_text
-from gnomon.core.overlay.trials import Name, by_layer, columns_of, traces_of
+import numpy as np
+
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TuningRecords, TuningTrial
+from gnomon.core.overlay.trials import Name, by_layer, columns_of
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError, RecordError, system_errors
 from gnomon.formats.tuning.logs import FOLDER_FILES, LoggedLine, logged_lines
@@ -120,17 +122,16 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
     found: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
     for path, records in zip(analysis.logs, analysis.records, strict=True):
         key, columns = records.device.key, columns_of(records.trials)
-        timed = {columns.names[index] for index in columns.which[columns.sound()].tolist()}
-        mine = {name for name in timed if (key, name) in wanted}
-        texts = {name: trace_text(trace) for name, trace in traces_of(columns, mine).items()}
+        mine = np.array([(key, name) in wanted for name in columns.names], dtype=np.bool_)[columns.which]
+        trials = {int(columns.lines[k]): columns[k] for k in np.flatnonzero(mine & columns.sound()).tolist()}
         with system_errors(ProblemError, str(path), hint="Leave it as it is meanwhile."):
-            logged = logged_lines(read_regular(path, MOST_BYTES), records.tuner, texts)
-        if logged.keys() != mine:
+            lines = logged_lines(read_regular(path, MOST_BYTES), records.tuner, trials)
+        if lines.keys() != trials.keys():
             raise ProblemError(f"{path} has changed since it was read", hint="Give the same command again.")
-        for name, lines in logged.items():
-            ranked = [((not records.found_on, median(list(one.times_s)), one.line), one) for one in lines]
-            best = min([*ranked, *([found[key, name]] if (key, name) in found else [])], key=lambda one: one[0])
-            found[key, name] = best
+        for number, trial in trials.items():
+            place = key, (trial.layer, trial.configuration)
+            ranked = (not records.found_on, median(trial.samples_s), lines[number].line), lines[number]
+            found[place] = min(ranked, found.get(place, ranked), key=lambda one: one[0])
     return {name: line for name, (_, line) in found.items()}
 
 
