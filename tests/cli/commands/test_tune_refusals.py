@@ -112,6 +112,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (3, "overlay collect {old}", "cannot be replayed"),
         (8, "overlay collect {a} --out {file}", "cannot be written"),
         (2, "overlay analyze {a} {b} --prove --model {model}", "where the device 'a' .. --device tvm://"),
+        (2, "overlay analyze {old} --prove", "cannot be compiled .. Leave out --prove"),
         (2, "overlay analyze {a} {b} --device c", "none of the logs is of a device 'c'"),
     ],
 )

@@ -64,8 +64,11 @@ def deploy(
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
     check_fields(request.care)
     folder, document = tune_folder(request.out), analysis.document
+    gone = next(filter(None, map(replay_problem, analysis.records)), "")
+    if gone and request.prove:
+        raise UsageError(f"the choice cannot be compiled: {gone}", hint="Leave out --prove.")
     wishes = _wishes(analysis, request) if request.prove else {}
-    source = _source(analysis, request, folder)
+    source = f"Nothing was compiled: {gone}." if gone else _source(analysis, request, folder)
     for key, wish in wishes.items():
         check_device(wish, devices_of(analysis)[key])
     carried = carry(analysis, folder)
@@ -116,10 +119,6 @@ def deploy(
 
 def _source(analysis: Analysis, request: DeployRequest, folder: TuneFolder) -> Source | str:
     """The network that is compiled, or why none is ("": it is not asked for). UsageError where it is to be proved."""
-    for problem in filter(None, map(replay_problem, analysis.records)):
-        if request.prove:
-            raise UsageError(f"the choice cannot be compiled: {problem}", hint="Leave out --prove.")
-        return f"Nothing was compiled: {problem}."
     if not (request.compile or request.prove):
         return ""
     model = analysis.document.model
