@@ -44,11 +44,14 @@ def best_builds(network: NetworkChoice, size: int) -> Builds:
     """At most `size` builds for the devices of a network, of which a layer at least has a choice."""
     regrets = [regrets_of(layer.times.times_s, layer.theta_s) for layer in network.layers]
     devices = network.layers[0].times.devices
+    weights = np.array([share for share in network.shares if share > 0])
+    tables = [table for share, table in zip(network.shares, regrets, strict=True) if share > 0]
+    begins = np.cumsum([0, *map(len, tables)])[:-1]
+    by_device = np.ascontiguousarray(np.concatenate(tables).T)
 
     @cache
     def lost(group: Group) -> float:
-        rows = zip(network.shares, regrets, strict=True)
-        return sum(share * float(np.nanmin(table[:, group].sum(axis=1))) for share, table in rows if share > 0)
+        return float(np.fmin.reduceat(by_device[list(group)].sum(axis=0), begins) @ weights)
 
     def value(groups: Sequence[Group]) -> float:
         return sum(map(lost, groups))
