@@ -290,10 +290,10 @@ def _beside(beside: BesidePart | None, page: Page) -> None:
 def _fastest(beside: BesidePart, tuned: RuntimePart) -> str:
     """Which runtime is the fastest, as far as the tuned network and another surely differ."""
     fastest, over = beside.columns[0], tuned.over_fastest
-    if over is not None and over.verdict == "slower":
-        words = f"{named(fastest.label)} is the fastest; the tuned network takes {units.digits(over.ratio)} times "
-        return f"{words}{ratio_interval(over.low, over.high)} as long"
     near = [row for row in beside.columns if row.over_fastest and row.over_fastest.verdict != "slower"]
+    if over is not None and over.verdict == "slower":
+        words = f"{named(fastest.label)} is {'among the' if near else 'the'} fastest; the tuned network takes "
+        return f"{words}{units.digits(over.ratio)} times {ratio_interval(over.low, over.high)} as long"
     equal = near if over is None else [fastest]
     if not equal:
         return "the tuned network is the fastest"
