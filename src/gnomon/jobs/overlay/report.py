@@ -155,13 +155,14 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
             words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own "
             words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
         ends = {device: _ends(measured[device]) for device in longer}
-        vague = [device for device, known in ends.items() if known is None or known[1] - known[0] > 2 * _VAGUE]
-        if not any(known and (known[0] > 0 or known[1] < 0) for known in ends.values()):
+        apart = {one: known[1] - known[0] for one, known in ends.items() if known and (known[0] > 0 or known[1] < 0)}
+        vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
+        if not apart:
             unknown = None in ends.values()
             words += "; how surely is unknown" if unknown else "; undecided: paired by process no difference is proved"
         elif vague:
             words += f"; undecided by how much on {listed([named(device, 32) for device in vague])}: the 95 % interval "
-            words += "reaches further than 10 points"
+            words += "holds no difference, or reaches further than 10 points"
     else:
         words = "The whole network was measured, without any device's own best beside the choice"
     ratios = [choices["untuned"].to_overlay for choices in measured.values() if "untuned" in choices]

@@ -265,8 +265,7 @@ def _layer(layer: TuningLayer, trials: Sequence[TuningTrial], share: float | Non
 def _times(trial: TuningTrial | None) -> TimesPart | None:
     if trial is None or trial.time_s is None:
         return None
-    block = Block(process=0, block=0, values_s=trial.samples_s)
-    return times_part([block], "cpu" if trial.cpu_s else "wall")
+    return times_part([Block(process=0, block=0, values_s=trial.samples_s)], "cpu" if trial.cpu_s else "wall")
 
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:
