@@ -253,8 +253,9 @@ def test_of_equals_neither_the_order_of_files_nor_of_lines_decides(tmp_path: Pat
 
 
 def test_more_configurations_than_devices_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"99 configurations a layer are more than there are devices \(2\)"):
+    with pytest.raises(UsageError, match=r"99 configurations a layer are more than there are devices \(2\)") as told:
         analysis(tmp_path, {"conv": {0: (1.0, 2.0), 1: (2.0, 1.0)}}, portfolio=99)
+    assert "or leave it out" in told.value.hint, "one device has no portfolio at all"
 
 
 def test_old_logs_are_not_said_to_lack_what_they_have(tmp_path: Path) -> None:

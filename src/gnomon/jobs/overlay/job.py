@@ -133,7 +133,7 @@ def analyze(
     if portfolio > len(pooled.devices):
         raise UsageError(
             f"{portfolio} configurations a layer are more than there are devices ({len(pooled.devices)})",
-            hint="Give --portfolio a number from 2 to that of the devices.",
+            hint="Give --portfolio a smaller number, or leave it out.",
         )
     choices = [choose(times) for times in pooled.layers]
     others = [least_worst(choice) for choice in choices]
