@@ -4,7 +4,8 @@ Random sets of AutoTVM 0.2 and Ansor logs: 2 to 4 devices, configurations that s
 CRLF, a last line that was cut off, times that are equal. `gnomon overlay analyze --portfolio 2` writes what it chose;
 what it wrote is read by json alone, as is the choice by trying all: the configuration of least M (the sum over devices
 of time over least time, less 1), of equal ones that of the least worst regret, then of the least identity; and for
-the builds all ways to divide the devices in two. Each line must stand in a log of its device, to the byte.
+the builds all ways to divide the devices in two. Each line must stand in a log of its device, to the byte, and be
+the fastest of its configuration there.
 
 Figure asked for: all sets are equal.
 """
