@@ -61,6 +61,7 @@ _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each s
 _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
+_ROUNDING = 1e-9  # values that differ less, relatively, are all alike
 _LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
 _WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
 _ROUNDS = 40
@@ -91,18 +92,19 @@ class Likelihood:
 
         `parts` are covariances (C, C) of effects by the name of their size.
         """
-        self.space, self.assignments, self.values, self.mixed = space, known.assignments, known.values, mixed
+        self.space, self.assignments, self.values = space, known.assignments, known.values
         self.group = _groups_of(space)
         self.parts = dict(parts)
         self.design, self.pairs = design_matrix(space, known.assignments), shared_pairs(space, known.assignments)
+        # Of one family alone all networks share what its pairs add, which is a constant.
+        self.told = np.array([mixed, mixed, mixed and any(own.any() for own in _kin(space, names=False))])
         self.noise = known.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
         usual = np.log([_USUAL_MISFIT] * _MISFITS + [_USUAL[name] for name in parts]) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        if mixed:
-            self.weights[:_MISFITS] = 0.0  # half normal; where no network tells they are not looked at
+        self.weights[:_MISFITS][self.told] = 0.0  # half normal; where no network tells they are not looked at
 
     def prior(self, sizes: Floats) -> Floats:
         """The covariance of the effects."""
@@ -138,7 +140,7 @@ class Likelihood:
 
     def misfit(self, sizes: Floats) -> Floats:
         """The standard deviation of each misfit."""
-        return np.exp(sizes[:_MISFITS]) if self.mixed else np.zeros(_MISFITS)
+        return np.where(self.told, np.exp(sizes[:_MISFITS]), 0.0)
 
     def best(self, start: Floats) -> tuple[Floats, Floats]:
         """The log sizes of the largest penalised likelihood, and its curvature there."""
@@ -173,17 +175,18 @@ class Likelihood:
             0.5 * (back @ one @ back - np.trace(product)) for one, product in zip(slopes, products, strict=True)
         ]
         curvature[first:, first:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
-        if self.mixed:
-            spreads = [projected @ pairs for pairs in self.pairs]
-            for k, (variance, spread) in enumerate(zip(2 * self.misfit(sizes) ** 2, spreads, strict=True)):
-                slope[k] = 0.5 * variance * (float(pulled @ self.pairs[k] @ pulled) - float(np.trace(spread)) - 1) + 1
-                between = effects.T @ spread @ projected @ effects
-                curvature[k, first:] = curvature[first:, k] = [
-                    0.5 * variance * float((between * one).sum()) for one in slopes
-                ]
-                for other, another in zip(range(first), 2 * self.misfit(sizes) ** 2, strict=True):
-                    curvature[k, other] = 0.5 * variance * another * float((spread * spreads[other].T).sum())
-                curvature[k, k] += variance
+        spreads = {k: projected @ self.pairs[k] for k in np.flatnonzero(self.told)}
+        for k, spread in spreads.items():
+            variance = 2 * self.misfit(sizes)[k] ** 2
+            slope[k] = 0.5 * variance * (float(pulled @ self.pairs[k] @ pulled) - float(np.trace(spread)) - 1) + 1
+            between = effects.T @ spread @ projected @ effects
+            curvature[k, first:] = curvature[first:, k] = [
+                0.5 * variance * float((between * one).sum()) for one in slopes
+            ]
+            for other, another in spreads.items():
+                crossing = 2 * self.misfit(sizes)[other] ** 2 * float((spread * another.T).sum())
+                curvature[k, other] = 0.5 * variance * crossing
+            curvature[k, k] += variance
         slope -= self.weights * (sizes - self.start)
         return score, slope, np.asarray(curvature + np.diag(self.weights), dtype=np.float64)
 
@@ -196,8 +199,8 @@ class Likelihood:
         pulled = projected @ self.values
         score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
         score -= 0.5 * float((self.weights * (sizes - self.start) ** 2).sum())
-        if self.mixed:
-            score += float(np.sum(sizes[:_MISFITS] - 0.5 * np.exp(2 * sizes[:_MISFITS])))
+        looked_at = sizes[:_MISFITS][self.told]
+        score += float(np.sum(looked_at - 0.5 * np.exp(2 * looked_at)))
         return score, projected, np.asarray(pulled)
 
     def left_out(self, sizes: Floats) -> tuple[Floats, Floats]:
@@ -497,7 +500,8 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     else:
         values, errors = np.log(values), errors / values
     # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
-    unit, mixed = float(values.std()) or 1.0, _swaps(evidence.assignments) > 1
+    unit, mixed = float(values.std()), _swaps(evidence.assignments) > 1
+    unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
     center = float(values.mean()) - (math.log(len(space.slots)) if scale == "sums" else 0.0)
     known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
     own = Likelihood(space, known, mixed=mixed, parts=parts)
@@ -597,7 +601,7 @@ def _slower(latency: Effects) -> Floats:
     Nothing where a group's choices differ by rounding alone.
     """
     groups = [own - own.mean() for (own,) in latency.tables(latency.mean[None])]
-    least = 1e-9 * max(float(away.std()) for away in groups)
+    least = _ROUNDING * max(float(away.std()) for away in groups)
     return np.concatenate([away / away.std() if away.std() > least else 0 * away for away in groups])
 
 
