@@ -128,41 +128,39 @@ def select_pareto(
 ) -> ParetoSelection:
     """The Pareto selection of a space, from accuracies (fractions) and latencies (any unit) of some of its networks.
 
-    The networks need not be the same in both. The order of groups and choices changes nothing: selections that lose
-    equally much differ by rounding alone, so all is computed in the order of the names. ProblemError for values that
-    are not possible, and for "one" where no family has a primitive in each group. UsageError for a share that leaves
-    one network, or so few that the interval of what they keep begins below half.
+    The networks need not be the same in both. Groups stand in the order in which a network has them; the order of
+    choices changes nothing: selections that lose equally much differ by rounding alone, so all is computed in the order
+    of their names. ProblemError for values that are not possible, and for "one" where no family has a primitive in each
+    group. UsageError for a share that leaves one network, or so few that the interval of what they keep begins below
+    half.
     """
-    # Neighbours stay neighbours: cell2 comes before cell10.
-    groups = sorted(range(len(space.slots)), key=lambda g: (len(space.slots[g].name), space.slots[g].name))
-    orders = [sorted(range(len(s.choices)), key=s.choices.__getitem__) for s in space.slots]
-    named = Space(tuple(Slot(space.slots[g].name, tuple(sorted(space.slots[g].choices))) for g in groups))
+    orders = [sorted(range(len(slot.choices)), key=slot.choices.__getitem__) for slot in space.slots]
+    named = Space(tuple(Slot(slot.name, tuple(sorted(slot.choices))) for slot in space.slots))
     moved = [
         Evidence(
-            assignments=np.column_stack([np.argsort(orders[g])[one.assignments[:, g]] for g in groups]),
+            assignments=np.column_stack([np.argsort(orders[g])[column] for g, column in enumerate(one.assignments.T)]),
             values=one.values,
             errors=one.errors,
         )
         for one in (accuracy, latency)
     ]
     found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
-    at = [groups.index(g) for g in range(len(groups))]
     by_name = [{kept.name: kept for kept in own} for own in found.primitives]
     return replace(
         found,
         groups=tuple(
-            tuple(name for name in slot.choices if name in found.groups[p])
-            for slot, p in zip(space.slots, at, strict=True)
+            tuple(name for name in slot.choices if name in own)
+            for slot, own in zip(space.slots, found.groups, strict=True)
         ),
         primitives=tuple(
-            tuple(by_name[p][name] for name in slot.choices if name in by_name[p])
-            for slot, p in zip(space.slots, at, strict=True)
+            tuple(own[name] for name in slot.choices if name in own)
+            for slot, own in zip(space.slots, by_name, strict=True)
         ),
     )
 
 
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
-    """The selection of a space whose groups and choices stand in the order of their names."""
+    """The selection of a space whose choices stand in the order of their names."""
     beliefs = believe(space, accuracy, latency)
     whole = beliefs.resamples(options.resamples, _RESAMPLED)
     if options.families == "mixed":
