@@ -1,4 +1,4 @@
-"""The lookup table that goes to a searcher is of that model which predicts best, and its error is told beside it."""
+"""The lookup table that goes to a searcher is that whose sums are closest, and its error is told beside it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def uneven(network: Network) -> float:
     return 1e-4 * sum(share * COSTS[name] for share, name in zip(shares, network.primitives, strict=False))
 
 
-def profile(path: Path, one: Study, latency: Callable[[Network], float], across: int, within: int = 0) -> Path:
-    """One-change variants, and so many mixed networks of several families and of each one."""
+def profile(
+    path: Path, one: Study, latency: Callable[[Network], float], across: int, within: int = 0, exact: bool = False
+) -> Path:
+    """One-change variants, and so many mixed networks of several families and of each one, known to 1 % or exactly."""
     folder = made(path, one)
     networks = [n for family in one.families.values() for n in family.swaps()]
     names, groups = list(one.primitives), one.layout.group_count
@@ -50,7 +52,7 @@ def profile(path: Path, one: Study, latency: Callable[[Network], float], across:
             networks += [family.network(a) for a in mixed_networks(family.counts, family.defaults, within)]
     for network in networks:
         folder.add(trained(network, 0.5 + 0.1 * sum(COSTS[name] for name in network.primitives) / 20))
-        folder.add(timed(network, latency(network)))
+        folder.add(timed(network, latency(network), **(dict.fromkeys(("low_s", "high_s")) if exact else {})))
     folder.close()
     return path
 
@@ -80,14 +82,15 @@ def test_of_several_families_the_table_is_of_all_networks_and_right_for_those_ac
     assert "12 mixed networks" in found.why
 
 
-def test_of_one_family_that_is_additive_sums_are_right(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("exact", "most"), [(True, 1e-5), (False, 0.002)])  # known to 1 %, costs are drawn together
+def test_of_one_family_that_is_additive_sums_are_right(exact: bool, most: float, tmp_path: Path) -> None:
     one = study(THREE)
     groups = [["VGGblock_0", "VGGblock_2"]] * 3
-    found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12, within=8), one, groups)
-    assert found.held_out[SUMS].worst < 0.01
+    found, rows = lookup(profile(tmp_path / "p", one, uneven, across=12, within=8, exact=exact), one, groups)
+    assert found.held_out[SUMS].worst < most
     for row in itertools.product(groups[0], repeat=3):
         network = one.mixed(list(row))
-        assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=0.01)
+        assert total(rows, one, groups, network) == pytest.approx(uneven(network), rel=most)
 
 
 def test_of_a_group_with_two_layers_the_sum_is_right(tmp_path: Path) -> None:

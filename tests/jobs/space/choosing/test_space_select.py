@@ -78,7 +78,7 @@ def test_the_lookup_table_adds_up_to_the_prediction(profile: Path, tmp_path: Pat
         chosen = [groups[g][k] for g, k in enumerate(picks)]
         told_ms = sum(table[layer][picks[g]] for layer, g in enumerate(layers))
         network = family.network([names.index(name) for name in chosen])
-        assert told_ms == pytest.approx(latency(network) * 1e3, rel=0.01)
+        assert told_ms == pytest.approx(latency(network) * 1e3, rel=0.002)  # of measurements known to 1 %
 
 
 def test_the_lookup_table_of_mixed_families_is_of_each_primitives_own(profile: Path, tmp_path: Path) -> None:
