@@ -18,14 +18,13 @@ from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError, problems_of
 from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
-from gnomon.jobs.space.choosing.select import SUMS, lookup_of
+from gnomon.jobs.space.choosing.select import SUMS, sums_held_out
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
     HeldAccuracies,
     HeldFront,
     HeldLatencies,
-    LookupErrorPart,
     MeasuredPoint,
     PredictedPoint,
     SpaceFrontDocument,
@@ -137,7 +136,7 @@ def find_front(
         share=share_of(beliefs, np.concatenate([some.networks for some in rounds]), full)
         if kept is not None
         else rounds[-1].share,
-        latency_model=_held_out(study, evidence),
+        latency_model=sums_held_out(study, latency_evidence(study.space, evidence[1])).get(SUMS),
         networks=tuple(sorted(rows_of_front, key=lambda network: network.predicted.latency_s[0])),
         measured=measured,
     )
@@ -203,12 +202,6 @@ def measured_points(names: list[str], proofs: Known, beliefs: Beliefs) -> Floats
 def has_both(name: str, known: Known) -> bool:
     """Whether a network has an accuracy and a latency."""
     return name in known[0] and name in known[1] and known[1][name].call_s is not None
-
-
-def _held_out(study: Study, evidence: Known) -> LookupErrorPart | None:
-    """How far sums of these effects are off on networks that they were not fitted to; None where nothing tells."""
-    model = lookup_of(study, [list(study.primitives)] * study.layout.group_count, evidence[1])
-    return None if model is None else model[0].held_out.get(SUMS)
 
 
 def _measured(name: str, proofs: Known) -> MeasuredPoint:

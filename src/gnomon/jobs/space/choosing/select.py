@@ -193,7 +193,7 @@ def lookup_of(
         )
         for g in layers
     )
-    errors = _held_out(study, measured)
+    errors = sums_held_out(study, measured)
     return LookupPart(model=SUMS, why=_why(errors), held_out=errors), table
 
 
@@ -247,7 +247,7 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
     return replace(found, values=1e3 * found.values, errors=1e3 * found.errors)
 
 
-def _held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:
+def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:
     """How far sums are off on mixed networks that they were not made of; none where there are too few of these."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
