@@ -123,6 +123,15 @@ def test_equal_latencies_are_no_better_known_than_they_were_measured() -> None:
     assert middle == pytest.approx(np.full(7, 0.0123)) and (high - low > 1e-4).all()
 
 
+def test_sizes_are_drawn_where_doubt_of_them_reaches_beyond_what_numbers_hold() -> None:
+    """Of accuracies that add up exactly a draw came out as large as e to the 20th, and ended the command."""
+    rows, work = ROWS["both"], np.random.default_rng(1).normal(0, 0.02, 2 * BLOCKS)
+    given = Evidence(assignments=rows, values=0.85 + work[rows].sum(axis=1), errors=np.full(len(rows), 0.01))
+    found = learn(space(), given, scale="logit")
+    drawn = found.likelihood.sampled(found.sizes, 10 * found.doubt, 5, np.random.default_rng(1))
+    assert (np.exp(drawn[:, :3]) < 10).all()
+
+
 def test_of_one_family_nothing_is_how_families_fit_together() -> None:
     """A misfit as large as all that networks differ by was told of sums that explain everything."""
     rows, effects = np.concatenate([single_swaps(1), mixed(12, 2, families=1)]), truth(4, families=1)

@@ -58,6 +58,7 @@ _LEAST_STEP = 1e-3  # from one linearisation to the next
 _TELLS = 1e-9  # of a network's precision: below it no other one tells anything of it
 _STAYS = 1e-3  # costs that change less, relatively, stay
 _SPREAD = 1.0  # standard deviation of the weak prior on the logarithm of each size of effects
+_LARGEST = math.log(100.0)  # a size, beside the spread of the values
 _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
@@ -227,6 +228,8 @@ class Likelihood:
 
         def excess(away: Floats) -> float:
             sizes = middle + away
+            if sizes.max() > _LARGEST:  # nothing is left of the priors there, and sums are singular
+                return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
         away, found = np.zeros(len(middle)), []
