@@ -7,7 +7,7 @@ is measured is what `gnomon space profile` trains and measures: a balanced desig
 one-change variants with 12 mixed networks of each family and 12 across. Then the default choice is made.
 
 Told for each setting: `covered`, the share of spaces whose told interval holds the true share of the hypervolume, with
-its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, least and most; the mean `width` of the
+its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, standard deviation, least and most; the mean `width` of the
 interval; and how many choices were `refused`. With --again each space is measured and chosen from twice: `again` has
 the mean Jaccard index of the two choices, and the mean one that is told.
 
@@ -36,7 +36,7 @@ from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, selec
 
 SETTINGS = {
     f"noise {noise:.1%}, interaction {interaction:g}": (noise, interaction)
-    for interaction in (0.0, 0.15, 0.4, 0.6, 0.8, 1.0)
+    for interaction in (0.0, 0.15, 0.4, 0.5, 0.8, 1.0)
     for noise in (0.008, 0.02)
 }
 LATENCY_NOISE = 0.02
@@ -177,7 +177,7 @@ def summary(rows: list[dict[str, Any]], again: bool) -> list[dict[str, Any]]:
         entry["covered"] = [round(one, 3) for one in (inside / count, middle - half, middle + half)]
         for key in ("kept", "told"):
             values = [row[key] for row in done]
-            entry[key] = [round(float(one), 3) for one in (np.mean(values), min(values), max(values))]
+            entry[key] = [round(float(one), 3) for one in (np.mean(values), np.std(values), min(values), max(values))]
         entry["width"] = round(float(np.mean([row["width"] for row in done])), 3)
         if again:
             entry["again"] = [round(float(np.mean([row[key] for row in done])), 3) for key in ("alike", "stability")]
