@@ -59,6 +59,8 @@ def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(prof
     assert chosen.slots == ("first", "depth", "last")
     assert "\ndepth\n" in text_of(selection_report, chosen.document())
     assert Path(chosen.output).read_text().splitlines()[1].startswith('"first": ["k')
+    front = gnomon.find_front(out, kept=chosen.output, networks=2, measure=False)
+    assert all(name in own for one in front.networks for name, own in zip(one.primitives, chosen.groups, strict=True))
     assert gnomon.show_space(out).families["digits"].defaults == ("k3", "skip", "k1")
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.RandomSampler(seed=0))

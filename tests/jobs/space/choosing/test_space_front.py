@@ -82,6 +82,19 @@ def test_of_what_select_kept_it_is_the_front_and_the_share_that_select_promised(
     assert found["share"][0] < predicted(path)["share"][0]
 
 
+def test_a_choice_of_another_space_or_a_damaged_one_is_refused(profile: Path, tmp_path: Path) -> None:
+    kept, output = api.select_primitives(profile, most_share=0.5, output=tmp_path / "o.yaml"), tmp_path / "o.yaml"
+    selection = tmp_path / "o.selection.json"
+    whole = kept.document()
+    for groups in ([["Gone_1"], ["VGGblock_1"]], [["VGGblock_1"]]):
+        selection.write_text(json.dumps({**whole, "groups": groups}))
+        with pytest.raises(ProblemError, match="not of this profile"):
+            predicted(profile, kept=output)
+    selection.write_text(json.dumps(whole)[:-20])
+    with pytest.raises(ProblemError, match=r"selection\.json"):
+        predicted(profile, kept=output)
+
+
 def with_proofs(path: Path, one: Study) -> None:
     """A profile with networks that were measured for a proof, whose values are far from what the others tell."""
     synthetic(path, one, accuracy, latency)

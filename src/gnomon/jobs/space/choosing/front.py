@@ -145,13 +145,17 @@ def find_front(
 
 
 def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
-    """The primitives of each cell group that were selected, by their places. UsageError where none were."""
+    """The primitives of each cell group that were selected, by their places. UsageError where none were.
+
+    ProblemError for a choice of another space.
+    """
     selection = read_selection(output)
     if selection is None:
         raise UsageError(
             f"nothing was selected into {output} yet", hint="Name the file that gnomon space select wrote."
         )
-    return tuple(tuple(sorted(study.places[name] for name in group)) for group in selection.groups)
+    with problems_of(str(output)):
+        return tuple(tuple(sorted(own)) for own in study.places(selection.groups))
 
 
 def _in_rounds(

@@ -180,21 +180,17 @@ def lookup_of(
     if study.numbering == OF_SPACE:  # who searches such a space asks `gnomon.open_profile`
         return None
     families = {study.primitives[name].family for names in groups for name in names}
-    measured, kept = measured_networks(study, rows, families), [[study.places[name] for name in own] for own in groups]
+    measured, kept = measured_networks(study, rows, families), study.places(groups)
     if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):
         return None
     learned = learn(study.space, measured, scale="sums")
-    costs, layers = _closest(learned, kept), study.layout.groups
-    spreads = _spreads(learned)
-    table = tuple(
-        tuple(
-            (ms / layers.count(g), ms / layers.count(g) / spread, ms / layers.count(g) * spread)
-            for ms, spread in zip(costs[g][kept[g]].tolist(), spreads[g][kept[g]].tolist(), strict=True)
-        )
-        for g in layers
-    )
+    costs, spreads, layers = _closest(learned, kept), _spreads(learned), study.layout.groups
+    table = []
+    for g in layers:
+        ms, spread = 1e3 * costs[g][kept[g]] / layers.count(g), spreads[g][kept[g]]
+        table.append(tuple(map(tuple, np.column_stack([ms, ms / spread, ms * spread]).tolist())))
     errors = sums_held_out(study, measured)
-    return LookupPart(model=SUMS, why=_why(errors), held_out=errors), table
+    return LookupPart(model=SUMS, why=_why(errors), held_out=errors), tuple(table)
 
 
 def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
@@ -235,16 +231,13 @@ def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
 
 
 def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: set[str]) -> Evidence | None:
-    """Networks of primitives of these families alone with their latencies in ms; None without any."""
+    """Networks of primitives of these families alone with their latencies; None without any."""
     own = {
         name: row
         for name, row in rows.items()
         if row.call_s is not None and all(study.primitives[n].family in families for n in row.primitives)
     }
-    if not own:
-        return None
-    found = latency_evidence(study.space, own)
-    return replace(found, values=1e3 * found.values, errors=1e3 * found.errors)
+    return latency_evidence(study.space, own) if own else None
 
 
 def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:

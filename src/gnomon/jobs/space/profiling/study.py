@@ -124,10 +124,15 @@ class Study:
         """All primitives of all families by name."""
         return {one.name: one for family in self.families.values() for one in family.primitives}
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """Where each primitive stands among all."""
-        return {name: place for place, name in enumerate(self.primitives)}
+    def places(self, groups: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Where kept primitives stand among all of their cell groups. ProblemError for those of another space."""
+        try:
+            every = zip(self.space.slots, groups, strict=True)
+            return [[slot.choices.index(name) for name in kept] for slot, kept in every]
+        except ValueError as error:
+            raise ProblemError(
+                "the kept primitives are not of this profile", hint="Select from this profile again."
+            ) from error
 
     @cached_property
     def space(self) -> Space:
