@@ -23,7 +23,6 @@ from gnomon.core.front.dominance import hypervolume
 from gnomon.core.stats import median
 from gnomon.errors import ProblemError
 from gnomon.spaces.cells.effects import Evidence, expit, learn
-from gnomon.spaces.cells.space import network_id
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 from gnomon.spaces.selection.published import Network, PublishedRule, select_published
 from gnomon.spaces.selection.reduce import front_of_sums
@@ -152,10 +151,10 @@ def read_anew(given: Prices, rule: PublishedRule) -> list[list[str]] | None:
         (
             np.exp((rule.accuracy_threshold - accuracy) / rule.accuracy_cost_scale)
             - rule.latency_cost_coeff / latency_ms,
-            network_id(*key),
+            line,
             key,
         )
-        for key, (accuracy, latency_ms) in given.items()
+        for line, (key, (accuracy, latency_ms)) in enumerate(given.items())
     )
     places = {family: [i for i, one in enumerate(ranked) if one[2][0] == family] for family in PRIMITIVES}
     ready = {
