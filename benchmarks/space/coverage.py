@@ -7,9 +7,9 @@ is measured is what `gnomon space profile` trains and measures: a balanced desig
 one-change variants with 12 mixed networks of each family and 12 across. Then the default choice is made.
 
 Told for each setting: `covered`, the share of spaces whose told interval holds the true share of the hypervolume, with
-its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, standard deviation, least and most; the mean `width` of the
-interval; and how many choices were `refused`. With --again each space is measured and chosen from twice: `again` has
-the mean Jaccard index of the two choices, and the mean one that is told.
+its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, standard deviation, least and most; the
+mean `width` of the interval; and how many choices were `refused`. With --again each space is measured and chosen from
+twice: `again` has the mean Jaccard index of the two choices, and the mean one that is told.
 
     python -m benchmarks.space.coverage --worlds 100
 """
