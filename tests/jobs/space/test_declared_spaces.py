@@ -177,7 +177,9 @@ def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(
     assert len(chosen.groups) == 6 and chosen.lookup is None
     with pytest.raises(UsageError, match="another config"):
         gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="fbnet")
-    monkeypatch.setattr("gnomon.jobs.space.exchange._MOST_LEARNED", 20)
-    with pytest.raises(UsageError, match=r"nets.csv have more than 20 networks"):
-        gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "other", config="nasbench201")
-    assert not (tmp_path / "other").exists()
+    for place in ("exchange", "profiling.estimates"):
+        monkeypatch.setattr(f"gnomon.jobs.space.{place}.MOST_LEARNED", 20)
+    many = gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "other", config="nasbench201")
+    assert "of the networks, drawn at random." in many.notes[0]
+    fewer = gnomon.select_primitives(tmp_path / "other", most_share=0.5)
+    assert fewer.share_kept != chosen.share_kept and len(fewer.groups) == 6

@@ -50,11 +50,12 @@ def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
         (Slot("a", ("Ablock_0", "Ablock_1")), Slot("b", ("Ablock_0", "Ablock_1")), Slot("c", ("Ablock_0", "Bblock_0")))
     )
     rows = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]])
-    near, every, kin = shared_pairs(space, rows)
+    near, every, kin, own = shared_pairs(space, rows)
     assert near[0].tolist() == [1, 0, 0.5] and np.allclose(every[0], [1, 1 / 3, 1 / 3])
-    assert np.allclose(kin[0], [1, 1, 1 / 3])
+    assert np.allclose(kin[0], [1, 1, 1 / 3]) and own.tolist() == np.eye(3).tolist()
     alone = Space((Slot("a", ("Ablock_0", "Ablock_1", "Bblock_0")),))
-    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [np.eye(2).tolist()] * 2 + [np.ones((2, 2)).tolist()]
+    one = np.eye(2).tolist()
+    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [one, one, np.ones((2, 2)).tolist(), one]
 
 
 def test_draws_of_networks_hold_their_truth_and_the_measured_ones_are_nearly_known() -> None:

@@ -22,7 +22,7 @@ from gnomon.formats.nets_csv import NetRow, read_nets, write_profiled
 from gnomon.jobs.space.document import SpaceDocument, SpaceExportDocument
 from gnomon.jobs.space.job import block_files, document_of, read_config, write_tables
 from gnomon.jobs.space.profiling.declared import imported_study, is_declared
-from gnomon.jobs.space.profiling.estimates import latest, method_of, seconds, seen_networks, toolchains_of
+from gnomon.jobs.space.profiling.estimates import MOST_LEARNED, latest, method_of, seconds, seen_networks, toolchains_of
 from gnomon.jobs.space.profiling.folder import (
     IMPORTED,
     METHODS,
@@ -41,7 +41,7 @@ from gnomon.spaces.cells.space import parse_id
 from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_reader
 from gnomon.system.files import read_file, save_text
 
-_MOST_LEARNED = 4000
+_MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, drawn at random."
 _SIDE = 32
 """The height and width of images that nothing is known of: nothing is made of them."""
 _DIGITS = 12
@@ -99,11 +99,6 @@ def import_networks(
     space = _named_space(config)
     nets = [(file, net) for file in files for net in _nets(study, file, space)]
     accuracies, latencies = _accuracy_rows(study, nets, method), _latency_rows(study, nets, toolchain)
-    if max(len(accuracies), len(latencies)) > _MOST_LEARNED:
-        raise UsageError(
-            f"{_names(files)} have more than {_MOST_LEARNED:,} networks, which take too much memory to learn from",
-            hint="Import a part of them, drawn at random.",
-        )
     if not accuracies and not latencies:
         raise UsageError(f"{_names(files)} say nothing about any network", hint=_HINT)
     _check_contexts(latencies)  # before a new profile is made
@@ -117,6 +112,7 @@ def import_networks(
         )
         notes = (
             *((_GUESSED,) if new and config is None else ()),
+            *((_MANY,) if max(len(folder.accuracy), len(folder.latency)) > MOST_LEARNED else ()),
             *_unseen(study, nets),
             *write_tables(folder, study),
         )

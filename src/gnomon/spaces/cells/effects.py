@@ -15,8 +15,9 @@ Nothing asks for one-change variants: any networks will do, and what they leave 
 
 What no sum explains, the misfit, is taken as effects of pairs of cell groups, each kind of one size: of each two
 primitives of neighbours, of each two of any groups, and of their families, such as where a runtime converts a layout
-between two. The best of many networks owe something to the misfit, so that what is said of a front has to know it
-(`Learned.draw`), and what is said of a network near to those that were measured (`Learned.predict`).
+between two; and what each network has for itself, beside all pairs. The best of many networks owe something to the
+misfit, so that what is said of a front has to know it (`Learned.draw`), and what is said of a network near to those
+that were measured (`Learned.predict`).
 
 `Likelihood` finds the sizes: the restricted likelihood of a normal model with one constant, climbed by Fisher scoring
 (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). Priors of misfits
@@ -47,7 +48,7 @@ from gnomon.spaces.features import Ints as Int64s
 Scale = Literal["sums", "logit"]
 """Costs that add up, or effects on a logit."""
 
-_MISFITS = 3
+_MISFITS = 4
 _USUAL = {"family": 1.0, "main": 0.5, "own": 0.5, "group": 0.5, "slower": 0.5}
 """The parts of effects whose sizes are estimated: where the search begins, and the middle of the weak prior on each."""
 
@@ -98,7 +99,7 @@ class Likelihood:
         self.parts = dict(parts)
         self.design, self.pairs = design_matrix(space, known.assignments), shared_pairs(space, known.assignments)
         # Of one family alone all networks share what its pairs add, which is a constant.
-        self.told = np.array([mixed, mixed, mixed and any(own.any() for own in _kin(space, names=False))])
+        self.told = np.array([mixed, mixed, mixed and any(own.any() for own in _kin(space, names=False)), mixed])
         self.noise = known.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
         usual = np.log([_USUAL_MISFIT] * _MISFITS + [_USUAL[name] for name in parts]) - 0.5 * math.log(self.groups)
@@ -298,12 +299,11 @@ def shared_pairs(space: Space, assignments: Ints, others: Ints | None = None) ->
     other = assignments if others is None else others
     alike = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=True))]
     akin = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=False))]
-    return np.array(
-        [
-            np.mean([same[a] & same[b] for a, b in pairs], axis=0)
-            for same, pairs in zip((alike, alike, akin), _pairs(space), strict=True)
-        ]
-    )
+    shared = [
+        np.mean([same[a] & same[b] for a, b in pairs], axis=0)
+        for same, pairs in zip((alike, alike, akin), _pairs(space), strict=True)
+    ]
+    return np.array([*shared, np.all(alike, axis=0)])
 
 
 def _pairs(space: Space) -> tuple[list[tuple[int, int]], ...]:
@@ -323,14 +323,18 @@ def _kin(space: Space, *, names: bool) -> list[Ints]:
 def _drawn_pairs(
     space: Space, networks: tuple[Ints, Ints], sizes: Floats, count: int, rng: np.random.Generator
 ) -> list[Floats]:
-    """What pairs of cell groups add to networks, at random: misfits of these sizes."""
+    """What pairs of cell groups add to networks, and these themselves, at random: misfits of these sizes."""
     found = [np.zeros((count, len(rows))) for rows in networks]
     kinds = _kin(space, names=True), _kin(space, names=True), _kin(space, names=False)
-    for size, own, pairs in zip(sizes, kinds, _pairs(space), strict=True):
+    for size, own, pairs in zip(sizes[:-1], kinds, _pairs(space), strict=True):
         for a, b in pairs:
             table = size / math.sqrt(len(pairs)) * rng.standard_normal((count, own[a].max() + 1, own[b].max() + 1))
             for one, rows in zip(found, networks, strict=True):
                 one += table[:, own[a][rows[:, a]], own[b][rows[:, b]]]
+    different, which = np.unique(np.concatenate(networks), axis=0, return_inverse=True)
+    alone = sizes[-1] * rng.standard_normal((count, len(different)))
+    for one, rows in zip(found, np.split(which.ravel(), [len(networks[0])]), strict=True):
+        one += alone[:, rows]
     return found
 
 

@@ -23,6 +23,9 @@ from gnomon.spaces.features import Ints
 LEAST_MIXED = 6
 """Mixed networks below which nothing is tested on them."""
 
+MOST_LEARNED = 500
+"""Networks that are learned from: that takes the cube of their number."""
+
 _NORMAL_95 = 1.959964
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
@@ -139,7 +142,14 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Learned | None
 
 def _accuracies(seen: Iterable[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
     values, errors = zip(*((one.accuracy, one.error) for one in seen), strict=True)
-    return Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
+    return _evidence(assignments, values, errors)
+
+
+def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
+    """What networks tell; of very many those that are drawn, the same each time."""
+    rows = np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED])
+    table = np.array(values, np.float64), np.array(errors, np.float64)
+    return Evidence(assignments=np.array(assignments)[rows], values=table[0][rows], errors=table[1][rows])
 
 
 def swap_accuracies(
@@ -278,14 +288,11 @@ def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
 
 def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
     """Networks with their latencies in seconds, as indices in the space. UsageError where none has one."""
-    ones = [row for row in rows.values() if row.call_s is not None]
-    if not ones:
+    known = [(row, row.call_s, standard_error(row)) for row in rows.values() if row.call_s is not None]
+    if not known:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
-    return Evidence(
-        assignments=np.array([space.indices(row.primitives) for row in ones]),
-        values=np.array([row.call_s for row in ones], np.float64),
-        errors=np.array([standard_error(row) for row in ones]),
-    )
+    ones, times, errors = zip(*known, strict=True)
+    return _evidence([space.indices(row.primitives) for row in ones], times, errors)
 
 
 def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPart | None:
