@@ -62,6 +62,7 @@ def test_places_are_offsets_in_the_text() -> None:
         ("".join(" " * k + "a:\n" for k in range(40)), r"line 33: nested deeper than 32"),
         ("- a\n" * 20_001, r"line 20001: more than 20000 nodes"),
         ("\ud800", r"not YAML"),
+        ("a: 1\nb: [1:]\n", r"line 2: '1:', which ends in a colon: quote it"),
         ("a: 1\nb: 2 # \u2028c: 3\n", r"line 2: the line break '\\u2028'"),
     ],
 )
@@ -94,6 +95,7 @@ def test_text_is_utf8_and_short() -> None:
 @example('"\\uD800"')
 @example('"\\UFFFFFFFF"')
 @example("%\n")
+@example("[1:]")
 def test_pyyaml_reads_the_same(text: str) -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     try:

@@ -94,6 +94,10 @@ class _Composer(Composer):
             node: Any = AliasNode("alias", event.anchor, event.start_mark, event.end_mark)
         else:
             node = super().compose_node(parent, index)
+        if (
+            node.id == "scalar" and not node.style and node.value.endswith(":")
+        ):  # PyYAML has a key in [a:], without value
+            _refuse(node, f"{shown(node.value)}, which ends in a colon: quote it, or write a space behind it")
         self.nodes += 1
         if self.nodes > self.most_nodes:
             _refuse(node, f"more than {self.most_nodes} nodes")
