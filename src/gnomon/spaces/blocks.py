@@ -135,7 +135,8 @@ class _Walker:
     def _add(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         net = self._net(place, choice, state)
         # Half of the time goes into it, and those of the shipped spaces are functions of what they are given.
-        if not _is_shipped(place.blocks[choice]) and net != self._net(place, choice, state):
+        shipped = type(place.blocks[choice]).__module__.startswith("gnomon.spaces.catalogue.")
+        if not shipped and net != self._net(place, choice, state):
             raise ProblemError(
                 f"{place.names[choice]} makes something else each time that it is called",
                 hint="Draw sizes once, outside of the block, or make a choice of each.",
@@ -149,10 +150,6 @@ class _Walker:
         last = fused.nodes[fused.output].unit
         counts[last] -= 1
         return self.number(tuple((+counts).items())), last.output, last
-
-
-def _is_shipped(block: Block) -> bool:
-    return type(block).__module__.startswith("gnomon.spaces.catalogue.")
 
 
 def _check_read(net: Net) -> None:

@@ -57,7 +57,8 @@ def measure_calls(
         return failure is not None and (name in failed or not failure.transient)
 
     def missing(name: str) -> int:
-        return 0 if given_up(name) else max(0, care.processes - _processes(campaign.measured(name)))
+        seen = {block.process for block in blocks_of(campaign.measured(name).runs)}
+        return 0 if given_up(name) else max(0, care.processes - len(seen))
 
     def near() -> dict[str, TimesPart]:
         networks = [name for name, call in calls.items() if isinstance(call, NetworkCall) and name not in failed]
@@ -80,11 +81,6 @@ def measure_calls(
                 failed.add(name)
             meter.step(before - missing(name))
     return {name: campaign.measured(name) for name in calls}
-
-
-def _processes(measured: Measured) -> int:
-    """In how many processes it has times."""
-    return len({block.process for block in blocks_of(measured.runs)})
 
 
 def _is_narrow(times: TimesPart) -> bool:

@@ -85,6 +85,10 @@ class Evidence:
     values: Floats
     errors: Floats
 
+    def at(self, rows: Ints) -> Evidence:
+        """That of some of the networks."""
+        return Evidence(assignments=self.assignments[rows], values=self.values[rows], errors=self.errors[rows])
+
 
 class Likelihood:
     """The restricted likelihood of log sizes: of each misfit, each part of the effects, and each group's scale."""

@@ -249,7 +249,7 @@ def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart
     fold = np.random.default_rng(0).permutation(len(mixed)) % min(_FOLDS, len(mixed))
     for k in range(int(fold.max()) + 1):
         out = mixed[fold == k]
-        one = learn(study.space, _rows(measured, np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums")
+        one = learn(study.space, measured.at(np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums")
         costs = _closest(one, [np.unique(column).tolist() for column in measured.assignments.T])
         told = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
         off[fold == k] = np.abs(told / measured.values[out] - 1)
@@ -263,10 +263,6 @@ def _tested(study: Study, measured: Evidence) -> Ints:
     mixed = np.array([one.id not in single for one in networks])
     across = np.array([not one.family for one in networks])
     return np.flatnonzero(across if across.sum() >= LEAST_MIXED else mixed)
-
-
-def _rows(measured: Evidence, rows: Ints) -> Evidence:
-    return Evidence(assignments=measured.assignments[rows], values=measured.values[rows], errors=measured.errors[rows])
 
 
 def _why(errors: Mapping[str, LookupErrorPart]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -140,16 +140,14 @@ def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Learned | None
     return learn(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
 
 
-def _accuracies(seen: Iterable[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
-    values, errors = zip(*((one.accuracy, one.error) for one in seen), strict=True)
-    return _evidence(assignments, values, errors)
+def _accuracies(seen: Collection[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
+    return _evidence(assignments, [one.accuracy for one in seen], [one.error for one in seen])
 
 
 def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
     """What networks tell; of very many those that are drawn, the same each time."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED])
-    table = np.array(values, np.float64), np.array(errors, np.float64)
-    return Evidence(assignments=np.array(assignments)[rows], values=table[0][rows], errors=table[1][rows])
+    every = Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
+    return every.at(np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED]))
 
 
 def swap_accuracies(
