@@ -22,6 +22,9 @@ class Progress:
 
 Watch = Callable[[Progress], None]
 
+Tell = Callable[[str], None]
+"""Gets sentences for people."""
+
 WatchOf = Callable[[str], Watch]
 """The watch of a device, by its name; each is called from that device's lane."""
 

@@ -25,7 +25,7 @@ from gnomon.measure.campaign import CampaignRunner, Question, RecordedRunner
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
@@ -243,7 +243,7 @@ def open_lab(
     kind: str,
     question: Mapping[str, object],
     watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     goes_on: bool = False,
     device: Device | None = None,
     beside: str = "",
@@ -332,7 +332,7 @@ class _Asked:
     kind: str
     question: Mapping[str, object]
     watch: Watch | None
-    tell: Callable[[str], None] | None
+    tell: Tell | None
     goes_on: bool
     device: Device | None
     beside: str
@@ -512,7 +512,7 @@ def _live(
 
 
 @contextmanager
-def open_device(request: ModelRequest, tell: Callable[[str], None] | None) -> Iterator[Device]:
+def open_device(request: ModelRequest, tell: Tell | None) -> Iterator[Device]:
     """The open device; what was waited for it is not counted as time of the job."""
     began_s: list[float] = []
 

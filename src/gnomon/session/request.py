@@ -23,6 +23,7 @@ from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordErro
 from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
+from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import Wish
 from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CLOSED, FAILED
@@ -159,7 +160,7 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
         raise
 
 
-def patiently(job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Callable[[str], None] | None) -> Found:
+def patiently(job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Tell | None) -> Found:
     """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
 
     What was measured is in the record, so that at most the visit under way is measured again. DeviceError if the device
@@ -199,7 +200,7 @@ def patiently_begun(job: Callable[[], Found], device: DeviceConfig, wait_s: floa
     return job()
 
 
-def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Callable[[str], None]) -> None:
+def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell) -> None:
     """Try to open the device until it answers; DeviceError if it does not in time.
 
     It was in order before, so that whatever is wrong may pass: the name of a board that starts again is unknown for a

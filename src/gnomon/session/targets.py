@@ -21,6 +21,7 @@ from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
+from gnomon.measure.progress import Tell
 from gnomon.models.model import Model, is_float64
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads, portable
@@ -398,7 +399,7 @@ def equip(
     link: AgentLink,
     runtimes: tuple[Runtime, ...],
     config: DeviceConfig,
-    tell: Callable[[str], None] | None,
+    tell: Tell | None,
 ) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -20,6 +20,7 @@ from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, DeviceRow, RuntimeRow
 from gnomon.jobs.devices.visit import clean_cache, cleaned, look_closely, look_for_energy
+from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.probe import probe_now
@@ -76,7 +77,7 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
     return row
 
 
-def clean_device(name: str, *, on_wait: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
+def clean_device(name: str, *, on_wait: Tell | None = None) -> DeviceCleanedDocument:
     """Remove what gnomon keeps on a device from visit to visit; it is sent again when it is needed.
 
     UsageError if the name is not known; DeviceError if the device cannot be reached.
@@ -89,9 +90,7 @@ def clean_device(name: str, *, on_wait: Callable[[str], None] | None = None) -> 
         return clean_cache(device, config.name)
 
 
-def probe_device(
-    name: str, record: RecordAddress | None, *, tell: Callable[[str], None] | None = None
-) -> DeviceHealthDocument:
+def probe_device(name: str, record: RecordAddress | None, *, tell: Tell | None = None) -> DeviceHealthDocument:
     """Probe a device, which ends its quarantine if it is in order.
 
     UsageError if the name is not known; DeviceError if the device fails, or is not as it was: then it is in quarantine.

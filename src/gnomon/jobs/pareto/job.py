@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, in_one_box, 
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt
-from gnomon.measure.progress import Steps, Watch
+from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.search.base import Assignment, Told
 from gnomon.session.contender import AGAIN, Contender, not_compared
 from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
@@ -51,9 +51,7 @@ from gnomon.session.targets import asking_energy, check_counters, describe
 from gnomon.system.files import check_file
 
 
-def pareto(
-    asked: ParetoRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
-) -> ParetoDocument:
+def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> ParetoDocument:
     """Search the front, measure it again side by side, and deploy the point that is asked for.
 
     `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
@@ -101,7 +99,7 @@ def _measured(
     request: ModelRequest,
     goals: Sequence[Goal],
     watch: Watch | None,
-    tell: Callable[[str], None] | None,
+    tell: Tell | None,
 ) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.

@@ -5,7 +5,7 @@ The operators of a placement, row by row: where each was planned, where it ran, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from gnomon.jobs.place.document import (
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.environment import Doubt
-from gnomon.measure.progress import Steps
+from gnomon.measure.progress import Steps, Tell
 from gnomon.models.check import CURE
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
@@ -71,9 +71,7 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.sustained import Sustain
 
 
-def profile_in(
-    lab: Lab, folder: Path, *, inside: bool, asked: Sustain | None, tell: Callable[[str], None] | None
-) -> ProfileDocument:
+def profile_in(lab: Lab, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None) -> ProfileDocument:
     """Measure the model of an open lab whole on every backend: see `gnomon.jobs.place.job.profile`."""
     if asked is not None:
         from gnomon.jobs.place.sustained import check_sustainable, sustain

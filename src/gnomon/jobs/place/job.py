@@ -6,14 +6,14 @@ The measurement alone: a model whole on every backend, end to end and per operat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnomon.errors import UsageError
-from gnomon.measure.progress import Steps, Watch
+from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.session.model_session import open_device, open_lab
 from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.system.process import guarded_folder
@@ -29,7 +29,7 @@ def profile(
     inside: bool = False,
     asked: Sustain | None = None,
     watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> ProfileDocument:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
@@ -57,7 +57,7 @@ def profile(
 
 
 def profile_by_turns(
-    requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
+    requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Tell | None = None
 ) -> list[ProfileDocument]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
@@ -99,7 +99,7 @@ def place(
     *,
     overwrite: bool = False,
     watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
@@ -111,9 +111,7 @@ def place(
     return patiently(lambda again: _place(again, out, overwrite, watch, tell), timed(request), tell)
 
 
-def _place(
-    request: ModelRequest, out: Path, overwrite: bool, watch: Watch | None, tell: Callable[[str], None] | None
-) -> PlaceDocument:
+def _place(request: ModelRequest, out: Path, overwrite: bool, watch: Watch | None, tell: Tell | None) -> PlaceDocument:
     def check() -> None:
         from gnomon.session.package import check_destination
 

@@ -21,6 +21,7 @@ from gnomon.jobs.place.document import Change, Cooling, Level, PacePart, Sustain
 from gnomon.measure.campaign import CampaignRunner, Candidate
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import BUSY_SHARE, judge
+from gnomon.measure.progress import Tell
 from gnomon.session.contender import Contender, level
 from gnomon.session.model_session import Lab
 from gnomon.system.stopping import pause
@@ -114,9 +115,7 @@ def check_sustainable(lab: Lab) -> None:
         )
 
 
-def sustain(
-    lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Callable[[str], None] | None
-) -> tuple[SustainedPart, ...]:
+def sustain(lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None) -> tuple[SustainedPart, ...]:
     """Call each contender for so long, one after the other, each from about the temperature of the beginning."""
     parts = []
     for contender in contenders:
@@ -131,7 +130,7 @@ def sustain(
     return tuple(parts)
 
 
-def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Callable[[str], None] | None) -> None:
+def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
     """Wait for the device as long as it is warmer than when the campaign began, and note that."""
     if lab.link is None:
         return
@@ -147,7 +146,7 @@ def cool(
     baseline_c: Mapping[str, float],
     *,
     most_s: float,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     wait: Callable[[float], None] = pause,
     clock: Callable[[], float] = time.monotonic,
 ) -> Cooling | None:

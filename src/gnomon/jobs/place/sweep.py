@@ -9,14 +9,13 @@ from pathlib import Path
 
 from gnomon.errors import GnomonError
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument, SweepDocument, SweepPart, error_part
+from gnomon.measure.progress import Tell
 
 Ask = Callable[[], PlaceDocument | ProfileDocument]
 """Answers the question of a part."""
 
 
-def sweep(
-    model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Callable[[str], None] | None
-) -> SweepDocument:
+def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tell | None) -> SweepDocument:
     """Ask for the answer of each part, by its values, one after the other.
 
     A GnomonError ends its own part alone; raises the first where all end so.

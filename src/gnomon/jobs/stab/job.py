@@ -7,7 +7,7 @@ profiling it is `place` inside onert; without, the exact decision from the trace
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from gnomon.jobs.place.job import place
 from gnomon.jobs.stab.document import ExactPart, PublishedPart, ScheduledOperator, StabDocument, TracePart
 from gnomon.jobs.stab.traces import TraceSet, read_traces, traces_of, write_traces
 from gnomon.measure.environment import Doubt
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import load
 from gnomon.models.model import Model
 from gnomon.session.document import graph_part, model_part
@@ -30,8 +30,6 @@ from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 
 RUNTIME = "onert"
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

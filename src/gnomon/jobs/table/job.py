@@ -16,7 +16,7 @@ from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, c
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
-from gnomon.measure.progress import Steps, Watch
+from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.session import replay as recall
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
@@ -75,9 +75,7 @@ def _protocol(effort: Effort) -> dict[str, object]:
     return {"rounds": effort.rounds, "block_s": effort.block_s, "processes": effort.processes_least}
 
 
-def build_table(
-    asked: TableRequest, *, watch: Watch | None = None, tell: Callable[[str], None] | None = None
-) -> TableDocument:
+def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> TableDocument:
     """Measure the units of a space that the table lacks, and write them down one by one.
 
     What is written stays, whatever ends the build: the same command goes on. Returns the table as it is then, with how

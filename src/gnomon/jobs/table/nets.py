@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
-from gnomon.measure.progress import Steps, Watch
+from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
@@ -37,7 +37,7 @@ def measure_nets(
     nets: Sequence[tuple[int, ...]],
     *,
     watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
     """Measure whole nets beside the table's anchor; the same call goes on where it was interrupted.
 
@@ -53,7 +53,7 @@ def _measure(
     table: Table,
     nets: Sequence[tuple[int, ...]],
     watch: Watch | None,
-    tell: Callable[[str], None] | None,
+    tell: Tell | None,
 ) -> tuple[tuple[NetRow, ...], NetsDocument]:
     start = time.monotonic()
     steps = Steps("nets", watch)

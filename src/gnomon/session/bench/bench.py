@@ -21,7 +21,7 @@ from gnomon.devices.opening import opened
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Question
 from gnomon.measure.link import AgentLink
-from gnomon.measure.progress import Watch
+from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
@@ -132,7 +132,7 @@ def open_bench(
     question: Mapping[str, object],
     goes_on: bool = False,
     watch: Watch | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
     loads: str = "onnx",
     kept: bool = False,
 ) -> Iterator[Bench]:

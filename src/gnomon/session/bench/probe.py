@@ -7,7 +7,7 @@ them against what they took when the device was first probed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from gnomon.devices.health import Baseline, Health, health_of, passed, put_into_
 from gnomon.errors import DeviceError, GnomonError, RecordError, RuntimeMissingError
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
+from gnomon.measure.progress import Tell
 from gnomon.models.load import reachable
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session.bench.baseline import gauge_of
@@ -65,7 +66,7 @@ def probe(
     record: RecordAddress | None,
     runtimes: Sequence[str] = (),
     *,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Probed:
     """Measure the reference kernel on a device by the first of the runtimes that is there: a campaign `probe`.
 
@@ -127,7 +128,7 @@ def probe_now(
     record: RecordAddress | None,
     runtimes: Sequence[str] = (),
     *,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell | None = None,
 ) -> Health:
     """Probe a device, and note what that says of it; a fault of its speed is looked at twice.
 
