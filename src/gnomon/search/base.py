@@ -45,7 +45,6 @@ class Strategy(Protocol):
         Fewer mean that the strategy wants results first. None, while nothing that was asked is still untold, means
         that it is exhausted, and stays so.
         """
-        ...
 
     def tell(self, assignment: Assignment, cost: Cost | None) -> None:
         """Take a result in; the assignment need not have been asked. Of several results of one the first counts.
@@ -53,7 +52,6 @@ class Strategy(Protocol):
         ProblemError for an assignment outside the space, a cost that is not finite, or another number of
         objectives than before; the strategy is then unchanged.
         """
-        ...
 
 
 @dataclass(slots=True)

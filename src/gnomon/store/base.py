@@ -140,7 +140,6 @@ class Store(Protocol):
         Nothing is added if the same campaign is there. RecordError if its id is another's, or if another open store
         holds it: two that measured for one campaign would each take up the other's runs.
         """
-        ...
 
     def append(self, campaign: str, item: Run | Event) -> None:
         """Add a run or an event to the campaign of that id.
@@ -148,15 +147,12 @@ class Store(Protocol):
         RecordError if there is no such campaign, or if it has samples of the same visit already: the same candidate,
         process, block and `profiled`. A visit may fail any number of times.
         """
-        ...
 
     def query(self, query: Query[T]) -> Iterator[T]:
         """What the query asks for, lazily. RecordError if it names a campaign that is not there."""
-        ...
 
     def close(self) -> None:
         """Release the record. Safe to call twice."""
-        ...
 
 
 def latest_of(store: Store, key: str) -> Campaign | None:

@@ -14,7 +14,7 @@ from gnomon.errors import RecordError
 from gnomon.installing import needed
 from gnomon.store.address import PostgresAddress
 from gnomon.store.postgres_schema import STEPS
-from gnomon.store.sql import SqlStore
+from gnomon.store.sql import SqlStore, closed_on_error
 from gnomon.system.locks import held_elsewhere, is_alive
 
 _CONNECT_S = 10
@@ -64,13 +64,9 @@ class PostgresStore(SqlStore):
         RecordError if it is a newer gnomon's, or one that has to be made or brought up to date where the role may not.
         """
         db = _connected(address)
-        try:
-            with _translated(address):
-                _bring_up_to_date(db, address)
-                db.execute("SET search_path TO gnomon")
-        except BaseException:
-            db.close()
-            raise
+        with closed_on_error(db), _translated(address):
+            _bring_up_to_date(db, address)
+            db.execute("SET search_path TO gnomon")
         return cls(db, address)
 
     @classmethod
@@ -80,16 +76,12 @@ class PostgresStore(SqlStore):
         RecordError as from `open`.
         """
         db = _connected(address)
-        try:
-            with _translated(address):
-                db.execute("SET default_transaction_read_only TO on")
-                version = _version(db, address)
-                if 0 < version < len(STEPS):
-                    raise _too_old(address, version)
-                db.execute("SET search_path TO gnomon")
-        except BaseException:
-            db.close()
-            raise
+        with closed_on_error(db), _translated(address):
+            db.execute("SET default_transaction_read_only TO on")
+            version = _version(db, address)
+            if 0 < version < len(STEPS):
+                raise _too_old(address, version)
+            db.execute("SET search_path TO gnomon")
         return cls(db, address, empty=version == 0)
 
     def close(self) -> None:
@@ -193,14 +185,11 @@ def _connected(address: PostgresAddress) -> Any:
             keepalives_interval=_ASKED_EACH_S,
             keepalives_count=_UNANSWERED,
         )
-        try:
+        with closed_on_error(db):
             db.execute(f"SET tcp_keepalives_idle TO {_IDLE_S}")
             db.execute(f"SET tcp_keepalives_interval TO {_ASKED_EACH_S}")
             db.execute(f"SET tcp_keepalives_count TO {_UNANSWERED}")
             db.execute("SET synchronous_commit TO on")  # whatever the server's own choice: what returned is safe
-        except BaseException:
-            db.close()
-            raise
     return db
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gnomon.errors import RecordError
 
+TABLES = ("campaigns", "runs", "events")
 APPLICATION_ID = 0x676E6D6E
 """The letters "gnmn" in the header of the file."""
 
@@ -91,11 +92,7 @@ BEGIN SELECT RAISE(ABORT, 'the campaign has samples of this visit already'); END
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         *_TABLES.split(";"),
-        *(
-            _REFUSE.format(table=table, verb=verb)
-            for table in ("campaigns", "runs", "events")
-            for verb in ("UPDATE", "DELETE")
-        ),
+        *(_REFUSE.format(table=table, verb=verb) for table in TABLES for verb in ("UPDATE", "DELETE")),
     ),
     tuple(_VIEWS.split(";")),
     (*_VISITS.split(";"), _ONCE),
@@ -104,7 +101,6 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
 
-_RECORD_TABLES = ("campaigns", "runs", "events")
 _NO_TRIGGER = re.compile(r"CREATE (UNIQUE )?(TABLE|VIEW|INDEX)\b", re.IGNORECASE)
 _TRIGGERS = frozenset(" ".join(text.split()) for step in STEPS for text in step if "TRIGGER" in text)
 
@@ -173,7 +169,7 @@ def _is_plain(db: sqlite3.Connection) -> bool:
     So the tables are tables, and no views, virtual ones or such with computed columns; triggers are gnomon's. They may
     lack, and what else is there stays unread. SQLite goes by the texts in its schema, and not by the kinds beside them.
     """
-    for table in _RECORD_TABLES:
+    for table in TABLES:
         kinds = {row[2] for row in db.execute(f"PRAGMA table_list({table})")}
         if kinds - {"table"} or any(row[-1] for row in db.execute(f"PRAGMA table_xinfo({table})")):
             return False

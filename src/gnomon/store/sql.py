@@ -33,15 +33,12 @@ class Held(Protocol):
 
     def take(self, campaign: str) -> bool:
         """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
-        ...
 
     def by_another(self, campaign: str) -> bool:
         """Whether another open store holds the campaign."""
-        ...
 
     def give_up(self, campaign: str) -> None:
         """Hold the campaign no more."""
-        ...
 
 
 class SqlStore(ABC):
@@ -191,6 +188,16 @@ class SqlStore(ABC):
             if len(page) < _PAGE_ROWS:
                 return
             last = page[-1][0]
+
+
+@contextmanager
+def closed_on_error(db: Any) -> Iterator[None]:
+    """A block after which a connection stays open; it is closed where the block raises."""
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise
 
 
 def _names(columns: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from gnomon.errors import RecordError, system_errors
 from gnomon.store import schema
 from gnomon.store.address import default_path
-from gnomon.store.sql import SqlStore
+from gnomon.store.sql import SqlStore, closed_on_error
 from gnomon.system.locks import HeldCampaigns
 
 _BUSY_TIMEOUT_S = 30.0
@@ -53,15 +53,12 @@ class SqliteStore(SqlStore):
         _refuse_no_file(path)
         with _translated(path):
             db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            try:
+            with closed_on_error(db):
                 db.execute("PRAGMA trusted_schema = OFF")
                 db.execute("PRAGMA foreign_keys = ON")
                 db.execute("PRAGMA synchronous = FULL")
                 schema.bring_up_to_date(db, path)
                 _use_write_ahead_log(db)
-            except BaseException:
-                db.close()
-                raise
         return cls(db, path)
 
     @classmethod
@@ -78,11 +75,8 @@ class SqliteStore(SqlStore):
                 db = sqlite3.connect(":memory:", isolation_level=None)
             else:
                 db = _reader(path)
-            try:
+            with closed_on_error(db):
                 db = schema.in_memory_if_old(db, path)
-            except BaseException:
-                db.close()
-                raise
         return cls(db, path)
 
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
