@@ -74,7 +74,7 @@ def test_open_dimensions_are_fixed_by_the_runtimes_own_means(small: Effort, tmp_
     with opened(path, small, "onnxruntime", *others, shapes={"x": (3, 64)}) as lab:
         assert loaded(lab) == {name: {path.read_bytes()} for name in ("onnxruntime", *others)}
         assert copied(lab) == []
-        assert lab.source.read_bytes() != path.read_bytes(), "chains are cut from the analysed copy"
+        assert lab.read.source.read_bytes() != path.read_bytes(), "chains are cut from the analysed copy"
         assert reference(lab).reference.startswith("onnxruntime")
         placer = AcrossPlacer(lab, lab.targets, tmp_path)
         wholes = [placer.whole(target) for target in lab.targets]
@@ -272,7 +272,7 @@ def test_weights_of_eight_bits_stay_so_in_every_copy(small: Effort, tmp_path: Pa
     path = save(model(nodes, [value("x", ["n", 64])], [value("y", ["n", 64])], constants), tmp_path / "m.onnx")
     with opened(path, small, "onnxruntime", shapes={"x": (2, 64)}) as lab:
         assert lab.placed.named
-        for copy in (lab.source, Path(lab.placed.named)):
+        for copy in (lab.read.source, Path(lab.placed.named)):
             held = {t.name: (t.data_type, len(t.raw_data)) for t in onnx.load(copy).graph.initializer}
             assert held["w"] == (TensorProto.INT8, weights.nbytes)
             assert copy.stat().st_size < 1.2 * path.stat().st_size
@@ -286,7 +286,7 @@ def test_operators_are_placed_one_by_one_on_the_copy_alone(small: Effort, tmp_pa
     (runtime,) = chosen_runtimes(("openvino",), "onnx")
     path = save(two_products("p", "q", "r"), tmp_path / "m.onnx")
     with opened(path, small, "openvino") as lab:
-        copy = (lab.model, lab.placed)
+        copy = (lab.read.model, lab.placed)
         asked: list[Any] = []
 
         def ask(runtime: Any, placed: Any, configuration: Configuration) -> Support:

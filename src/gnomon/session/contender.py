@@ -139,6 +139,24 @@ class Contender:
         return any(a.software for a in self.accelerators)
 
 
+def contender_in(
+    lab: Lab, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
+) -> Contender:
+    """The whole model in one configuration; the runtime is given the `backends` where they are `assigned` by name."""
+    configuration = target.configuration
+    segment = target.runtime.segment(target.placed, configuration, backends if assigned else {})
+    candidate = Candidate(
+        key=key,
+        job=lab.job([segment]),
+        environment=configuration.environment,
+        check=configuration.checked,
+        separate="command" in configuration.options,
+        tolerance=lab.tolerance(configuration),
+    )
+    part = Part(target=target, operators=tuple(backends), backends=backends)
+    return Contender(label=label, kind=kind, parts=(part,), candidate=candidate)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proved:
     """A contender with what was measured of it: `against_best` compares it with the best single backend.

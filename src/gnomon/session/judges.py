@@ -241,7 +241,11 @@ def _thirds(
 ) -> Iterator[_Third]:
     """Who may decide, and where: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
     graph = lab.graph
-    if graph.format == "onnx" and (graph.macs or 0) <= _EVALUATED_MACS and lab.model.size_bytes <= _EVALUATED_BYTES:
+    if (
+        graph.format == "onnx"
+        and (graph.macs or 0) <= _EVALUATED_MACS
+        and lab.read.model.size_bytes <= _EVALUATED_BYTES
+    ):
         with LocalDevice() as here, AgentLink(here, timeout_s=_EVALUATED_S) as near:
             for name in files:
                 link.device.pull(name, lab.folder / name)
@@ -260,7 +264,7 @@ def _thirds(
 
 def placed_here(lab: Lab) -> PlacedModel:
     """The user's own file where it lies on this machine."""
-    path = str(lab.own.absolute())
+    path = str(lab.read.own.absolute())
     return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
 
 

@@ -70,22 +70,19 @@ not quantised. Of TensorFlow's formats the types of tensors tell."""
 class Lab:
     """An open job, from `open_lab` to its end: model, device, targets and campaign. `open_lab` also closes it.
 
-    `folder` is on this machine and goes away with the lab. `own` is the user's file as it is, which `placed` has on the
-    device; `source` is the analysed copy, of which chains are cut. `push` brings a file or folder to the device. `link`
-    is None where nothing is measured: the runner then answers from the record. `counters` are those of energy, where
-    that is asked for. `missing` and `doubts` are added to by the job as it finds out, and `open_outputs`: the file
-    tells other shapes of its outputs than they have. `unrepeatable`: its outputs differ from call to call, or those of
-    one runtime have nothing in common, so that they are not compared; where they are only off, `slack` is tolerated.
-    `sole_judge` is the runtime that alone computed the reference's outputs, "" where another agrees. `lowered` are
-    targets that compute in less than the model's own precision, which was not asked for. `stamp` is what the user's
-    file had when it was read.
+    `folder` is on this machine and goes away with the lab. `read` is the model as it was read, whose own file `placed`
+    has on the device. `push` brings a file or folder to the device. `link` is None where nothing is measured: the
+    runner then answers from the record. `counters` are those of energy, where that is asked for. `missing` and `doubts`
+    are added to by the job as it finds out, and `open_outputs`: the file tells other shapes of its outputs than they
+    have. `unrepeatable`: its outputs differ from call to call, or those of one runtime have nothing in common, so that
+    they are not compared; where they are only off, `slack` is tolerated. `sole_judge` is the runtime that alone
+    computed the reference's outputs, "" where another agrees. `lowered` are targets that compute in less than the
+    model's own precision, which was not asked for.
     """
 
     request: ModelRequest
     folder: Path
-    model: Model
-    source: Path
-    own: Path
+    read: ReadModel
     placed: PlacedModel
     device: DeviceInfo
     push: Callable[[Path, str], str]
@@ -94,7 +91,6 @@ class Lab:
     probes: Mapping[str, Probe]
     targets: tuple[Target, ...]
     missing: list[Missing]
-    drawn: Mapping[str, wire.Feed] = field(default_factory=dict)
     cut_files: dict[str, Path] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
@@ -103,7 +99,6 @@ class Lab:
     slack: float = 0.0
     sole_judge: str = ""
     lowered: tuple[Target, ...] = ()
-    stamp: tuple[int, int, int] | None = None
 
     def tolerance(self, configuration: Configuration) -> float:
         """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
@@ -114,7 +109,7 @@ class Lab:
     def model_changed(self) -> bool:
         """Whether the user's file changed since it was read. Where it is elsewhere than the device, that has a copy."""
         here = self.link is not None and self.request.device.address.kind == LOCAL
-        return here and self.stamp is not None and stamp_of(self.request.model) != self.stamp
+        return here and self.read.stamp is not None and stamp_of(self.request.model) != self.read.stamp
 
     @property
     def cores(self) -> int | None:
@@ -129,7 +124,7 @@ class Lab:
     @property
     def loaded(self) -> str:
         """What runtimes load that need no other copy, for people: the user's file, or a copy for its signature."""
-        own = self.model.path == self.request.model
+        own = self.read.model.path == self.request.model
         return "the model's file, unmodified" if own else "a copy of the model's file for its signature"
 
     @property
@@ -141,7 +136,7 @@ class Lab:
     def inputs(self) -> tuple[FedInput, ...]:
         """What the user's own model was fed."""
         tensors = (self.graph.tensors[index] for index in self.graph.inputs)
-        return tuple(_fed(tensor, self.request, self.drawn.get(tensor.name, {})) for tensor in tensors)
+        return tuple(_fed(tensor, self.request, self.read.feeds.get(tensor.name, {})) for tensor in tensors)
 
     def job(self, segments: list[wire.Segment], inner: Mapping[str, wire.Tensor] | None = None) -> wire.Job:
         """The agent's job for a chain of segments; `inner` are the tensors between them.
@@ -157,7 +152,7 @@ class Lab:
                 "shape": None if left_open else list(tensor.shape or ()),
                 "dtype": tensor.dtype,
             }
-        feeds: dict[str, wire.Feed] = {name: self.drawn.get(name, {}) for name in self.placed.inputs}
+        feeds: dict[str, wire.Feed] = {name: self.read.feeds.get(name, {}) for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
             feeds[name] = {"file": self.push(path, path.name)}
         return {
@@ -206,6 +201,22 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
         cores=lab.cores,
         date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
     )
+
+
+def measured_facts(lab: Lab) -> dict[str, Any]:
+    """What the documents of all jobs say of an open lab, by the keys that they have for it."""
+    request = lab.request
+    return {
+        "device": lab.device.name,
+        "fingerprint": lab.device.fingerprint,
+        "versions": {name: probe.version for name, probe in lab.probes.items()},
+        "missing": tuple(dict.fromkeys(lab.missing)),
+        "campaign": lab.runner.campaign.id,
+        "record": str(request.database),
+        "resumed": lab.runner.resumed,
+        "seconds": request.used_s,
+        "waited_s": request.waited_s,
+    }
 
 
 def _precisions(graph: Graph, wish: Wish) -> tuple[str, ...]:
@@ -492,9 +503,7 @@ def _live(
     return Lab(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
-        model=model,
-        source=source,
-        own=read.own,
+        read=read,
         placed=placed,
         device=link.info,
         push=push,
@@ -504,10 +513,8 @@ def _live(
         targets=targets,
         lowered=lowered,
         missing=missing,
-        drawn=read.feeds,
         doubts=_too_many_threads(request, link.info) + _file_doubts(findings, read.shapes),
         counters=counters,
-        stamp=read.stamp,
     )
 
 
@@ -591,9 +598,7 @@ def _recorded(
     return Lab(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
-        model=model,
-        source=source,
-        own=read.own,
+        read=read,
         placed=placed,
         device=recalled.device,
         push=_nowhere,
@@ -603,7 +608,6 @@ def _recorded(
         targets=targets,
         lowered=lowered,
         missing=missing,
-        drawn=read.feeds,
         doubts=_too_many_threads(request, recalled.device) + _file_doubts(findings, read.shapes),
         counters=runner.last(ENERGY_NOTE),
     )

@@ -82,7 +82,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
         wheels = [wheel for runtime in runtimes.values() for wheel in runtime.wheels]
         requirements = requirements_of(wheels, proved["packages"])
         plan: Plan = {
-            **_head(lab.model.path.name, lab.graph.digest),
+            **_head(lab.read.model.path.name, lab.graph.digest),
             "proved_with": proved,
             "requirements": requirements,
             "operators": _operators(contender.graph, contender.backends),

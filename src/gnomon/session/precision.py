@@ -13,7 +13,7 @@ from gnomon.core.stats import compare
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
-from gnomon.report.units import time
+from gnomon.report.units import CLOCKS, time
 from gnomon.runtimes.base import Configuration, Wish
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE
@@ -133,8 +133,6 @@ APART = 1.1
 EQUAL = 1.02
 """The ratio up to which two times count as equal: differences below are not told apart."""
 
-_NAMES = {"cpu": "CPU time", "wall": "wall time"}
-
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Doubt, ...]:
     """What speaks against `chosen`, the label of what the clock named, among what ran interleaved with it, by label."""
@@ -156,8 +154,8 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Do
         return None
     return Doubt(
         kind="clocks-disagree",
-        message=f"{_NAMES[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
-        f"{chosen} {interval(compared.low, compared.high)}; {_NAMES[clock]} decided",
+        message=f"{CLOCKS[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
+        f"{chosen} {interval(compared.low, compared.high)}; {CLOCKS[clock]} decided",
         hint="Measure again on a quieter machine, or on cores that nothing else uses (--pin).",
     )
 

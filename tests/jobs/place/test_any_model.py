@@ -371,5 +371,5 @@ def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_p
             reference(lab).reference
             == f"onnxruntime {ort.__version__} without optimisations on the model's file, unmodified"
         )
-        assert lab.own == path
-        assert lab.source != path
+        assert lab.read.own == path
+        assert lab.read.source != path

@@ -8,7 +8,7 @@ from gnomon.core.stats import median
 from gnomon.jobs.html.blocks import Section, grid
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
-from gnomon.jobs.place.picture import segments
+from gnomon.jobs.place.picture import bar, members, segments
 from gnomon.report import units
 from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
 from gnomon.report.page import Table
@@ -83,12 +83,10 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
     bars: dict[str, list[Mark]] = {}
     for row, (_, kernels) in enumerate(rows):
         backends, times_s = [backend for _, backend, _ in kernels], [took for _, _, took in kernels]
+        names = {number: name for number, (name, _, _) in enumerate(kernels)}
         for one in segments(backends, times_s, _VISIBLE * max(ends)):
-            first, last = (shorten(kernels[one.operators[k]][0], 60) for k in (0, -1))
-            name = first if len(one.operators) == 1 else f"{len(one.operators)} kernels, {first} to {last}"
-            x = Value(value=one.start_s + one.time_s, low=one.start_s, high=one.start_s + one.time_s).times(factor)
-            tip = f"{name}{one.backend and ', ' + one.backend}, {units.time(one.time_s)}"
-            bars.setdefault(one.backend, []).append(Mark(x=x, y=Value(value=row), tip=tip))
+            tip = f"{members(one, names, 'kernels')}{one.backend and ', ' + one.backend}, {units.time(one.time_s)}"
+            bars.setdefault(one.backend, []).append(bar(row, one.start_s, one.time_s, factor, tip))
     outside = bars.pop("", [])
     return Chart(
         title="Each kernel by its median over the profiled processes, one after another: how long, not when",

@@ -41,7 +41,7 @@ from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.search.base import Assignment, Told
 from gnomon.session.contender import AGAIN, Contender, not_compared
 from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
-from gnomon.session.model_session import Lab, conditions_part, open_lab, stopped_doubts
+from gnomon.session.model_session import Lab, conditions_part, measured_facts, open_lab, stopped_doubts
 from gnomon.session.objectives import Goal, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
@@ -126,9 +126,6 @@ def _measured(
             model=model_part(request.model, graph),
             graph=graph_part(graph),
             operators=operator_parts(graph),
-            device=lab.device.name,
-            fingerprint=lab.device.fingerprint,
-            versions={name: probe.version for name, probe in lab.probes.items()},
             clock=_clock(points),
             sample_clock=evaluator.clock or "wall",
             objectives=objective_parts(asked.objectives, prices),
@@ -152,17 +149,12 @@ def _measured(
             sensitivity=sensitivity.relative,
             reference=sensitivity.reference or None,
             reference_checked_by=checked_by(sensitivity, tried.values(), warnings),
-            missing=tuple(dict.fromkeys(lab.missing)),
             doubts=warnings,
             environments=environment_parts(
                 lab.runner.environments, labels_of({space.label(a): measured for a, (_, measured) in tried.items()})
             ),
-            campaign=lab.runner.campaign.id,
-            record=str(request.database),
-            resumed=lab.runner.resumed,
-            seconds=request.used_s,
-            waited_s=request.waited_s,
             conditions=conditions_part(lab, space.options.get("threads", ())),
+            **measured_facts(lab),
         )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Objective, PairCost
+from gnomon.core.graph import Graph
 from gnomon.core.pricing.price import Array, SegmentPrices, SegmentTime, segment_prices
 from gnomon.core.sample import Run
 from gnomon.core.solver.solve import Solution, solve
@@ -31,7 +32,7 @@ from gnomon.errors import ModelError
 from gnomon.measure.campaign import SEGMENT, Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
 from gnomon.runtimes.base import PlacedModel, chained_options
-from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
+from gnomon.session.contender import Anchor, Contender, Kind, Part, contender_in, level, measure_beside, trace_of
 from gnomon.session.kernels import Kernel, kernels
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Target
@@ -128,6 +129,16 @@ def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) 
     return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
 
 
+def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
+    """A part of a model that lies at a path of the device."""
+    return PlacedModel(
+        graph=graph,
+        path=path,
+        inputs=tuple(t.name for t in segment.inputs),
+        outputs=tuple(t.name for t in segment.outputs),
+    )
+
+
 class SegmentFiles:
     """Segment models on disk and on the device, cut when first asked for; `places` are those of the blocks."""
 
@@ -149,12 +160,7 @@ class SegmentFiles:
     def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
         """What the agent loads for a segment in the configuration of a target, in a chain."""
         segment, path = self.segment(first, last)
-        placed = PlacedModel(
-            graph=self.cutter.graph,
-            path=path,
-            inputs=tuple(t.name for t in segment.inputs),
-            outputs=tuple(t.name for t in segment.outputs),
-        )
+        placed = placed_segment(self.cutter.graph, segment, path)
         made = target.runtime.segment(placed, target.configuration, {})
         return {**made, "options": {**made["options"], **chained_options(target.runtime)}}
 
@@ -251,25 +257,10 @@ class AcrossPlacer:
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
-        configuration = target.configuration
-        segment = target.runtime.segment(target.placed, configuration, {})
-        backends = {op.index: configuration.name for op in target.placed.graph.operators}
-        candidate = Candidate(
-            key=configuration.name,
-            job=self.lab.job([segment]),
-            environment=configuration.environment,
-            check=configuration.checked,
-            separate="command" in configuration.options,
-            tolerance=self.lab.tolerance(configuration),
-        )
-        part = Part(target=target, operators=tuple(backends), backends=backends)
-        return Contender(
-            label=configuration.name,
-            kind="single",
-            parts=(part,),
-            candidate=candidate,
-            predicted_s=predicted_s,
-        )
+        name = target.configuration.name
+        backends = {op.index: name for op in target.placed.graph.operators}
+        made = contender_in(self.lab, target, "single", name, backends, key=name, assigned=False)
+        return replace(made, predicted_s=predicted_s)
 
     def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
         """A chain of segments (first block, last block, target index)."""
@@ -325,7 +316,7 @@ class AcrossPlacer:
         try:
             from gnomon.models.cutters import open_cutter  # where several runtimes may share a model alone
 
-            cutter = open_cutter(self.lab.source, self.lab.graph.format)
+            cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
         except ModelError as error:
             return unmixed(error.message)
         found = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnomon.core.codec import fields_of
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
@@ -50,6 +51,7 @@ from gnomon.session.contender import (
     versus,
 )
 from gnomon.session.document import (
+    OperatorPart,
     difference_part,
     environment_parts,
     graph_part,
@@ -59,7 +61,7 @@ from gnomon.session.document import (
     runs_part,
 )
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
-from gnomon.session.model_session import Lab, conditions_part, stopped_doubts
+from gnomon.session.model_session import Lab, conditions_part, measured_facts, stopped_doubts
 from gnomon.session.package import run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
@@ -154,9 +156,6 @@ def _profiled(
     return ProfileDocument(
         model=model_part(request.model, lab.graph),
         graph=graph_part(lab.graph),
-        device=lab.device.name,
-        fingerprint=lab.device.fingerprint,
-        versions={name: probe.version for name, probe in lab.probes.items()},
         clock=clock,
         fastest=fastest,
         tied=tuple(
@@ -167,16 +166,12 @@ def _profiled(
         columns=columns,
         operators=tuple(
             ProfiledOperator(
-                index=op.index,
-                name=op.name,
-                type=op.type,
-                macs=op.macs,
+                **fields_of(OperatorPart, op),
                 times_s={label: alike[label].times_s.get(op.index) if label in alike else None for label in field},
                 within={label: t.within[op.index] for label, t in alike.items() if op.index in t.within},
             )
             for op in lab.graph.operators
         ),
-        missing=tuple(dict.fromkeys(lab.missing)),
         doubts=(
             *stopped_doubts(request, lab.runner.stopped),
             *clock_warnings(field, fastest, clock),
@@ -184,16 +179,12 @@ def _profiled(
             *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
         ),
         environments=environment_parts(lab.runner.environments, labels_of(field)),
-        campaign=lab.runner.campaign.id,
-        record=str(request.database),
-        resumed=lab.runner.resumed,
-        seconds=request.used_s,
-        waited_s=request.waited_s,
         sustained=sustained,
         resolutions_s={label: resolution_s for label, resolution_s in resolutions_s.items() if resolution_s},
         threads=conditions.threads,
         conditions=conditions,
         turns=(),
+        **measured_facts(lab),
     )
 
 
@@ -338,10 +329,7 @@ def operator_rows(
     tables = _tables(graph, found, inside, across)
     return tuple(
         PlacedOperator(
-            index=op.index,
-            name=op.name,
-            type=op.type,
-            macs=op.macs,
+            **fields_of(OperatorPart, op),
             planned=planned.get(op.index),
             ran_on=places.get(op.index),
             times_s={name: table.get(op.index) for name, table in tables.items()},
@@ -483,9 +471,6 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     return PlaceDocument(
         model=model_part(request.model, chosen.graph),
         graph=graph_part(chosen.graph),
-        device=lab.device.name,
-        fingerprint=lab.device.fingerprint,
-        versions={name: probe.version for name, probe in lab.probes.items()},
         clock=verdict.clock,
         decision=decision_part(verdict),
         contenders=parts,
@@ -499,7 +484,6 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         reference=sensitivity.reference or None,
         reference_checked_by=checked_by(sensitivity, field, warnings),
         reference_agreement=sensitivity.agreement,
-        missing=tuple(dict.fromkeys(lab.missing)),
         doubts=warnings,
         environments=environment_parts(
             lab.runner.environments, labels_of({contender.label: measured for contender, measured in field})
@@ -507,14 +491,10 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         package=str(out),
         run=run_line({**chosen.candidate.job, "environment": dict(chosen.candidate.environment)}),
         pictures=(),
-        campaign=lab.runner.campaign.id,
-        record=str(request.database),
-        resumed=lab.runner.resumed,
-        seconds=request.used_s,
-        waited_s=request.waited_s,
         resolutions_s=_resolutions(inside, rows, verdict),
         threads=conditions.threads,
         conditions=conditions,
+        **measured_facts(lab),
     )
 
 
@@ -602,7 +582,7 @@ def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[D
 
 def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
     """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
-    package = lab.model.package
+    package = lab.read.model.package
     if package is None:
         return []
     from gnomon.formats.onert.config import placement_settings, steering

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from gnomon.core.stats import median, student_quantile, values_by_process
 from gnomon.errors import MeasurementError, ModelError
+from gnomon.jobs.place.across import placed_segment
 from gnomon.jobs.place.document import InsidePart, InsideStep, Seconds
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, levels
 from gnomon.models.cut import Cutter, Segment
 from gnomon.models.cutters import open_cutter
 from gnomon.models.model import is_known
-from gnomon.runtimes.base import PlacedModel
 from gnomon.session.contender import Contender
 from gnomon.session.kernels import Kernel
 from gnomon.session.model_session import Lab
@@ -170,7 +170,7 @@ class Insides:
     def _open(self) -> Cutter | ModelError:
         if self._cutter is None:
             try:
-                self._cutter = open_cutter(self.lab.source, self.lab.graph.format)
+                self._cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
             except ModelError as error:
                 self._cutter = error
         return self._cutter
@@ -179,12 +179,7 @@ class Insides:
         """A part of the kernel as a model of its own, in the contender's configuration."""
         target = contender.parts[0].target
         segment, path = self._cut(tuple(moving[span[0] : span[1]]))
-        placed = PlacedModel(
-            graph=self.lab.graph,
-            path=path,
-            inputs=tuple(t.name for t in segment.inputs),
-            outputs=tuple(t.name for t in segment.outputs),
-        )
+        placed = placed_segment(self.lab.graph, segment, path)
         job = self.lab.job([target.runtime.segment(placed, target.configuration, {})])
         tensors: dict[str, Tensor] = {
             t.name: {"shape": list(t.shape or ()) if is_known(t) else None, "dtype": t.dtype}

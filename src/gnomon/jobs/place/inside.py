@@ -21,9 +21,9 @@ from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError
-from gnomon.measure.campaign import Candidate, Measured
+from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
-from gnomon.session.contender import Anchor, Contender, Kind, Part, level, measure_beside, trace_of
+from gnomon.session.contender import Anchor, Contender, Kind, contender_in, level, measure_beside, trace_of
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import Missing, Target, describe
 
@@ -82,20 +82,11 @@ class InsidePlacer:
     def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
         """A contender for an assignment of backend indices."""
         named = {index: self.backends[b] for index, b in enumerate(assignment)}
-        configuration = self.target.configuration
-        segment = self.target.runtime.segment(self.target.placed, configuration, named)
         # By name: numbers of backends mean others where other backends are there.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
-        part = Part(target=self.target, operators=tuple(named), backends=named)
-        candidate = Candidate(
-            key=f"{configuration.name}/{identity}",
-            job=self.lab.job([segment]),
-            environment=configuration.environment,
-            check=configuration.checked,
-            separate="command" in configuration.options,
-            tolerance=self.lab.tolerance(configuration),
-        )
-        return Contender(label=label, kind=kind, parts=(part,), candidate=candidate, predicted_s=predicted_s)
+        key = f"{self.target.configuration.name}/{identity}"
+        made = contender_in(self.lab, self.target, kind, label, named, key=key, assigned=True)
+        return replace(made, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
         """Price from the singles that were profiled, solve, and refit on the plan until it stays."""

@@ -108,19 +108,19 @@ def place(
     there.
     """
     overwrite = overwrite or not out.exists()  # what lies there later was written before the device vanished
-    return patiently(lambda again: _place(again, out, overwrite, watch, tell), timed(request), tell)
 
-
-def _place(request: ModelRequest, out: Path, overwrite: bool, watch: Watch | None, tell: Tell | None) -> PlaceDocument:
     def check() -> None:
         from gnomon.session.package import check_destination
 
         check_destination(out, overwrite=overwrite)
 
-    with (
-        open_lab(request, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
-        guarded_folder("gnomon-segments-") as folder,
-    ):
-        from gnomon.jobs.place.decide import place_in
+    def once(again: ModelRequest) -> PlaceDocument:
+        with (
+            open_lab(again, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
+            guarded_folder("gnomon-segments-") as folder,
+        ):
+            from gnomon.jobs.place.decide import place_in
 
-        return place_in(lab, folder, out, overwrite=overwrite)
+            return place_in(lab, folder, out, overwrite=overwrite)
+
+    return patiently(once, timed(request), tell)

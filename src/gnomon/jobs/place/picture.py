@@ -209,7 +209,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
         count, sum_s = totals.get(backend, (0, 0.0))
         used = f"{count} operator{'' if count == 1 else 's'}, {units.time(sum_s)}" if count else "not in the choice"
         marks = [
-            _bar(k, s.start_s, s.time_s, factor, f"{_members(s, names)}, {s.backend}, {units.time(s.time_s)}")
+            bar(k, s.start_s, s.time_s, factor, f"{members(s, names)}, {s.backend}, {units.time(s.time_s)}")
             for k, row in enumerate(rows)
             for s in row.segments
             if s.backend == backend
@@ -218,12 +218,14 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
         yield Group(name=name, marks=marks, look=LOOKS[number % len(LOOKS)], kind="bars")
 
 
-def _members(segment: Segment, names: Mapping[int, str]) -> str:
+def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:
+    """What a segment is made of, by name."""
     first, last = (shorten(names.get(segment.operators[k], "-"), 60) for k in (0, -1))
-    return first if len(segment.operators) == 1 else f"{len(segment.operators)} operators, {first} to {last}"
+    return first if len(segment.operators) == 1 else f"{len(segment.operators)} {noun}, {first} to {last}"
 
 
-def _bar(row: int, start_s: float, time_s: float, factor: float, tip: str = "") -> Mark:
+def bar(row: int, start_s: float, time_s: float, factor: float, tip: str = "") -> Mark:
+    """A stretch of time in a row."""
     end_s = start_s + time_s
     return Mark(x=Value(value=end_s, low=start_s, high=end_s).times(factor), y=Value(value=row), tip=tip)
 
@@ -231,7 +233,7 @@ def _bar(row: int, start_s: float, time_s: float, factor: float, tip: str = "") 
 def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor: float) -> Group:
     """What comes after the operators, as far as it can be seen."""
     visible_s = _VISIBLE * max(start_s + time_s for start_s, time_s in parts)
-    marks = [_bar(k, start_s, time_s, factor) for k, (start_s, time_s) in enumerate(parts) if time_s > visible_s]
+    marks = [bar(k, start_s, time_s, factor) for k, (start_s, time_s) in enumerate(parts) if time_s > visible_s]
     return Group(name=name, marks=marks, look=look, kind="bars")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
 from gnomon.report.answer import Answer
 
@@ -49,8 +50,7 @@ class CellPart:
 
 def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
     """A cell, with what came of it."""
-    named = {name: getattr(cell, name) for name in ("id", "job", "model", "selector", "slot", "repeat")}
-    return CellPart(**named, state=state, **outcome)
+    return CellPart(**fields_of(CellPart, cell), state=state, **outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
