@@ -238,7 +238,7 @@ def test_data_where_a_runtime_does_not_look_are_moved_for_it(
     with opened(path, small, "onnxruntime", "openvino") as lab:
         assert [message.split()[0] for message in copied(lab)] == [refusing]
         taking = next(t for t in lab.targets if t.runtime.name != refusing)
-        assert taking.copy == "" and taking.placed.path == str(path)
+        assert taking.support.copy == "" and taking.placed.path == str(path)
         copy = next(t for t in lab.targets if t.runtime.name == refusing).model
         assert all(not file.is_symlink() for file in (copy.path, *files_beside(copy.path).values()))
         reference(lab)

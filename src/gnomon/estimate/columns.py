@@ -57,10 +57,6 @@ class Columns:
     def __len__(self) -> int:
         return len(self.names)
 
-    def of_kind(self, kind: str) -> NDArray[np.intp]:
-        """The indices of the columns of a kind."""
-        return np.flatnonzero(np.array([k == kind for k in self.kinds]))
-
     def matrix(self, rows: ArrayLike, what: str = "nets") -> Floats:
         """The rows as a matrix (nets, columns). Raises UsageError for another shape, and for values that are not
         finite."""

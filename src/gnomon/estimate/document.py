@@ -177,9 +177,7 @@ def _matrix(rows: Sequence[Sequence[float]], width: int) -> Floats:
 
 
 def _columns(read: ColumnsDocument) -> Columns:
-    prior = (
-        None if read.prior_s is None else np.array([math.nan if p is None else p for p in read.prior_s], dtype=float)
-    )
+    prior = None if read.prior_s is None else np.array(read.prior_s, dtype=float)  # None becomes NaN
     scale = None if read.scale is None else np.array(read.scale, dtype=float)
     try:
         return Columns(names=read.names, kinds=read.kinds, prior_s=prior, scale=scale)

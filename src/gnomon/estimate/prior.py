@@ -105,7 +105,7 @@ def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]
     if (common := _common(columns, x)) is not None:
         blocks.append(Block(name=WORK, directions=common, size=BESIDE_SOURCES_SIZE if sources else KIND_SIZE))
     for kind in dict.fromkeys(columns.kinds):
-        members = columns.of_kind(kind)
+        members = np.flatnonzero(np.array(columns.kinds) == kind)
         size = PRICED_SIZE if priced[members].all() else BESIDE_SOURCES_SIZE if sources else KIND_SIZE
         blocks.append(
             Block(

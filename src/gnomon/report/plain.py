@@ -32,6 +32,19 @@ def shorten(text: str, width: int, beginning: float = 0.5) -> str:
     return f"{text[:head]}..{text[len(text) - (width - head - 2) :]}"
 
 
+def untaken(name: str, taken: set[str], joint: str = "-") -> str:
+    """A name, with a number behind the `joint` where it is `taken` already; it is then taken too.
+
+    No two are alike, also where capitals count for nothing, as on some file systems.
+    """
+    found, number = name, 1
+    while found.casefold() in taken:
+        number += 1
+        found = f"{name}{joint}{number}"
+    taken.add(found.casefold())
+    return found
+
+
 def json_text(document: Mapping[str, object] | Sequence[Any]) -> str:
     """The document as ASCII JSON with a line end: indented, but rows of plain values on one line each.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gnomon.errors import RuntimeMissingError, UsageError, system_errors
 from gnomon.installing import install_line
 from gnomon.report.chart import Chart
-from gnomon.report.plain import clean
+from gnomon.report.plain import clean, untaken
 from gnomon.report.svg import picture
 
 SUFFIXES = (".svg", ".png", ".pdf")
@@ -37,15 +37,10 @@ def write_picture(charts: Sequence[Chart], path: Path) -> str:
     return str(path)
 
 
-@contextmanager
-def _writable(path: Path) -> Iterator[None]:
+def _writable(path: Path) -> AbstractContextManager[None]:
     """UsageError where it cannot be written."""
-    with system_errors(
-        UsageError,
-        f"no picture: {clean(str(path))} cannot be written",
-        hint="Give a place that can be written and has room.",
-    ):
-        yield
+    message = f"no picture: {clean(str(path))} cannot be written"
+    return system_errors(UsageError, message, hint="Give a place that can be written and has room.")
 
 
 def _drawn(svg: str, suffix: str) -> bytes:
@@ -66,13 +61,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 def stem(name: str, taken: set[str]) -> str:
     """A file's name for any name, which none of those that are `taken` is, on file systems without capitals too."""
-    first = found = _UNFIT.sub("_", name)[:86]
-    number = 1
-    while found.lower() in taken:
-        number += 1
-        found = f"{first}.{number}"
-    taken.add(found.lower())
-    return found
+    return untaken(_UNFIT.sub("_", name)[:86], taken, ".")
 
 
 def write_pictures(pictures: Mapping[str, Sequence[Chart]], folder: Path) -> Iterator[str]:

@@ -46,11 +46,6 @@ class Breakdown:
     unattributed_s: float
     overhead_s: float
 
-    @property
-    def whole_s(self) -> float:
-        """The time of the whole call."""
-        return sum(self.times_s.values()) + sum(kernel.time_s for kernel in self.own) + self.unattributed_s
-
 
 def source_names(graph: Graph) -> dict[str, int]:
     """What runtimes call a source operator: its name, or the name of what it writes -> its index."""

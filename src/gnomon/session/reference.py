@@ -168,7 +168,8 @@ def reference(lab: Lab) -> Sensitivity:
                 made["doubts"] += [
                     doubt_of(lab, "reference-refused", told)
                     for runtime, told in refused.items()
-                    if runtime != judge.runtime and any(t.runtime.name == runtime and not t.copy for t in lab.targets)
+                    if runtime != judge.runtime
+                    and any(t.runtime.name == runtime and not t.support.copy for t in lab.targets)
                 ]
                 return _noted(lab, runner, {**made, "open_outputs": lab.open_outputs})
             if failure is not None:

@@ -19,6 +19,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.energy import ENERGY, find_counters, metered
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.measure.progress import Tell
@@ -55,11 +56,6 @@ class Target:
     placed: PlacedModel
     model: Model
 
-    @property
-    def copy(self) -> str:
-        """Why it runs a copy of the user's file; "" where it runs the file itself, or what it was converted to."""
-        return self.support.copy
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
@@ -79,11 +75,6 @@ class Installable(Missing):
 def pip_names(wheels: Sequence[str]) -> list[str]:
     """The names of the pip packages that a plan of a runtime needs: numpy, and those of its requirements."""
     return ["numpy", *(re.split(r"[^A-Za-z0-9._-]", wheel, maxsplit=1)[0] for wheel in wheels)]
-
-
-def pip_requirements_line(wheels: Sequence[str], python: str) -> str:
-    """The shell command that installs what runs a runtime's plans: numpy and its requirements."""
-    return pip_line(["numpy", *wheels], python)
 
 
 def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, FreshCommand]:
@@ -113,7 +104,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
             elif answer.transient and answer.kind != "refused":
                 missing.append(Missing(name=runtime.name, reason=reason, hint="Start the same command again."))
             elif python:
-                line = pip_requirements_line(runtime.wheels, python)
+                line = pip_line(["numpy", *runtime.wheels], python)
                 missing.append(Installable(name=runtime.name, reason=reason, hint=line))
             else:
                 missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
@@ -188,7 +179,7 @@ def support_of_file(
 
 def copies_told(targets: Sequence[Target]) -> list[Doubt]:
     """A warning for each runtime that runs a copy of the user's file."""
-    told = {t.runtime.name: t.copy for t in targets if t.copy}
+    told = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
     return [
         Doubt(
             kind="copy",
@@ -485,8 +476,6 @@ NOTE = "energy"
 
 def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
     """UsageError for counters that are named where energy is not an objective."""
-    from gnomon.measure.energy import ENERGY
-
     if counters and ENERGY not in objectives:
         raise UsageError(
             f"the counter {counters[0]!r} is named, and energy is not an objective", hint="Add --objective energy."
@@ -495,8 +484,6 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
     """The request, to be measured with energy counters (none: the device's usual ones) where that is an objective."""
-    from gnomon.measure.energy import ENERGY
-
     if ENERGY not in objectives:
         return request
     return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
@@ -509,8 +496,6 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
     """
     if request.effort.energy is None:
         return request, None
-    from gnomon.measure.energy import find_counters, metered
-
     counters = find_counters(link, request.effort.energy.counters)
     return replace(request, effort=metered(request.effort, counters)), asdict(counters)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from gnomon import __version__
 from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
+from gnomon.installing import pip_line
 from gnomon.jobs.devices.document import HerePart, KnownRuntime, RuntimesDocument
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.registry import all_runtimes
-from gnomon.session.targets import pip_requirements_line, probe_commands, reason_of
+from gnomon.session.targets import probe_commands, reason_of
 from gnomon.wire import Answer
 
 
@@ -39,5 +40,5 @@ def _row(runtime: Runtime, answer: Failure | Answer, python: str) -> KnownRuntim
         formats=tuple(sorted(runtime.formats)),
         details={key: value for key, value in found.items() if key not in {"version", "backends"}},
         reason=None if missing is None else reason_of(missing, runtime),
-        install=None if missing is None else pip_requirements_line(runtime.wheels, python),
+        install=None if missing is None else pip_line(["numpy", *runtime.wheels], python),
     )

@@ -28,7 +28,7 @@ from gnomon.jobs.pareto.document import (
 from gnomon.jobs.pareto.prove import sampled_points
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Plan, Searched, in_one_box, joined, search, searched
-from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, space_by_type
+from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, mix_in_words, space_by_type
 from gnomon.measure.environment import Doubt
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.driver import Trail
@@ -76,15 +76,7 @@ class Recorded:
         """The backend that most slots have, then the slots of each other one."""
         names = self.space.names(assignment)
         most = max(dict.fromkeys(names), key=names.count)
-        others: dict[str, list[str]] = {}
-        for slot, name in zip(self.space.slots, names, strict=True):
-            if name != most:
-                others.setdefault(name, []).append(slot.name)
-        told = [
-            f"{name}: {', '.join(members[:3])}" + (" and more" if len(members) > 3 else "")
-            for name, members in others.items()
-        ]
-        return "; ".join([most, *told])
+        return "; ".join(mix_in_words(most, self.space.slots, names))
 
 
 def narrowed(dump: Dump) -> Space:

@@ -138,13 +138,7 @@ class DecisionSpace:
             counts = dict.fromkeys(own, 0)
             for group, backend in zip(self.grouping.groups, own, strict=True):
                 counts[backend] += len(group.operators)
-            most = max(counts, key=lambda b: counts[b])
-            others: dict[str, list[str]] = {}
-            for slot, backend in zip(slots, own, strict=False):
-                if backend != most:
-                    others.setdefault(backend, []).append(slot.name)
-            told.append(most)
-            told += [f"{backend}: {few(members)}" for backend, members in others.items()]
+            told = mix_in_words(max(counts, key=lambda b: counts[b]), slots[: self.operator_slots], own)
         for slot, name in zip(slots[self.operator_slots :], rest, strict=True):
             told.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
         return "; ".join(told) or self.targets[0].configuration.name
@@ -158,10 +152,20 @@ def space_by_type(space: Space, labels: Sequence[str]) -> Coarse | None:
         return None
 
 
-def few(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+_MOST_NAMED = 3
+
+
+def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list[str]:
+    """The backend that has most, then each other one with the first of the slots that have it."""
+    others: dict[str, list[str]] = {}
+    for slot, name in zip(slots, names, strict=True):
+        if name != most:
+            others.setdefault(name, []).append(slot.name)
+    told = [most]
+    for name, members in others.items():
+        more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
+        told.append(f"{name}: {', '.join(members[:_MOST_NAMED])}{more}")
+    return told
 
 
 def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -314,7 +318,8 @@ class Evaluator:
         self.replayed += before > 0 and len(found.runs) == before
         self.measured[assignment] = found
         if not found.ok:
-            failure = found.failure or _vanished()
+            vanished = Failure(stage="run", kind="unmeasured", transient=True, message="no run of it succeeded")
+            failure = found.failure or vanished
             self.failures[assignment] = describe(failure)
             if failure.kind == "unmeasured" or found.may_work:
                 self.unmeasured.add(assignment)
@@ -375,7 +380,3 @@ class Evaluator:
             self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [found])
         # Where the CPU time of a later one does not tell all, its wall time stands for it.
         return self.clock if cpu_tells(found.runs) else "wall"
-
-
-def _vanished() -> Failure:
-    return Failure(stage="run", kind="unmeasured", transient=True, message="no run of it succeeded")

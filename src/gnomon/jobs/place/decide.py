@@ -401,17 +401,13 @@ def _contender_parts(
 
 def decision_part(verdict: Verdict) -> DecisionPart:
     """What a verdict says, by labels."""
-    return DecisionPart(
-        chosen=verdict.chosen.contender.label,
-        kind=verdict.chosen.contender.kind,
-        reason=verdict.reason,
-        best_single=verdict.best_single.contender.label,
-        speedup_vs_best_single=verdict.speedup,
-        tied=verdict.tied,
-        chosen_for=verdict.chosen_for,
-        default=verdict.default,
-        undecided=verdict.undecided,
-    )
+    own = {
+        "chosen": verdict.chosen.contender.label,
+        "kind": verdict.chosen.contender.kind,
+        "best_single": verdict.best_single.contender.label,
+        "speedup_vs_best_single": verdict.speedup,
+    }
+    return DecisionPart(**fields_of(DecisionPart, verdict) | own)
 
 
 def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> dict[str, SolutionPart]:
@@ -419,17 +415,11 @@ def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> d
     found = {result.target.configuration.name: result.solution for result in inside}
     if across is not None and across.solution is not None:
         found["across"] = across.solution
-    return {
-        name: SolutionPart(
-            method=solution.method,
-            optimal=solution.optimal,
-            value_s=solution.value,
-            bound_s=solution.bound,
-            width=solution.width,
-            code=decimal(solution.code),
-        )
+    own = {
+        name: {"value_s": solution.value, "bound_s": solution.bound, "code": decimal(solution.code)}
         for name, solution in found.items()
     }
+    return {name: SolutionPart(**fields_of(SolutionPart, solution) | own[name]) for name, solution in found.items()}
 
 
 def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator], verdict: Verdict) -> dict[str, float]:

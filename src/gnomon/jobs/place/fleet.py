@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -21,6 +20,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError, system_errors
 from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, error_part
 from gnomon.measure.progress import TellOf, Watch, WatchOf
+from gnomon.report.plain import untaken
 from gnomon.session.request import ModelRequest
 from gnomon.system.limits import allow_files, open_files
 from gnomon.system.stopping import Stopped, stop_at
@@ -185,9 +185,6 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     """Where each device's package goes: a folder of its name in `out`, which is made. PackageError if it cannot be."""
     with system_errors(PackageError, f"the folder {out} cannot be made", hint="Name another folder with --out."):
         out.mkdir(parents=True, exist_ok=True)
-    made: dict[str, Path] = {}
-    for name in names:
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device"
-        numbered = (out / f"{plain}-{number}" for number in count(2))
-        made[name] = next(folder for folder in chain([out / plain], numbered) if folder not in made.values())
-    return made
+    plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device" for name in names}
+    taken: set[str] = set()
+    return {name: out / untaken(folder, taken) for name, folder in plain.items()}

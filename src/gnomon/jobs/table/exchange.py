@@ -29,6 +29,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_json,
 )
 from gnomon.jobs.table.folder import check_unused, context_document, read_table, write_table
+from gnomon.report.plain import untaken
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
@@ -97,24 +98,11 @@ def import_tables(
         places = [out]
     else:
         check_unused(out)
-        places = [out / name for name in _folders(runtimes)]
+        taken: set[str] = set()
+        places = [out / untaken(_STRANGE.sub("-", name), taken) for name in runtimes]
     for place, table in zip(places, tables, strict=True):
         write_table(table, place)
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
-
-
-def _folders(runtimes: Sequence[str]) -> list[str]:
-    """A folder's name for each runtime, no two alike, also where capitals count for nothing."""
-    taken: set[str] = set()
-    found = []
-    for runtime in runtimes:
-        plain = name = _STRANGE.sub("-", runtime)
-        number = 2
-        while name.casefold() in taken:
-            name, number = f"{plain}-{number}", number + 1
-        taken.add(name.casefold())
-        found.append(name)
-    return found
 
 
 def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complaints, file: Path) -> None:

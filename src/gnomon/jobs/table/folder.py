@@ -6,7 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,8 @@ def read_table(path: Path) -> Table:
 def write_table(table: Table, path: Path) -> None:
     """Write a whole table into a new directory. UsageError if something lies there."""
     check_unused(path)
-    folder = TableFolder(path, table.manifest)
-    try:
+    with closing(TableFolder(path, table.manifest)) as folder:
         folder.append(*table.rows)
-    finally:
-        folder.close()
 
 
 def check_place(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,15 +123,12 @@ def _build(
             if known is not None:
                 _check_same(known.manifest, manifest, asked.out)
                 manifest = known.manifest
-            folder = TableFolder(asked.out, manifest)
-            bench.runner.note_files(*files)
-            try:
+            with closing(TableFolder(asked.out, manifest)) as folder:
+                bench.runner.note_files(*files)
                 steps.expect(len(todo))
                 for row in _rows(bench, gauge, todo, steps):
                     folder.append(row)
                     seen.add(row.unit)
-            finally:
-                folder.close()
         bench.runner.note_files(*files, whole=True)
         bench.runner.finish({"reason": f"{len(units)} units of {asked.space.name}", "chosen": str(asked.out)})
         table = read_table(asked.out)
