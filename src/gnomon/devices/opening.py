@@ -143,24 +143,7 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
     return SshDevice(ssh_settings(config), on_wait=on_wait)
 
 
-@contextmanager
-def visited(config: DeviceConfig) -> Iterator[Device]:
-    """A device without its lease, to look at it and to fetch from it while somebody measures there.
-
-    Nothing can be pushed to it. DeviceError if it cannot be reached, UsageError if it is not reached by ssh.
-    """
-    from gnomon.devices.shell.ssh import SshDevice
-
-    if config.address.kind != "ssh":
-        raise UsageError(
-            f"{config.name} is not reached by ssh but by {config.address.kind}",
-            hint="Name a device that has an address such as ssh://user@host.",
-        )
-    with SshDevice(ssh_settings(config, lease=False)) as device:
-        yield device
-
-
-def ssh_settings(config: DeviceConfig, *, lease: bool = True) -> SshSettings:
+def ssh_settings(config: DeviceConfig) -> SshSettings:
     """How OpenSSH reaches the device of a configuration."""
     from gnomon.devices.shell.link import shared_settings
     from gnomon.devices.shell.ssh_client import SshSettings
@@ -170,6 +153,5 @@ def ssh_settings(config: DeviceConfig, *, lease: bool = True) -> SshSettings:
         host=config.address.host,
         port=config.address.port,
         ssh_options=config.ssh_options,
-        lease=lease,
         **shared_settings(config),
     )

@@ -175,17 +175,6 @@ def test_a_python_is_found_by_the_path_that_was_given(rich: SshServer, given: st
         assert device.describe().python == str(link)
 
 
-def test_a_visit_without_the_lease_neither_waits_nor_pushes(rich: SshServer, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("content")
-    with rich.device(), rich.device(lease=False) as visit:
-        leases = visit.run(["printenv", "GNOMON_LEASES"], env={}, timeout_s=60).stdout
-        assert leases == f"{rich.leases}\n"  # what is started there takes the lease by itself
-        with pytest.raises(DeviceError, match="not held"):
-            visit.push(tmp_path / "file", "file")
-        visit.pull(str(tmp_path / "file"), tmp_path / "copy")
-    assert (tmp_path / "copy").read_text() == "content"
-
-
 def test_too_few_sessions_are_told(tmp_path: Path) -> None:
     if what := sshkit.missing():
         pytest.skip(what)

@@ -150,7 +150,6 @@ class ShellDevice(ABC, Generic[Settings]):
         self._number = 0
         self._place = ""
         self._python: str | None = None
-        self._held = True
 
     @abstractmethod
     def _reach(self) -> ShellLink:
@@ -242,8 +241,6 @@ class ShellDevice(ABC, Generic[Settings]):
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""
         link = self._opened()
-        if not self._held:
-            raise DeviceError("nothing can be pushed to a device that is not held", hint="Open it with its lease.")
         checked_name(name)
         self._place = self._place or pushed_place(self._config, link)
         manifest = self._digests.manifest(local.absolute())

@@ -82,7 +82,6 @@ def run_script(
     work: str,
     note: str,
     token: str,
-    inherited: Sequence[str] = INHERITED,
 ) -> str:
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
@@ -91,7 +90,7 @@ def run_script(
     such program, "gone" where the working folder is not there, else as the shell tells it: 128 and the signal for what
     a signal ended.
     """
-    kept = [f'${{{name}+"{name}=${name}"}}' for name in (*inherited, *(f"LC_{name}" for name in _LOCALES))]
+    kept = [f'${{{name}+"{name}=${name}"}}' for name in (*INHERITED, *(f"LC_{name}" for name in _LOCALES))]
     given = [quoted(f"{name}={value}") for name, value in env.items()]
     words = [quoted(word) for word in argv]
     if "=" in argv[0]:  # env would take it for a variable

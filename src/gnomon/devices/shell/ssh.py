@@ -12,10 +12,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gnomon.devices.base import INHERITED
 from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part, contents
 from gnomon.devices.shell.device import ShellDevice, not_arrived, python_there, refusal, senseless, take_lease
@@ -138,15 +137,12 @@ class SshLink(ShellLink):
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
-        # What is started without holding the device takes its lease by itself.
-        inherited = INHERITED if self._settings.lease else (*INHERITED, "GNOMON_LEASES")
         script = run_script(
             argv=command.argv,
             env=command.env,
             work=f"{self.base}/work",
             note=note,
             token=token,
-            inherited=inherited,
         )
         data = iter((command.stdin,))
         return self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add)
@@ -307,10 +303,6 @@ class SshDevice(ShellDevice[SshSettings]):
     DeviceError for a Python that is too old, or is not there under the name that was given.
     """
 
-    def __init__(self, config: SshSettings, *, on_wait: Callable[[str], None] | None = None) -> None:
-        super().__init__(config, on_wait=on_wait)
-        self._held = config.lease
-
     def _started(self) -> tuple[SshLink, str]:
         """A link, and the first word of its guard. A server that turns it away is asked again for some seconds."""
         deadline_s = time.monotonic() + _TURNED_AWAY_S
@@ -339,8 +331,7 @@ class SshDevice(ShellDevice[SshSettings]):
                 raise senseless(self._config, f"{kind} {rest}".encode())
             link.base = rest
             self._python = self._found_python(link)
-            if self._held:
-                take_lease(self._config, lambda: link.ask("lease"), self._on_wait)
+            take_lease(self._config, lambda: link.ask("lease"), self._on_wait)
         except BaseException:
             link.close()
             raise

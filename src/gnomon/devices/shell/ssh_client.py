@@ -40,8 +40,6 @@ class SshSettings(ShellSettings):
     ssh_options: _Options = ()
     """`Key=Value` as in ssh_config, stronger than that file."""
     program: str = "ssh"
-    lease: bool = True
-    """Whether to hold the device's lease. Without it commands run and files are fetched, but nothing is pushed."""
 
     def __post_init__(self) -> None:
         check_fields(self)
