@@ -1,7 +1,7 @@
 """The help of every command: its options in groups, and examples.
 
 `GROUPS` says which option stands under which heading, by its long name, for all commands; `EXAMPLES` what a user would
-type, by the command's path. Both are tested against the live commands.
+type. Both are tested against the live commands.
 """
 
 from __future__ import annotations
@@ -38,185 +38,114 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The headings, in their order, and the long names of the options beneath; all others stand under "Options"."""
 
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "check": ("gnomon check model.onnx", "gnomon check model.tflite --json"),
-    "place": (
-        "gnomon place model.onnx",
-        "gnomon place model.tflite --threads 1,4 --budget 20",
-        "gnomon place model.onnx --dim sequence_length=16,64,256",
-        "gnomon place model.onnx --device board --device ssh://pi@10.0.0.7",
-        "gnomon place model.onnx --runtime onnxruntime --runtime openvino --no-package",
-    ),
-    "profile": (
-        "gnomon profile model.onnx",
-        "gnomon profile model.onnx --runtime openvino --json > profile.json",
-        "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",
-        "gnomon profile model.onnx --runtime onnxruntime --for 10min --every 33ms",
-    ),
-    "pareto": (
-        "gnomon pareto model.circle",
-        "gnomon pareto model.circle --tuning threads --tuning planner --objective latency --objective peak-memory",
-        "gnomon pareto model.circle --under peak-memory=80MB --out small",
-    ),
-    "stab": (
-        "gnomon stab --nnpackage inception --ip 10.0.0.7 --user odroid -n 4",
-        "gnomon stab --nnpackage inception --no-profile",
-    ),
-    "oplist": (
-        "gnomon oplist model.circle",
-        "gnomon oplist model.circle --out oplist.json",
-    ),
-    "solve": (
-        "gnomon solve problem.json",
-        "gnomon solve problem.json --json",
-    ),
-    "front": ("gnomon front problem.json",),
-    "table": (
-        "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
-        "gnomon table check mobilenetv2-cifar10.table",
-    ),
-    "table build": (
-        "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
-        "gnomon table build space.py:space --device phone --runtime openvino --out phone.table",
-        "gnomon table build --from one.onnx other.onnx --runtime onnxruntime",
-    ),
-    "table check": ("gnomon table check phone.table",),
-    "table diff": ("gnomon table diff phone.table board.table",),
-    "table export": ("gnomon table export phone.table --out phone.csv",),
-    "table import": ("gnomon table import seed.csv --space mobilenetv2-cifar10 --out seed",),
-    "table merge": ("gnomon table merge monday.table tuesday.table --out both.table",),
-    "table spaces": ("gnomon table spaces",),
-    "estimator": (
-        "gnomon estimator predict model.onnx",
-        "gnomon estimator fit --table mobilenetv2-cifar10.table --samples measured.csv",
-    ),
-    "estimator count": ("gnomon estimator count nets.csv --space mobilenetv2-cifar10 --out counts.csv",),
-    "estimator eval": ("gnomon estimator eval estimator.json measured.csv",),
-    "estimator explain": ("gnomon estimator explain estimator.json nets.csv",),
-    "estimator export": ("gnomon estimator export estimator.json --out estimator.py",),
-    "estimator fit": ("gnomon estimator fit --table mobilenetv2-cifar10.table --samples measured.csv",),
-    "estimator import": ("gnomon estimator import pixel3.pt --out nets.csv",),
-    "estimator measure": ("gnomon estimator measure nets.csv --table mobilenetv2-cifar10.table",),
-    "estimator predict": (
-        "gnomon estimator predict model.onnx",
-        "gnomon estimator predict estimator.json nets.csv",
-    ),
-    "estimator suggest": ("gnomon estimator suggest --table mobilenetv2-cifar10.table --k 12",),
-    "space": (
-        "gnomon space profile space.yaml --profile-dir out",
-        "gnomon space select out",
-    ),
-    "space export": ("gnomon space export out --out networks.csv",),
-    "space front": ("gnomon space front out --latency 2ms --networks 20",),
-    "space import": (
-        "gnomon space import accuracy_table.yaml latency_table.yaml --config space.yaml --profile-dir out",
-    ),
-    "space primitives": (
-        "gnomon space primitives",
-        "gnomon space primitives --blocks blocks.py",
-    ),
-    "space profile": (
-        "gnomon space profile space.yaml --profile-dir out",
-        "gnomon space profile space.yaml --profile-dir out --data folder:images --epochs 40",
-    ),
-    "space select": (
-        "gnomon space select out",
-        "gnomon space select out --picture choice.svg",
-    ),
-    "space show": ("gnomon space show out --pictures pictures",),
-    "space toolchains": ("gnomon space toolchains",),
-    "tune": (
-        "gnomon tune model.onnx --trials 320",
-        "gnomon tune model.onnx --device board --budget 600",
-    ),
-    "tune list": ("gnomon tune list",),
-    "exec": (
-        "gnomon exec tuned/libraries/local.model.float32.so",
-        "gnomon exec board.model.float32.so --device board",
-    ),
-    "overlay": (
-        "gnomon overlay collect one.json two.json --device one --device two",
-        "gnomon overlay analyze records/*.json",
-    ),
-    "overlay analyze": ("gnomon overlay analyze records/*.json --portfolio 2 --prove",),
-    "overlay collect": ("gnomon overlay collect one.json two.json --device one --device two",),
-    "runs": (
-        "gnomon runs",
-        "gnomon runs show last",
-        "gnomon runs resume last",
-    ),
-    "runs list": ("gnomon runs list --limit 5",),
-    "runs show": (
-        "gnomon runs show last",
-        "gnomon runs show 4133a05a --json",
-    ),
-    "runs export": (
-        "gnomon runs export last > run.jsonl",
-        "gnomon runs export last --format csv > samples.csv",
-        "gnomon runs export last --format perfetto --out trace.json",
-        "gnomon runs export last --format netron --out timed.onnx",
-    ),
-    "runs import": (
-        "gnomon runs import run.jsonl",
-        "gnomon runs import board.sqlite --record all.sqlite",
-    ),
-    "runs merge": ("gnomon runs merge monday.sqlite tuesday.sqlite --out both.sqlite",),
-    "compare": (
-        "gnomon compare last~1 last",
-        "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",
-    ),
-    "suite": (
-        "gnomon suite run suite.toml",
-        "gnomon suite status",
-        "gnomon suite compare last~1 last --fail-slower 3%",
-    ),
-    "suite run": (
-        "gnomon suite run suite.toml",
-        "gnomon suite run suite.toml --cluster tcp://10.0.0.5:8786",
-    ),
-    "suite status": ("gnomon suite status last",),
-    "suite compare": ("gnomon suite compare last~1 last --fail-slower 3%",),
-    "report": (
-        "gnomon report last",
-        "gnomon report main.json change.json -o change.html",
-    ),
-    "runs resume": ("gnomon runs resume last",),
-    "runtimes": ("gnomon runtimes",),
-    "commands": ("gnomon commands -v",),
-    "devices": (
-        "gnomon devices",
-        "gnomon devices add board ssh://pi@10.0.0.7",
-    ),
-    "devices add": (
-        "gnomon devices add board ssh://pi@10.0.0.7",
-        "gnomon devices add phone adb://SERIAL --threads 4",
-        "gnomon devices add bench3 labgrid:bench3",
-    ),
-    "devices check": ("gnomon devices check board",),
-    "devices clean": ("gnomon devices clean board",),
-    "devices list": ("gnomon devices list",),
-    "devices probe": ("gnomon devices probe board",),
-    "devices release": ("gnomon devices release board",),
-    "devices remove": ("gnomon devices remove board",),
-    "new": (
-        "gnomon new runtime my_runtime",
-        "gnomon new device board --out packages/board",
-    ),
-    "schema": (
-        "gnomon schema",
-        "gnomon schema place > place.schema.json",
-    ),
-    "serve": (
-        "gnomon serve --runtime onnxruntime",
-        'gnomon serve --command "xdputil benchmark {model} 1" --read "FPS= (?P<fps>[0-9.]+)"',
-    ),
-    "help": (
-        "gnomon help place",
-        "gnomon help space profile",
-    ),
-    "completion": ("gnomon completion bash >> ~/.bashrc",),
-}
-"""What one would type, by the command's path without "gnomon"."""
+EXAMPLES = (
+    "gnomon check model.onnx",
+    "gnomon check model.tflite --json",
+    "gnomon place model.onnx",
+    "gnomon place model.tflite --threads 1,4 --budget 20",
+    "gnomon place model.onnx --dim sequence_length=16,64,256",
+    "gnomon place model.onnx --device board --device ssh://pi@10.0.0.7",
+    "gnomon place model.onnx --runtime onnxruntime --runtime openvino --no-package",
+    "gnomon profile model.onnx",
+    "gnomon profile model.onnx --runtime openvino --json > profile.json",
+    "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",
+    "gnomon profile model.onnx --runtime onnxruntime --for 10min --every 33ms",
+    "gnomon pareto model.circle",
+    "gnomon pareto model.circle --tuning threads --tuning planner --objective latency --objective peak-memory",
+    "gnomon pareto model.circle --under peak-memory=80MB --out small",
+    "gnomon stab --nnpackage inception --ip 10.0.0.7 --user odroid -n 4",
+    "gnomon stab --nnpackage inception --no-profile",
+    "gnomon oplist model.circle",
+    "gnomon oplist model.circle --out oplist.json",
+    "gnomon solve problem.json",
+    "gnomon solve problem.json --json",
+    "gnomon front problem.json",
+    "gnomon table build mobilenetv2-cifar10 --runtime onnxruntime",
+    "gnomon table check mobilenetv2-cifar10.table",
+    "gnomon table diff phone.table board.table",
+    "gnomon table build space.py:space --device phone --runtime openvino --out phone.table",
+    "gnomon table build --from one.onnx other.onnx --runtime onnxruntime",
+    "gnomon table export phone.table --out phone.csv",
+    "gnomon table import seed.csv --space mobilenetv2-cifar10 --out seed",
+    "gnomon table merge monday.table tuesday.table --out both.table",
+    "gnomon table spaces",
+    "gnomon estimator predict model.onnx",
+    "gnomon estimator fit --table mobilenetv2-cifar10.table --samples measured.csv",
+    "gnomon estimator suggest --table mobilenetv2-cifar10.table --k 12",
+    "gnomon estimator count nets.csv --space mobilenetv2-cifar10 --out counts.csv",
+    "gnomon estimator eval estimator.json measured.csv",
+    "gnomon estimator explain estimator.json nets.csv",
+    "gnomon estimator export estimator.json --out estimator.py",
+    "gnomon estimator import pixel3.pt --out nets.csv",
+    "gnomon estimator measure nets.csv --table mobilenetv2-cifar10.table",
+    "gnomon estimator predict estimator.json nets.csv",
+    "gnomon space profile space.yaml --profile-dir out",
+    "gnomon space select out",
+    "gnomon space front out --latency 2ms --networks 20",
+    "gnomon space export out --out networks.csv",
+    "gnomon space import accuracy_table.yaml latency_table.yaml --config space.yaml --profile-dir out",
+    "gnomon space primitives",
+    "gnomon space primitives --blocks blocks.py",
+    "gnomon space profile space.yaml --profile-dir out --data folder:images --epochs 40",
+    "gnomon space select out --picture choice.svg",
+    "gnomon space show out --pictures pictures",
+    "gnomon space toolchains",
+    "gnomon tune model.onnx --trials 320",
+    "gnomon tune model.onnx --device board --budget 600",
+    "gnomon tune list",
+    "gnomon exec tuned/libraries/local.model.float32.so",
+    "gnomon exec board.model.float32.so --device board",
+    "gnomon overlay collect one.json two.json --device one --device two",
+    "gnomon overlay analyze records/*.json",
+    "gnomon overlay analyze records/*.json --portfolio 2 --prove",
+    "gnomon runs",
+    "gnomon runs show last",
+    "gnomon runs resume last",
+    "gnomon runs list --limit 5",
+    "gnomon runs show 4133a05a --json",
+    "gnomon runs export last > run.jsonl",
+    "gnomon runs export last --format csv > samples.csv",
+    "gnomon runs export last --format perfetto --out trace.json",
+    "gnomon runs export last --format netron --out timed.onnx",
+    "gnomon runs import run.jsonl",
+    "gnomon runs import board.sqlite --record all.sqlite",
+    "gnomon runs merge monday.sqlite tuesday.sqlite --out both.sqlite",
+    "gnomon compare last~1 last",
+    "gnomon compare main.json change.json --fail-slower 3% --junit gnomon.xml --markdown comment.md",
+    "gnomon suite run suite.toml",
+    "gnomon suite status",
+    "gnomon suite compare last~1 last --fail-slower 3%",
+    "gnomon suite run suite.toml --cluster tcp://10.0.0.5:8786",
+    "gnomon report last",
+    "gnomon report main.json change.json -o change.html",
+    "gnomon runtimes",
+    "gnomon commands -v",
+    "gnomon devices",
+    "gnomon devices add board ssh://pi@10.0.0.7",
+    "gnomon devices check board",
+    "gnomon devices add phone adb://SERIAL --threads 4",
+    "gnomon devices add bench3 labgrid:bench3",
+    "gnomon devices clean board",
+    "gnomon devices list",
+    "gnomon devices probe board",
+    "gnomon devices release board",
+    "gnomon devices remove board",
+    "gnomon new runtime my_runtime",
+    "gnomon new device board --out packages/board",
+    "gnomon schema",
+    "gnomon schema place > place.schema.json",
+    "gnomon serve --runtime onnxruntime",
+    'gnomon serve --command "xdputil benchmark {model} 1" --read "FPS= (?P<fps>[0-9.]+)"',
+    "gnomon help place",
+    "gnomon help space profile",
+    "gnomon completion bash >> ~/.bashrc",
+)
+"""What a user would type. The first words of each name its command; a group shows the first few of its commands."""
+
+
+def examples_of(path: str) -> list[str]:
+    """The examples of the command of this path, or of all commands of a group."""
+    return [example for example in EXAMPLES if f"{example} ".startswith(f"gnomon {path} ")]
 
 
 def path_of(ctx: click.Context) -> str:
@@ -250,15 +179,18 @@ class _Help(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, then the command's own last words."""
-        if examples := EXAMPLES.get(path_of(ctx)):
+        if path := path_of(ctx):
+            examples = examples_of(path)
             with formatter.section("Examples"):
-                for example in examples:
+                for example in examples[:_FEW_EXAMPLES] if isinstance(self, click.Group) else examples:
                     formatter.write(f"{'':{formatter.current_indent}}{example}\n")
         super().format_epilog(ctx, formatter)
 
 
 _FEW = 8
 """Options that need no groups."""
+
+_FEW_EXAMPLES = 3
 
 
 def _heading(parameter: click.Parameter) -> str:
