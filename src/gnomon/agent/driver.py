@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 
 class Refused(Exception):
     """The runtime itself said no: an operator it lacks, an option it rejects, a file it cannot read."""
+
+
+@contextmanager
+def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: int | None = None) -> Iterator[None]:
+    """Refused for whatever a runtime raises in the block: `what`, then so `most` letters of what `tell` makes of it."""
+    try:
+        yield
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"{what}{tell(error)[:most]}") from error
 
 
 def libraries(options: Options) -> Iterator[str]:

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ..arrays import BFLOAT16, Array
-from ..driver import Refused
+from ..driver import refusing
 
 
 def load_program(path: str) -> Any:
@@ -21,10 +21,8 @@ def load_program(path: str) -> Any:
     from torch.export.pt2_archive import _package
 
     vars(_package).pop("pickle", None)
-    try:
+    with refusing(f"PyTorch does not load {os.path.basename(path)}: ", most=300):
         return torch.export.load(path)
-    except Exception as error:  # what a broken file makes PyTorch raise is of any kind
-        raise Refused(f"PyTorch does not load {os.path.basename(path)}: {str(error)[:300]}") from error
 
 
 def tensor_over(torch: Any, array: Array) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers
-from ..driver import Loaded, Refused
+from ..driver import Loaded, Refused, refusing
 from .pt2 import array_over, load_program, operators_of, tensor_over
 
 if TYPE_CHECKING:
@@ -66,15 +66,12 @@ class PyTorchModel(Loaded):
 
         self._compiled: Any = {}
         before = clock()
-        try:
+        # An operator that this build lacks, inputs that the program's own guards refuse.
+        with refusing("PyTorch: ", most=300):
             call()
             if self._mode == INDUCTOR:
                 self._compiled = {"compile_s": (clock() - before) * 1e-9, **_seen(torch, call)}
                 whole_ns.pop()
-        except Refused:
-            raise
-        except Exception as error:  # an operator that this build lacks, inputs that the program's own guards refuse
-            raise Refused(f"PyTorch: {str(error)[:300]}") from error
         self.call: Callable[[], object] = call
 
     def _timing(self, torch: Any, module: Any) -> Any:

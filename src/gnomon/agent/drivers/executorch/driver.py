@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...arrays import Buffers, name_of, output_array
-from ...driver import Loaded, Refused, closed
+from ...driver import Loaded, Refused, closed, refusing
 from ..pt2 import array_over, tensor_over
 from .lower import PORTABLE, XNNPACK, lower_once
 
@@ -48,15 +48,13 @@ class _Program:
             runtime._unsafe_reset_threadpool(int(options.get("threads", 1)))
         self.lowered = lower_once(path, options["xnnpack"]) if "xnnpack" in options else None
         checked = {"enable_etdump": profiled, "program_verification": runtime.Verification.InternalConsistency}
-        try:
+        with refusing(f"ExecuTorch does not load {os.path.basename(path)}: "):
             if self.lowered is None:
                 self.program = runtime._load_program(path, **checked)
             else:
                 self.program = runtime._load_program_from_buffer(self.lowered.buffer, **checked)
             names = [self.program.get_method_name(number) for number in range(self.program.num_methods())]
             self.method = self.program.load_method("forward" if "forward" in names else names[0])
-        except Exception as error:
-            raise Refused(f"ExecuTorch does not load {os.path.basename(path)}: {error}") from error
 
 
 class ExecuTorchModel(Loaded):
@@ -81,10 +79,8 @@ class ExecuTorchModel(Loaded):
                 value = array_over(torch, tensor)
                 np.copyto(output_array(keep, name, value.shape, name_of(value.dtype)), value)
 
-        try:
+        with refusing("ExecuTorch: "):  # inputs of another shape or order, a kernel that is not in this build
             call()
-        except Exception as error:  # inputs of another shape or order, a kernel that is not in this build
-            raise Refused(f"ExecuTorch: {error}") from error
         self.call: Callable[[], object] = call
 
     def operators(self, skip: int) -> list[KernelTimes]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ...driver import Refused
+from ...driver import Refused, refusing
 from ...kept import made_of
 from ..pt2 import load_program, operators_of
 
@@ -37,11 +37,9 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
     """The program with the `wanted` operators on XNNPACK; None: with all that it takes. Refused where that fails."""
     program = load_program(path)
     names = operators_of(program.graph)
-    try:
+    with refusing(f"ExecuTorch does not lower {os.path.basename(path)}: ", most=300):
         lowered, tagger = _lowered(program, names, wanted)
         made = lowered.to_executorch()
-    except Exception as error:  # any pass of the exporter may raise anything
-        raise Refused(f"ExecuTorch does not lower {os.path.basename(path)}: {str(error)[:300]}") from error
     if wanted is not None and tagger.taken != set(wanted):
         unlike = tagger.taken ^ set(wanted)
         told = ", ".join(name for name, index in names.items() if index in unlike)

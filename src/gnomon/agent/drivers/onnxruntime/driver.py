@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
-from ...driver import Refused, closed, libraries
+from ...driver import Refused, closed, libraries, refusing
 from .binding import bound_call, fed_call
 from .events import events_of, own_nodes, profile_folder
 from .placed import PlacedSession, supports
@@ -74,10 +74,8 @@ class OnnxRuntimeSession:
             # ONNX Runtime would fall back to its CPU provider without a word.
             have = ", ".join(ort.get_available_providers())
             raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
-        try:
+        with refusing():
             self._session = ort.InferenceSession(segment["model"], made, providers=[provider])
-        except Exception as error:
-            raise Refused(str(error)) from error
         self._keep = buffers
         usual = bool(segment.get("options", {}).get("usual"))
         make = fed_call if usual else bound_call
@@ -165,8 +163,6 @@ class OnnxRuntimeDriver:
 
         if segment.get("options", {}).get("try"):
             return supports(ort, lambda: _options(ort, segment["options"]), segment)
-        try:
+        with refusing():
             ort.InferenceSession(segment["model"], _options(ort, segment.get("options", {})), providers=[CPU])
-        except Exception as error:
-            raise Refused(str(error)) from error
         return {"whole": True}

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...driver import Refused
+from ...driver import Refused, refusing
 from .marks import mark_of, marked
 
 if TYPE_CHECKING:
@@ -65,11 +65,9 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
         # Read when the library is registered. What then runs on the CPU is marked as software.
         os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
         before = {device.ep_name for device in ort.get_ep_devices()}
-        try:
+        with refusing(f"{module} cannot be registered with ONNX Runtime: "):
             library = importlib.import_module(module).get_library_path()
             ort.register_execution_provider_library(backend, library)
-        except Exception as error:
-            raise Refused(f"{module} cannot be registered with ONNX Runtime: {error}") from error
         new = [d for d in ort.get_ep_devices() if d.ep_name not in before and not _virtual(d)]
         if not new:
             raise Refused(f"{module} is there and shows ONNX Runtime no device")
@@ -117,7 +115,7 @@ def session_of(
         settings.add_session_config_entry(RULES, "; ".join(rules))
     listed = [*first, (None, {}), *behind]
     plugins = any(accelerators[b].get("module") for b, _ in listed if b)
-    try:
+    with refusing():
         if not plugins:
             providers = [(accelerators[b]["provider"] if b else CPU, options) for b, options in listed]
             made = ort.InferenceSession(model, settings, providers=providers)
@@ -126,10 +124,6 @@ def session_of(
                 device = _cpu_device(ort) if named is None else _device(ort, named, accelerators[named])
                 settings.add_provider_for_devices([device], options)
             made = ort.InferenceSession(model, settings)
-    except Refused:
-        raise
-    except Exception as error:
-        raise Refused(str(error)) from error
     made.disable_fallback()  # a run that fails would be the CPU's from then on
     return made
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import BFLOAT16, Array, Buffers, output_array
-from ...driver import Refused, closed, libraries
+from ...driver import Refused, closed, libraries, refusing
 from . import hetero
 
 if TYPE_CHECKING:
@@ -56,15 +56,13 @@ class OpenVinoModel:
             self._run_as_most_do(ov, segment, buffers, profiled=profiled)
             return
         shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
-        try:
+        with refusing():
             if "backends" in options:
                 self._placed = Placed(ov, segment["model"], options, shapes)
                 self._compiled = self._placed.compiled(profiled=profiled)
             else:
                 core = _extended(ov.Core(), options)
                 self._compiled = core.compile_model(_read(core, segment["model"], shapes), "CPU", config)
-        except Exception as error:
-            raise Refused(str(error)) from error
         self._request = self._compiled.create_infer_request()
         # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor.
         self._keep: list[object] = [buffers]
@@ -95,12 +93,10 @@ class OpenVinoModel:
 
     def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
-        try:
+        with refusing():
             core = _extended(ov.Core(), segment["options"])
             model = _read(core, segment["model"], {})
             self._compiled = core.compile_model(model, "CPU", {"PERF_COUNT": True} if profiled else {})
-        except Exception as error:
-            raise Refused(str(error)) from error
         self._keep = [buffers]
         self._request = request = self._compiled.create_infer_request()
         feeds = {
@@ -459,14 +455,12 @@ class OpenVinoDriver:
         ov = _openvino()
 
         options = segment.get("options", {})
-        try:
+        with refusing():
             if "backends" in options:
                 return _taken(ov, segment["model"], options)
             core = _extended(ov.Core(), options)
             model = _read(core, segment["model"], _told_shapes(options))
             core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-        except Exception as error:
-            raise Refused(str(error)) from error
         return {"whole": True}
 
 

@@ -14,7 +14,7 @@ import types
 import zlib
 from typing import Any
 
-from ...driver import Refused
+from ...driver import Refused, refusing
 from ...lifeline import die_with_parent
 from .driver import without_torch
 from .library import TOLD
@@ -42,24 +42,16 @@ def _answer(asked: Any) -> dict[str, str]:
         from .nodes import planned_calls, read_onnx
 
         traces = _traces(asked["records"])
-        try:
+        with refusing("TVM does not read the model: ", tell=_said):
             module, inputs, outputs, written = read_onnx(asked["model"], asked["shapes"])
-        except Refused:
-            raise
-        except Exception as error:
-            raise Refused(f"TVM does not read the model: {_said(error)}") from error
         words: dict[str, object] = {"kind": "llvm", "mcpu": str(tvm.target.codegen.llvm_get_system_cpu())}
         if lacking := _lacking(words):
             words["mattr"] = lacking
         target = tvm.target.Target(words)
-        try:
+        with refusing("TVM does not compile the model: ", tell=_said):
             module, calls = planned_calls(module)
             module, scheduled = _scheduled(module, traces, target)
             told = _export(module, target, asked["library"])
-        except Refused:
-            raise
-        except Exception as error:
-            raise Refused(f"TVM does not compile the model: {_said(error)}") from error
     named = [(name, None if nodes is None else [written[node] for node in nodes]) for name, nodes in calls]
     told |= {"scheduled": scheduled, "calls": named, "inputs": inputs, "outputs": outputs}
     with open(f"{asked['library']}.json", "w", encoding="utf-8") as file:
@@ -124,12 +116,10 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
         if digest in traces and digest not in fitting:
             workload = database.commit_workload(workload.mod)
             arguments = [a.as_json() for a in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
-            try:
+            with refusing(f"this TVM cannot read the record of layer {digest}: ", tell=_said):
                 record = ms.database.TuningRecord.from_json(
                     [traces[digest], [1.0], {"kind": "llvm"}, arguments], workload
                 )
-            except Exception as error:
-                raise Refused(f"this TVM cannot read the record of layer {digest}: {_said(error)}") from error
             database.commit_tuning_record(record)
             fitting.add(digest)
     if not fitting:

@@ -14,7 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from ...driver import Refused
+from ...driver import Refused, refusing
 from .marking import MARK, imported
 from .rewrites import bindings, is_call, rewritten
 
@@ -31,10 +31,8 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
     """
     import onnx
 
-    try:
+    with refusing("this is not an ONNX model: ", tell=lambda error: f"{type(error).__name__}: {str(error)[:200]}"):
         model = onnx.load(path)
-    except Exception as error:
-        raise Refused(f"this is not an ONNX model: {type(error).__name__}: {str(error)[:200]}") from error
     if not model.graph.output:
         raise Refused("this is not an ONNX model: it has no outputs")
     weights = {tensor.name for tensor in model.graph.initializer}
