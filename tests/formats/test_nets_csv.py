@@ -50,6 +50,7 @@ def profiled_nets(draw: st.DrawFn) -> NetRow:
         processes=draw(st.integers(0, 10**15 - 1)),
         toolchain=draw(NAMES),
         device=draw(words.filter(str.isprintable)),
+        macs=draw(st.none() | st.integers(1, 10**15 - 1)),
     )
 
 

@@ -12,7 +12,7 @@ from gnomon.spaces.catalogue.mobilenetv2_cifar10 import mobilenetv2_cifar10
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.layers import layer
 from gnomon.spaces.unit import Net, Symbol, Trace, Unit, single
-from gnomon.spaces.work import WORK, relative_size, told_work, work
+from gnomon.spaces.work import WORK, relative_size, size_of, told_work, work
 
 
 def whole(shape: tuple[int, ...], made: list[str]) -> tuple[Net, Symbol]:
@@ -103,3 +103,14 @@ def test_what_no_runtime_can_count_is_no_unit(make: Callable[[], Unit]) -> None:
 def test_the_largest_unit_has_work() -> None:
     largest = single(layer("Conv", out_channels=2**31, kernel=2**31, pad=2**30), ((1, 2**31, 1, 1),))
     assert np.isfinite(work([largest])).all()
+
+
+def test_a_net_needs_memory_for_what_is_still_read() -> None:
+    trace = Trace(((1, 2, 10, 10),))
+    x = trace.input()
+    y = x.conv(8, 3).batch_norm().relu()
+    found = size_of(trace.net((y + y.conv(8, 1)).conv(1, 1)))
+    # The first convolution's input goes once it has run, its result is needed again by the addition.
+    assert found.peak_bytes == 4 * (800 + 800)
+    assert found.parameters == 2 * 8 * 9 + 2 * 8 + 8 * 8 + 8
+    assert found.macs == 100 * (2 * 8 * 9 + 8 * 8 + 8)

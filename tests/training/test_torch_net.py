@@ -19,7 +19,8 @@ from gnomon.spaces import UNFUSED, Net, draw, load_space
 from gnomon.spaces.cells.space import TaggedNet, model_weights, shared
 from gnomon.spaces.layers import KINDS
 from gnomon.spaces.unit import Symbol, Trace
-from gnomon.training.network import build, macs, state_of
+from gnomon.spaces.work import size_of
+from gnomon.training.network import build, state_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -165,4 +166,5 @@ def test_padding_that_pytorch_does_not_do_is_refused() -> None:
 def test_counts_are_those_of_the_model(tmp_path: Path) -> None:
     for tagged in (drawn("mobilenetv2-cifar10", 1), drawn("nasbench201", 2), net("Mobileblock_5")):
         write_net(tagged.net, tmp_path / "m.onnx")
-        assert macs(tagged.net) == load(tmp_path / "m.onnx").graph.macs
+        assert size_of(tagged.net).macs == load(tmp_path / "m.onnx").graph.macs
+        assert size_of(tagged.net).parameters == sum(one.numel() for one in build(tagged, None, seed=0).parameters())

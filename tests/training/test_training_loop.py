@@ -14,10 +14,11 @@ from tests.training.trainkit import CLASSES, FAMILIES, SIZE, Killed, check_same,
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.cells.space import TaggedNet
 from gnomon.spaces.unit import Trace
+from gnomon.spaces.work import size_of
 from gnomon.training.data.dataset import Dataset, Images
 from gnomon.training.job import TrainJob, read_state, write_state
 from gnomon.training.loop import train
-from gnomon.training.network import build, macs
+from gnomon.training.network import build
 from gnomon.training.recipe import Recipe, check
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -31,7 +32,7 @@ def test_a_network_learns_and_its_numbers_hold_together() -> None:
     assert made.accuracies[-1] == pytest.approx(made.correct.mean())
     assert made.losses[-1] < made.losses[0]
     assert (made.epochs, made.samples) == (8, 8 * len(shapes().train))
-    assert made.macs == macs(net("VGGblock_1").net)
+    assert made.macs == size_of(net("VGGblock_1").net).macs
     module = build(net("VGGblock_1"), made.state, seed=0).eval()
     mean, std = shapes().mean[0], shapes().std[0]
     with torch.no_grad():

@@ -48,7 +48,9 @@ _BETWEEN = (",", ";", "\t")
 _MOST_HEADER = 1 << 16
 _NAME = re.compile(r"[A-Za-z0-9_+-]+", re.ASCII)
 
-PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device")
+_SIZES = ("parameters", "macs", "peak_bytes")
+_COUNTS = ("processes", *_SIZES)
+PROFILED = (*_SHARES, "method", *(f"{what}_ms" for what in _TIMES[:-1]), "processes", "toolchain", "device", *_SIZES)
 """The columns of nets of a profile, behind those of the slots."""
 
 
@@ -59,8 +61,8 @@ class NetRow:
     `reference_s` is what the space's reference net took beside it: how fast the machine was then.
 
     Of nets of a profile alone: `accuracy` is a share of images with its standard error, got by a `method`; `processes`
-    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. What is not reported is
-    empty.
+    are those that the interval is of, 0: not told; a `toolchain` made what ran on the `device`. It needs so
+    many `parameters`, `macs` and `peak_bytes` (`gnomon.spaces.work.NetSize`). What is not reported is empty.
     """
 
     assignment: tuple[int, ...]
@@ -74,6 +76,9 @@ class NetRow:
     processes: int = 0
     toolchain: str = ""
     device: str = ""
+    parameters: int | None = None
+    macs: int | None = None
+    peak_bytes: int | None = None
 
 
 def read_nets(
@@ -253,7 +258,7 @@ def _columns(
             times[what] = (index, _POWERS[unit])
         elif what == "latency":
             raise ProblemError(f"the column {name!r} of the nets does not say its unit", hint=_HINT)
-    wanted = ("processes", *_SHARES, *_NAMES, "device") if profiled else ()
+    wanted = (*_COUNTS, *_SHARES, *_NAMES, "device") if profiled else ()
     beside = {name: header.index(name) for name in wanted if name in counts}
     if missing:
         return _Columns(slots=(), times=times, beside=beside, text=header.index(ARCH), text_reader=text_reader)
@@ -297,7 +302,7 @@ def _beside(what: str, text: str, *, comma: bool) -> Any:
             if 0 <= share <= 1:
                 return share
             expected += " (of per cent divide by 100)" if 1 < share <= 100 else ""
-    elif what == "processes":
+    elif what in _COUNTS:
         expected = "a whole number"
         if text.isascii() and text.isdigit() and len(text) < 16:
             return int(text)

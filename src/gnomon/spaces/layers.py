@@ -299,10 +299,10 @@ def _generic(arity: int) -> Kind:
     return Kind(attributes=known, arity=arity, shape=lambda one, _: one.numbers("shape"))
 
 
-_ELEMENTWISE = ("Relu", "Relu6", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Swish", "Gelu", "Identity", "Zeros")
+ELEMENTWISE = ("Relu", "Relu6", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Swish", "Gelu", "Identity", "Zeros")
 KINDS: dict[str, Kind] = {
     "Conv": Kind(attributes=_CONV, shape=_conv),
-    **dict.fromkeys((*_ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=lambda one, inputs: inputs[0])),
+    **dict.fromkeys((*ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=lambda one, inputs: inputs[0])),
     "BatchNormalization": Kind(shape=_image_same),
     "Add": Kind(arity=2, shape=_equal),
     "Mul": Kind(arity=2, shape=_scaled),

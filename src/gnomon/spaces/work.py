@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import ProblemError
-from gnomon.spaces.layers import GENERIC, MOST_ELEMENTS, Layer, Shape, features_of
+from gnomon.spaces.layers import ELEMENTWISE, GENERIC, MOST_ELEMENTS, Layer, Shape, features_of
 from gnomon.spaces.loading import users_errors
-from gnomon.spaces.unit import Unit, shapes
+from gnomon.spaces.unit import VIEWS, Net, Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
 """Multiply-adds of convolutions with a 1x1 kernel, of those that keep channels apart, and of all others with those of
@@ -26,6 +27,57 @@ elements that anything else makes which is not a convolution; and one for the un
 
 _BYTES = {"float32": 4, "float16": 2}
 _POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
+_IN_PLACE = frozenset({*ELEMENTWISE, *VIEWS, "BatchNormalization", "Scale", "Bias", "Add", "Mul"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSize:
+    """What a net needs whatever runs it: trained numbers, multiply-accumulates, and memory beside its weights.
+
+    `peak_bytes` are those of the values that are needed at once, operators in their order and elementwise ones in
+    place; None where a block is a module, whose own values are not known. None of all: the net is not at hand.
+    """
+
+    parameters: int | None = None
+    macs: int | None = None
+    peak_bytes: int | None = None
+
+
+def size_of(net: Net) -> NetSize:
+    """What a net needs, by its layers; each node of it is one layer."""
+    done = dict(zip(WORK, work([node.unit for node in net.nodes]).sum(axis=0).tolist(), strict=True))
+    ends = sum(_beside_weights(node.unit.layers[0], node.unit.inputs[0]) for node in net.nodes)
+    return NetSize(
+        parameters=round(done["weights"]) + ends,
+        macs=round(done["pointwise"] + done["depthwise"] + done["dense"]),
+        peak_bytes=None if any(node.unit.kinds == ("Module",) for node in net.nodes) else _peak_bytes(net),
+    )
+
+
+def _beside_weights(one: Layer, came: Shape) -> int:
+    """The trained numbers of a layer that are no weights: biases, and what normalisations scale and shift by."""
+    if one.kind in ("Conv", "Linear"):
+        return _outputs(one) if one["bias"] else 0
+    if one.kind == "Embedding":
+        return one.integer("rows") * one.integer("width")
+    if one.kind == "LayerNormalization":
+        return 2 * came[-1]
+    channels = {"BatchNormalization": 2, "Scale": 1, "Bias": 1}.get(one.kind)
+    return channels * came[1] if channels else 0
+
+
+def _peak_bytes(net: Net) -> int:
+    last = {ref: index for index, node in enumerate(net.nodes) for ref in node.inputs}
+    last[net.output] = len(net.nodes)
+    there, peak = {ref for ref in last if ref < 0}, 0
+    for index, node in enumerate(net.nodes):
+        ended = {ref for ref in node.inputs if last[ref] == index}
+        if node.unit.kinds[0] in _IN_PLACE:
+            there -= ended
+        there.add(index)
+        peak = max(peak, sum(math.prod(net.shape(ref)) for ref in there) * _BYTES[node.unit.dtype])
+        there -= ended
+    return peak
 
 
 def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
@@ -101,12 +153,16 @@ def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
         return 2 * math.prod(made) * (unit.inputs[-1][1] + one.integer("past"))
     if one.kind == "CachedAttention":
         return 2 * math.prod(made) * one.integer("past")
+    if one.kind == "Module":
+        return made[0] * one.integer("macs")
     return one.integer("macs") if GENERIC.fullmatch(one.kind) else 0
 
 
 @lru_cache(maxsize=1 << 14)
 def _constants(one: Layer) -> int:
-    """The numbers that an ONNX operator which is not a kind of its own has as constants."""
+    """The numbers that a module, or an ONNX operator which is not a kind of its own, has as constants."""
+    if one.kind == "Module":
+        return one.integer("params")
     if not GENERIC.fullmatch(one.kind):
         return 0
     try:

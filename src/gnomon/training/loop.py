@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from gnomon.core.sample import Failure
 from gnomon.errors import GnomonError, UsageError, system_errors
+from gnomon.spaces.work import size_of
 from gnomon.system.files import write_whole
 from gnomon.training.data.dataset import Dataset, Supply, trained_images
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.data.streamed import Supply as StreamedSupply
 from gnomon.training.job import Trained, TrainJob
 from gnomon.training.modules import load_factories
-from gnomon.training.network import build, macs, seeded, state_of, torch_package
+from gnomon.training.network import build, seeded, state_of, torch_package
 from gnomon.training.recipe import check, make_optimizer
 
 
@@ -270,7 +271,7 @@ def _result(run: _Run) -> Trained:
         samples=epochs * trained_images(run.dataset.count("train"), job.recipe.batch_size),
         seconds=sum(epoch["seconds"] for epoch in run.history),
         cpu_seconds=sum(epoch["cpu_seconds"] for epoch in run.history),
-        macs=macs(job.tagged.net) // job.tagged.net.inputs[0][0],
+        macs=(size_of(job.tagged.net).macs or 0) // job.tagged.net.inputs[0][0],
         failure=run.failure,
         notes=tuple(run.notes),
     )

@@ -23,7 +23,6 @@ from gnomon.errors import ProblemError
 from gnomon.installing import needed
 from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
-from gnomon.spaces.unit import Net, shapes
 
 Factory = Callable[..., Any]
 """Makes a `torch.nn.Module` of (N, C, H, W): of C, then of the channels that it makes and its stride; a stem of those
@@ -81,23 +80,6 @@ def seeded(*words: object) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(generator(*words).initial_seed())
         yield
-
-
-def macs(net: Net) -> int:
-    """Multiply-accumulates of convolutions and linear layers, for the batch that the net is written down with."""
-    total = 0
-    for node in net.nodes:
-        source = node.unit.inputs[0]
-        for layer, output in zip(node.unit.layers, shapes(node.unit), strict=True):
-            if layer.kind == "Conv":
-                kernel = math.prod(layer.pair("kernel"))
-                total += math.prod(output) * source[1] // layer.integer("group") * kernel
-            elif layer.kind == "Linear":
-                total += math.prod(output) * features_of(source)
-            elif layer.kind == "Module":
-                total += output[0] * layer.integer("macs")
-            source = output
-    return total
 
 
 def _has_parameters(layer: Layer) -> bool:

@@ -18,7 +18,7 @@ import gnomon
 from gnomon.errors import ProblemError, UsageError
 from gnomon.jobs.space.profiling.declared import declared_study, is_declared, study_of_text
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
-from gnomon.jobs.space.report import selection_report
+from gnomon.jobs.space.report import front_report, selection_report
 from gnomon.jobs.table.job import build_table
 from gnomon.spaces import BlockSpace, Choice, Stage, load_space, skip
 
@@ -59,15 +59,26 @@ def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(prof
     assert chosen.slots == ("first", "depth", "last")
     assert "\ndepth\n" in text_of(selection_report, chosen.document())
     assert Path(chosen.output).read_text().splitlines()[1].startswith('"first": ["k')
-    front = gnomon.find_front(out, kept=chosen.output, networks=2, measure=False)
+    blocks = (f"{profiled / 'net.py'}:space",)
+    front = gnomon.find_front(out, kept=chosen.output, networks=2, measure=False, blocks=blocks)
+    assert "parameters" in text_of(front_report, front.document())
     assert all(name in own for one in front.networks for name, own in zip(one.primitives, chosen.groups, strict=True))
     assert gnomon.show_space(out).families["digits"].defaults == ("k3", "skip", "k1")
     optuna = pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
     study = optuna.create_study(directions=["maximize", "minimize"], sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(gnomon.open_profile(out).to_optuna, n_trials=3)
     assert all(0 < accuracy < 1 and seconds for accuracy, seconds in (trial.values for trial in study.trials))
-    module = gnomon.space_network(out, next(read_accuracy(out)).network, blocks=(f"{profiled / 'net.py'}:space",))
+    first = next(read_accuracy(out))
+    module = gnomon.space_network(out, first.network, blocks=blocks)
     assert tuple(module(torch.zeros(2, 1, 8, 8)).shape) == (2, 10)
+    # The stem makes 8 channels of 8x8, and the first convolution as many of them.
+    assert (rows[0].macs, rows[0].peak_bytes) == (64 * (9 * 8 + 9 * 64) + 16 * 8 * 16 + 160, 4 * 2 * 8 * 64)
+    told = gnomon.open_profile(out, blocks=blocks)
+    study.optimize(told.to_optuna, n_trials=1)
+    assert study.trials[-1].user_attrs["parameters"] > 0
+    assert told.size(first.primitives).parameters == sum(one.numel() for one in module.parameters())
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    assert {"first", "accuracy", "latency_s", "parameters", "macs", "peak_bytes"} <= set(told.to_pandas().columns)
 
 
 def test_the_same_file_is_priced_by_table_and_what_was_profiled_fits_its_estimator(profiled: Path) -> None:

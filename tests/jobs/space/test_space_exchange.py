@@ -240,3 +240,5 @@ def test_what_is_believed_of_a_network_is_near_what_is_true_of_it(profile: Path)
     with pytest.raises(ProblemError, match="Resblock_0"):
         found.latency_s(("Resblock_0", "VGGblock_1"))
     json.dumps(found.choices)
+    size = found.size(names)
+    assert size.parameters and size.macs and size.peak_bytes == 4 * 2 * (4 * 8 * 8)

@@ -111,7 +111,8 @@ class AccuracyPart:
 class MeasuredNetwork:
     """A network that a toolchain made and a runtime ran: seconds of a call with the 95 % interval.
 
-    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits.
+    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits. What it
+    needs in float32 (`NetSize`) is null where that is not known.
     """
 
     id: str
@@ -122,6 +123,9 @@ class MeasuredNetwork:
     correct: float | None
     quantised: float | None
     reason: str
+    parameters: int | None = None
+    macs: int | None = None
+    peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +305,7 @@ class MeasuredPoint:
 class FrontNetwork:
     """A network of a front: whether it is exactly on the predicted one, and among the best as measured.
 
-    `chance` is that it is on the true front, `meets` that it meets the bound.
+    `chance` is that it is on the true front, `meets` that it meets the bound. What it needs is as `NetSize` has it.
     """
 
     id: str
@@ -313,6 +317,9 @@ class FrontNetwork:
     predicted: PredictedPoint
     measured: MeasuredPoint | None
     best: bool
+    parameters: int | None = None
+    macs: int | None = None
+    peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

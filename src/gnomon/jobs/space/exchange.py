@@ -156,7 +156,11 @@ def export_networks(
         if row.call_s is not None
     ]
     timed = {row.assignment for row in rows}
-    rows += [one for s in seen.values() if (one := net(s.network.id, s.network.primitives)).assignment not in timed]
+    rows += [
+        replace(one, **fields_of(NetRow, study.size(s.network)))
+        for s in seen.values()
+        if (one := net(s.network.id, s.network.primitives)).assignment not in timed
+    ]
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, study.space), out)
@@ -323,6 +327,9 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
             processes=net.processes,
             context={**({"device": net.device} if net.device else {}), "measured": "elsewhere"},
             origin=file.name,
+            parameters=net.parameters,
+            macs=net.macs,
+            peak_bytes=net.peak_bytes,
         )
         if not (net.low_s or 0.0) <= net.latency_s <= (net.latency_s if net.high_s is None else net.high_s):
             raise ProblemError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gnomon.core.brief import brief
-from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.estimates import (
@@ -22,8 +21,11 @@ from gnomon.jobs.space.profiling.estimates import (
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
 from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
+from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import best_weights
+from gnomon.report.frame import frame
 from gnomon.spaces.cells.effects import Learned, learn
+from gnomon.spaces.work import NetSize
 from gnomon.training.modules import load_factories
 from gnomon.training.network import build
 
@@ -51,7 +53,7 @@ class Believer:
     method: str
     toolchain: str
     networks: tuple[tuple[str, ...], ...]
-    _space: Space
+    _study: Study
     _models: tuple[Learned, Latencies]
     _known: tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]]
 
@@ -60,7 +62,7 @@ class Believer:
     @property
     def choices(self) -> Mapping[str, tuple[str, ...]]:
         """The primitives of each cell group."""
-        return {slot.name: slot.choices for slot in self._space.slots}
+        return {slot.name: slot.choices for slot in self._study.space.slots}
 
     def accuracy(self, primitives: Sequence[str]) -> Believed:
         """The share of images. ProblemError for what is not a network of the space."""
@@ -70,13 +72,38 @@ class Believer:
         """The time of a call in seconds. ProblemError for what is not a network of the space."""
         return self._told(1, primitives)
 
+    def size(self, primitives: Sequence[str]) -> NetSize:
+        """Parameters, multiply-accumulates and memory; None where the profile's Python is not at hand.
+
+        ProblemError for what is not a network of the space.
+        """
+        return self._study.size(self._study.mixed(primitives))
+
     def to_optuna(self, trial: Any) -> tuple[float, float]:
-        """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds."""
-        network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._space.slots]
+        """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds.
+
+        What it needs is in the trial's attributes, for a constraint of the user's.
+        """
+        network = [trial.suggest_categorical(slot.name, slot.choices) for slot in self._study.space.slots]
+        for name, value in asdict(self.size(network)).items():
+            trial.set_user_attr(name, value)
         return self.accuracy(network).value, self.latency_s(network).value
 
+    def to_pandas(self) -> Any:
+        """The networks of the profile as a `pandas.DataFrame`: primitives by group, what is told of each, its size."""
+        rows = [
+            {
+                **dict(zip(self.choices, network, strict=True)),
+                "accuracy": self.accuracy(network).value,
+                "latency_s": self.latency_s(network).value,
+                **asdict(self.size(network)),
+            }
+            for network in self.networks
+        ]
+        return frame(rows, "pandas")
+
     def _told(self, price: int, primitives: Sequence[str]) -> Believed:
-        told = self._models[price].predict(np.array([self._space.indices(primitives)]))
+        told = self._models[price].predict(np.array([self._study.space.indices(primitives)]))
         value, low, high = (float(one[0]) for one in told)
         return Believed(value=value, low=low, high=high, known=tuple(primitives) in self._known[price])
 
@@ -99,7 +126,7 @@ def open_profile(
         method=whose,
         toolchain=which,
         networks=tuple(sorted(trained & timed)),
-        _space=space,
+        _study=study,
         _models=(learn(space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
         _known=(trained, timed),
     )

@@ -11,7 +11,8 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
 from gnomon.spaces.loading import SearchSpace, load_space, users_errors
 from gnomon.spaces.sources import OF_PYTHON
 from gnomon.spaces.unit import Symbol
+from gnomon.spaces.work import NetSize, size_of
 
 _STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
 Size = Annotated[int, within(1, 1 << 31, "a whole number from 1")]
@@ -83,6 +85,15 @@ class DeclaredStudy(Study):
                 hint=f"If you know it: --blocks {shlex.quote(self.origin or 'FILE.py:NAME')}",
             )
         return _tagged(self.declared, network.assignment, self.origin)
+
+    def size(self, network: Network) -> NetSize:
+        """What a network needs: memory by the layers of its blocks as ONNX, where these can be read."""
+        if self.declared is None:
+            return NetSize()
+        peak = None
+        with suppress(ProblemError):
+            peak = size_of(self.declared.net(network.assignment)).peak_bytes
+        return replace(super().size(network), peak_bytes=peak)
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
         """Where a network's blocks that are modules are found, by their names."""

@@ -125,7 +125,8 @@ class LatencyRow:
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
     where and with what. `steps` are in lines of an older gnomon alone. What was measured elsewhere has an `origin`, the
-    file that it was imported from. `proof` says that it was measured to hold a prediction against it.
+    file that it was imported from. `proof` says that it was measured to hold a prediction against it. What the network
+    needs in float32 is as `NetSize` has it.
     """
 
     key: Text
@@ -149,6 +150,9 @@ class LatencyRow:
     context: Mapping[str, Text] = field(default_factory=dict)
     origin: Text = ""
     proof: bool = False
+    parameters: Count | None = None
+    macs: Count | None = None
+    peak_bytes: Count | None = None
 
 
 class ProfileFolder:

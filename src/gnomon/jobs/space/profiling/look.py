@@ -7,7 +7,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -93,7 +93,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             f"the blocks are not those that {path} was made of any more",
             hint="Restore the file of blocks as it was, or profile again in another folder.",
         )
-    return study
+    return replace(study, images_known=bool(asked.data["digest"]))
 
 
 def named_blocks(path: Path) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from gnomon.spaces.cells.space import (
 )
 from gnomon.spaces.loading import users_errors
 from gnomon.spaces.unit import Symbol
+from gnomon.spaces.work import NetSize, size_of
 
 if TYPE_CHECKING:
     from gnomon.training.modules import ModuleBlock
@@ -108,7 +109,8 @@ class ReducedSpace:
 class Study:
     """What a config asks, for images of one shape. Made by `open_study`.
 
-    `ends` are the stem and the head that are modules of their own, by their names.
+    `ends` are the stem and the head that are modules of their own, by their names. Where images are not known their
+    shape is a made-up one.
     """
 
     config: SpaceConfig
@@ -118,6 +120,7 @@ class Study:
     layout: CellLayout
     families: Mapping[str, Family]
     ends: Mapping[str, ModuleBlock] = field(default_factory=dict)
+    images_known: bool = True
 
     @cached_property
     def primitives(self) -> dict[str, Primitive]:
@@ -147,6 +150,10 @@ class Study:
     def tagged(self, network: Network) -> TaggedNet:
         """The network itself."""
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
+
+    def size(self, network: Network) -> NetSize:
+        """What a network needs; nothing is known of it where its blocks are not at hand, or its images not known."""
+        return size_of(self.tagged(network).net) if self.images_known else NetSize()
 
     def origins(self, tagged: TaggedNet) -> dict[str, str]:
         """Where a network's blocks that are modules are found, by their names."""
