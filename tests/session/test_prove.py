@@ -139,7 +139,7 @@ def test_refused_contenders_are_never_chosen() -> None:
 def test_runtimes_inside_the_noise_are_told_so() -> None:
     field = {"a": measured("a", 1.0, luck=0.05), "b": measured("b", 1.01, luck=0.05)}
     verdict = judge_contenders(FIELD[:2], field, WALL)
-    assert re.search(r"^Use [ab]: [ab] may be as fast \(ratio 1\.\d\d \[0\.\d\d, 1\.\d\d\]\)\.$", verdict.reason)
+    assert re.search(r"^Use [ab]: [ab] may be as fast \(ratio 1\.\d\d \[0\.\d\d\d, 1\.\d\d\]\)\.$", verdict.reason)
     assert verdict.tied == (("b",) if verdict.chosen.contender.key == "a" else ("a",))
 
 

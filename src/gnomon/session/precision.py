@@ -13,6 +13,7 @@ from gnomon.core.stats import compare
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
+from gnomon.report.parts import ratio_interval
 from gnomon.report.units import CLOCKS, time
 from gnomon.runtimes.base import Configuration, Wish
 from gnomon.runtimes.tunings import configurations
@@ -29,20 +30,18 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
     """A sentence for each precision below float32 that a runtime offers on this processor and that was not asked for.
 
     Where a call is short the ratio to float32 is measured, in one process of each: enough to say whether it is worth
-    asking for, and never a reason to choose it.
+    asking for, and never a reason to choose it. What is not faster has the kind "precision-no-gain".
     """
     if lab.link is None:
         return []
     hints = []
     for contender, target, configuration in _offers(lab, alive, clock):
         hint = f"--precision {configuration.precision} measures it beside the others and proves it."
-        who = configuration.runtime if target in lab.lowered else "this processor"
-        told = f"{who} computes in {configuration.precision}, which was not asked for"
-        kind = "precision"
+        result, pays = ", which may be faster", True
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
             result, pays = _measured(lab, contender, target, configuration, clock)
-            told, kind = told + result, kind if pays or target in lab.lowered else "precision-no-gain"
-        hints.append(Doubt(kind=kind, message=told, hint=hint))
+        told = f"{configuration.name} computes in {configuration.precision}{result}"
+        hints.append(Doubt(kind="precision" if pays else "precision-no-gain", message=told, hint=hint))
     return hints
 
 
@@ -80,19 +79,16 @@ def _measured(
     effort = replace(lab.request.effort, processes_least=1, processes_most=1)
     found = lab.runner.measure("precision", [beside, wanted], effort)
     if lab.runner.stopped:
-        return "", True
+        return ", which may be faster", True
     if not (found[wanted.key].ok and found[beside.key].ok):
-        return (
-            f"; {configuration.name} does not compute this model within {configuration.tolerance:g} of {usual}",
-            False,
-        )
-    compared = versus(found[wanted.key], found[beside.key], clock)
-    bounds = "" if compared.low is None else f" {interval(compared.low, compared.high)}"
+        return f", and not within {configuration.tolerance:g} of {usual}", False
+    compared = versus(found[beside.key], found[wanted.key], clock)
+    bounds = "" if compared.low is None else f" {ratio_interval(compared.low, compared.high)}"
     difference = found[wanted.key].fact("difference") or {}
     off = difference.get("relative")
     within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
-    took = f": {configuration.name} took {compared.ratio:.2f}{bounds} of the time of {usual} in one process{within}"
-    return took, compared.ratio < 1
+    gain = f": {compared.ratio:.2f} times as fast as {usual}{bounds} in one process{within}"
+    return gain, compared.ratio > 1
 
 
 _NEARLY = 10.0
@@ -155,7 +151,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Do
     return Doubt(
         kind="clocks-disagree",
         message=f"{CLOCKS[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
-        f"{chosen} {interval(compared.low, compared.high)}; {CLOCKS[clock]} decided",
+        f"{chosen} {ratio_interval(compared.low, compared.high)}; {CLOCKS[clock]} decided",
         hint="Measure again on a quieter machine, or on cores that nothing else uses (--pin).",
     )
 
@@ -180,8 +176,3 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
         return None
     hint = "Calls were disturbed: measure again with --processes 10, or on a quieter machine."
     return Doubt(kind="medians-disagree", message=told, hint=hint)
-
-
-def interval(low: float | None, high: float | None) -> str:
-    """An interval of a ratio in brackets."""
-    return "[unknown]" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"

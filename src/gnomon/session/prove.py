@@ -15,6 +15,7 @@ from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
+from gnomon.report.parts import ratio_interval
 from gnomon.session.contender import (
     AGAIN,
     Clocks,
@@ -30,7 +31,7 @@ from gnomon.session.contender import (
 from gnomon.session.document import DifferencePart, difference_part
 from gnomon.session.model_session import Lab
 from gnomon.session.package import read_plan
-from gnomon.session.precision import EQUAL, clock_warnings, interval
+from gnomon.session.precision import EQUAL, clock_warnings
 from gnomon.session.targets import describe
 
 _WORTH = 1.02
@@ -403,7 +404,7 @@ def _reason(
         return f"{how}{chosen.contender.label}; no ratio is reported, {why}."
     if chosen is not best and chosen.against_best is not None:
         gain = chosen.against_best.speedup
-        faster = f"{gain.ratio:.2f} times as fast as {alone} alone {interval(gain.low, gain.high)}"
+        faster = f"{gain.ratio:.2f} times as fast as {alone} alone {ratio_interval(gain.low, gain.high)}"
         parts = [f"Mix: {chosen.contender.label} is {faster}", _beside(default)]
         return f"{'; '.join(filter(None, parts))}."
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
@@ -422,7 +423,7 @@ def _beside(default: Default | None) -> str:
         return ""
     gain = default.gain
     times = "" if gain.verdict == "tie" else f"{gain.ratio:.2f} times "
-    return f"{times}as fast as the best default, {default.label} {interval(gain.low, gain.high)}"
+    return f"{times}as fast as the best default, {default.label} {ratio_interval(gain.low, gain.high)}"
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
@@ -437,7 +438,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
             [*(p.contender.label for p in ties[:2]), *([f"{len(ties) - 2} more"] if ties[2:] else [])]
         )
         only = ties[0].against_best if len(ties) == 1 else None
-        ratio = f" (ratio {only.ratio:.2f} {interval(only.low, only.high)})" if only else ""
+        ratio = f" (ratio {only.ratio:.2f} {ratio_interval(only.low, only.high)})" if only else ""
         return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
     if told:
         return ""
@@ -445,7 +446,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
     told = f"{versus.ratio:.2f} times as fast as {label}"
     if versus.verdict == "tie":
         return f"{told} as far as the few processes show"
-    return f"{told} {interval(versus.low, versus.high)}"
+    return f"{told} {ratio_interval(versus.low, versus.high)}"
 
 
 def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:

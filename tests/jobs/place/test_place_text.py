@@ -10,7 +10,10 @@ import pytest
 from tests.cli.placement_kit import placement, profiled
 
 from gnomon.jobs.documents import read_document
+from gnomon.jobs.place.decide import _weighed
 from gnomon.jobs.place.report import place_report, profile_report
+from gnomon.measure.environment import Doubt
+from gnomon.models.check import CURE
 from gnomon.report.page import Page
 
 GOLDEN = Path(__file__).parents[2] / "report" / "data" / "place.txt"
@@ -87,7 +90,7 @@ def test_unknown_intervals_and_empty_parts_are_said() -> None:
                 contender[key] |= {"low_s": None, "high_s": None}
         contender |= {"unattributed_s": None}
     found |= {"missing": [], "doubts": [], "solutions": {}}
-    assert "[unknown]" in text(found)
+    assert "[not known]" in text(found)
     assert "Warnings" not in text(found) and "Skipped" not in text(found)
 
 
@@ -244,7 +247,25 @@ def test_a_brief_report_is_short() -> None:
     assert [w for line in lines for w in line.split(".") if "warning" in w] == [
         " - Warning: warning 1", " - Warning: warning 0", " - Warning: warning 2",
     ]  # fmt: skip
-    assert sum(line.startswith(" - Tip: ") for line in lines) == 2
+    assert sum(line.startswith(" - Faster still: ") for line in lines) == 2
     rows = [line[3:].split("  ")[0] for line in lines if line.startswith((" > onert", "   onert", "   more"))]
     assert rows == ["onert: plan", "onert:cpu", "onert:ruy (+cpu for 1 of 4)", "more 0", "more 1", "more 7"]
-    assert {"3 more warnings", "5 more configurations"} <= set(page.omitted)
+    assert {"3 more warnings", "5 more configurations", "1 skipped"} <= set(page.omitted)
+
+
+def test_what_is_faster_still_is_no_warning() -> None:
+    tips = [{"kind": kind, "message": f"r[{kind}] is faster", "hint": "--try"} for kind in ("precision", "subnormal")]
+    page = flat(document() | {"doubts": tips})
+    assert "Faster still - r[precision] is faster. -> --try - r[subnormal] is faster. -> --try" in page
+    assert "Warning" not in page
+
+
+@pytest.mark.parametrize(("cured_s", "kind"), [(0.1, "subnormal"), (0.95, "file")])
+def test_what_taking_subnormal_numbers_for_zero_brings_is_said(cured_s: float, kind: str) -> None:
+    levels_s = {"onnxruntime": 1.0, f"onnxruntime[{CURE}=1]": cured_s, "openvino": 0.05}
+    busy, told = (Doubt(kind=kind, message="some are subnormal", hint="h") for kind in ("busy", "subnormal"))
+    weighed = _weighed([busy, told], levels_s)
+    assert weighed[0] is busy and weighed[1].kind == kind
+    gain = "1.1" if kind == "file" else "10"
+    assert weighed[1].message.endswith(f"; ONNX Runtime is {gain} times as fast where it takes them for 0")
+    assert _weighed([told], {"onnxruntime": 1.0}) == (told,)

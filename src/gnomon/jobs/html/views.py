@@ -20,7 +20,7 @@ from gnomon.report.page import Page, Table
 
 Document = Mapping[str, Any]
 
-_WARNINGS = frozenset({"Warnings", "Warnings and tips", "Skipped"})
+_WARNINGS = frozenset({"Warnings", "Skipped"})
 """Headings of a report whose points stand at the top of the page."""
 _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 """Documents that hold runs."""

@@ -552,12 +552,19 @@ def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[
 
 
 def _weighed(doubts: Sequence[Doubt], levels_s: Mapping[str, float]) -> tuple[Doubt, ...]:
-    """The doubts; that weights are subnormal is a detail where ONNX Runtime is no faster when it takes them for 0."""
+    """The doubts; that of subnormal weights says what ONNX Runtime gains by taking them for 0, and is a detail without
+    a gain.
+    """
     cured = [level_s for label, level_s in levels_s.items() if CURE in label]
     as_it_is = [level_s for label, level_s in levels_s.items() if CURE not in label and label.startswith("onnxruntime")]
-    if not cured or not as_it_is or min(cured) < _CURED * min(as_it_is):
+    if not cured or not as_it_is:
         return tuple(doubts)
-    return tuple(replace(doubt, kind="file") if doubt.kind == "subnormal" else doubt for doubt in doubts)
+    gain = f"; ONNX Runtime is {min(as_it_is) / min(cured):.2g} times as fast where it takes them for 0"
+    kind = "subnormal" if min(cured) < _CURED * min(as_it_is) else "file"
+    return tuple(
+        replace(doubt, kind=kind, message=doubt.message + gain) if doubt.kind == "subnormal" else doubt
+        for doubt in doubts
+    )
 
 
 def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:

@@ -20,8 +20,8 @@ _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
-_TIPS = frozenset({"precision", "threads-undecided"})
-"""Kinds of doubts that speak against nothing, and say what else could be tried."""
+_TIPS = frozenset({"precision", "subnormal"})
+"""Kinds of doubts that speak against nothing, and say what was seen to be faster still."""
 _MUTE = frozenset({"precision-no-gain", "file"})
 """Kinds of doubts that say what else was tried in vain, or what is in the file and changes nothing here: details."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
@@ -30,7 +30,15 @@ _FIRST = frozenset(
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "signature", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering", "empty-input"),
-        *("not-compared", "unstable", "subnormal", "undelegated", "fixed-batch", "command-failed", "unchecked-command"),
+        *(
+            "not-compared",
+            "unstable",
+            "threads-undecided",
+            "undelegated",
+            "fixed-batch",
+            "command-failed",
+            "unchecked-command",
+        ),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""
@@ -78,9 +86,8 @@ def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ())
     """What was left out, and why; `known` names have their reasons elsewhere."""
     unknown = [row for row in rows if row.name not in known]
     if page.brief:
-        skipped = list(dict.fromkeys(row.name for row in unknown if not row.name.endswith(_TRACED)))
-        if skipped:
-            page.line(f"Skipped: {'; '.join(skipped)} (why: -v).")
+        if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
+            page.omitted.append(f"{len(skipped)} skipped")
         return
     if unknown:
         page.heading("Skipped")
@@ -113,17 +120,20 @@ def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
 
 
 def doubts(rows: Sequence[Doubt], page: Page) -> None:
-    """What else speaks against trusting the figures, and tips; on a brief page some tips alone."""
+    """What else speaks against trusting the figures, and what was seen to be faster; on a brief page some of that."""
+    tips = [row for row in rows if row.kind in _TIPS]
     if page.brief:
-        tips = [row for row in rows if row.kind in _TIPS]
         for row in tips[:_MOST_TIPS]:
-            page.item(f"Tip: {row.message}.", row.hint)
+            page.item(f"Faster still: {row.message}.", row.hint)
         return
-    rows = [row for row in rows if row.kind not in _FIRST]
-    if not rows:
-        return
-    page.heading("Warnings and tips" if any(row.kind in _TIPS for row in rows) else "Warnings")
-    for row in rows:
+    if tips:
+        page.heading("Faster still")
+    for row in tips:
+        page.item(f"{row.message}.", row.hint)
+    warnings = [row for row in rows if row.kind not in _FIRST | _TIPS]
+    if warnings:
+        page.heading("Warnings")
+    for row in warnings:
         page.item(f"{row.message[:1].upper()}{row.message[1:]}.", row.hint)
 
 
