@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnomon.core.stats import Comparison
 from gnomon.report import units
-from gnomon.report.parts import assignment_text, numbers, spans
+from gnomon.report.chart import timed
+from gnomon.report.parts import assignment_text, bounds_and_outcome, numbers, ratio_interval, spans
 from gnomon.report.plain import clean, finite, listed, shorten
 
 SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -44,11 +46,22 @@ def test_times_are_right_to_three_digits(seconds: float) -> None:
 def test_intervals_are_in_the_unit_of_their_time() -> None:
     assert units.interval(0.95e-3, 1.1e-3, 1e-3) == "[0.950, 1.10]"
     assert units.interval(900e-6, 1.1e-3, 980e-6) == "[900, 1100]"
-    assert units.interval(None, 1.0, 1.0) == "[unknown]"
-    assert units.interval(0.0, math.inf, 1.0) == "[unknown]"
-    assert units.interval(0.0, 2e-3, 1e-3) == "[unknown]"
+    assert units.interval(None, 1.0, 1.0) == "[not known]"
+    assert units.interval(0.0, math.inf, 1.0) == "[not known]"
+    assert units.interval(0.0, 2e-3, 1e-3) == "[not known]"
     assert units.interval(0.0, 2e-3, 1e-3, predicted=True) == "[0, 2.00]"
-    assert units.interval(-1e-4, 2e-3, 1e-3, predicted=True) == "[unknown]"
+    assert units.interval(-1e-4, 2e-3, 1e-3, predicted=True) == "[not known]"
+
+
+def test_an_interval_that_says_nothing_is_not_shown() -> None:
+    assert units.interval(0.553e-6, 53.6, 116e-6) == "[not known]"
+    assert units.interval(50e-6, 499e-6, 116e-6) == "[50.0, 499]"
+    assert units.interval(10e-6, 1.0, 116e-6, predicted=True) == "[10.0, 1000000]"
+    assert ratio_interval(0.181, 35.6) == ratio_interval(None, 1.0) == "[not known]"
+    assert ratio_interval(0.5, 4.9) == "[0.500, 4.90]"
+    compared = Comparison(ratio=2.54, low=0.181, high=35.6, verdict="slower", pairs=3, unit="process")
+    assert bounds_and_outcome(compared) == "slower"
+    assert timed(116e-6, 0.553e-6, 53.6).low is None and timed(1e-3, 0.0, 2e-3).high == 2.0
 
 
 @given(st.floats(-1e308, 1e308).filter(lambda value: abs(value) > 1e-300))

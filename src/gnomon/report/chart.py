@@ -206,7 +206,9 @@ def line(places: Iterable[tuple[float | None, float | None]]) -> list[Mark]:
 
 
 def timed(seconds: float | None, low_s: float | None = None, high_s: float | None = None) -> Value:
-    """A time in milliseconds with its interval, as charts have it."""
+    """A time in milliseconds with its interval, as charts have it: without one that is too wide to say anything."""
+    if low_s and high_s and units.vague(low_s, high_s):
+        low_s = high_s = None
     return Value(value=seconds, low=low_s, high=high_s).times(1e3)
 
 

@@ -39,18 +39,17 @@ def failure_text(failure: Failure) -> str:
 
 _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
-_UNBOUNDED = "[unknown]"
 
 
 def bounds(compared: Comparison) -> str:
-    """The interval of a comparison in brackets: "[unknown]" where too little was seen."""
+    """The interval of a comparison in brackets: `units.UNKNOWN` where too little was seen."""
     return ratio_interval(compared.low, compared.high)
 
 
 def ratio_interval(low: float | None, high: float | None) -> str:
-    """The interval of a ratio in brackets: "[unknown]" where it has no end."""
-    if low is None or high is None or not math.isfinite(high):
-        return _UNBOUNDED
+    """The interval of a ratio in brackets: `units.UNKNOWN` where it has no end, or says nothing."""
+    if low is None or high is None or not math.isfinite(high) or units.vague(low, high):
+        return units.UNKNOWN
     return f"[{units.digits(low)}, {units.digits(high)}]"
 
 
@@ -62,13 +61,13 @@ def is_open(compared: Comparison) -> bool:
 def outcome(compared: Comparison) -> str:
     """The verdict of a comparison: "undecided" for a tie that nothing bounds, or that lies far from 1."""
     close = is_open(compared) and may_be_as_fast(compared.verdict, 1 / compared.ratio)
-    bounded = close and bounds(compared) != _UNBOUNDED
+    bounded = close and bounds(compared) != units.UNKNOWN
     return "undecided" if compared.verdict == "tie" and not bounded else compared.verdict
 
 
 def bounds_and_outcome(compared: Comparison) -> str:
     """The interval of a comparison and its verdict: "[1.20, 1.40] slower"; "undecided" where nothing bounds it."""
-    return f"{bounds(compared)} {outcome(compared)}".removeprefix(f"{_UNBOUNDED} ")
+    return f"{bounds(compared)} {outcome(compared)}".removeprefix(f"{units.UNKNOWN} ")
 
 
 def counted(summaries: Sequence[Summary]) -> str:

@@ -8,6 +8,12 @@ CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 """Names of the clocks that decide."""
 
 
+UNKNOWN = "[not known]"
+"""Stands for an interval without ends, or one that says nothing."""
+
+_WIDEST = 10.0
+"""How many times its lower end the upper end of an interval may be that says anything."""
+
 def digits(value: float | None) -> str:
     """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known.
 
@@ -43,19 +49,26 @@ def counted_time(seconds: float | None, resolution_s: float) -> str:
 
 
 def interval(low_s: float | None, high_s: float | None, like_s: float | None, *, predicted: bool = False) -> str:
-    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", "[unknown]" without a bound; "-" of none.
+    """An interval in the unit that `like_s` is shown in: "[1.20, 1.30]", `UNKNOWN` without a bound; "-" of none.
 
-    One that was measured and reaches down to 0 has none; one that was `predicted` may begin there.
+    One that was measured and is `vague` has none; one that was `predicted` may be wide, and begin at 0.
     """
     if like_s is None:
         return "-"
-    if low_s is None or high_s is None or not math.isfinite(high_s) or low_s < 0 or (low_s == 0 and not predicted):
-        return "[unknown]"
+    if low_s is None or high_s is None or not math.isfinite(high_s) or low_s < 0:
+        return UNKNOWN
+    if vague(low_s, high_s) and not predicted:
+        return UNKNOWN
     scale = like_s / _scaled(like_s)[0] if like_s else 1.0
     return f"[{digits(low_s / scale)}, {digits(high_s / scale)}]"
 
 
 def _scaled(seconds: float) -> tuple[float, str]:
+def vague(low: float, high: float) -> bool:
+    """Whether an interval says nothing: it reaches down to 0, or its ends are more than ten times apart."""
+    return low <= 0 or high > _WIDEST * low
+
+
     size = abs(seconds)
     for factor, unit in ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
         if size < 999.5 * factor:

@@ -30,15 +30,8 @@ _FIRST = frozenset(
         *("clocks-disagree", "copy", "medians-disagree", "model-changed", "signature", "software-device"),
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering", "empty-input"),
-        *(
-            "not-compared",
-            "unstable",
-            "threads-undecided",
-            "undelegated",
-            "fixed-batch",
-            "command-failed",
-            "unchecked-command",
-        ),
+        *("not-compared", "unstable", "threads-undecided", "undelegated", "fixed-batch"),
+        *("command-failed", "unchecked-command"),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""
