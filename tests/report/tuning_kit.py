@@ -15,6 +15,16 @@ HOSTILE = "a\x1b[31m\u202e<b>$x_1$</b>\n\x07"
 PHONE = {"key": "phone", "target": {"kind": "llvm", "mcpu": "cortex-a72"}, "threads": 4, "linker": "", "name": "phone"}
 TABLET = {**PHONE, "key": "tablet", "name": "tablet"}
 MODEL = {"name": "mobile", "sha256": "ab" * 32, "dtype": "float32"}
+CONDITIONS = {
+    "threads": [4],
+    "defaults": False,
+    "precisions": ["float32"],
+    "inputs": [{"name": "x", "shape": [1, 3, 8, 8], "dtype": "float32", "fed": "", "sha256": None}],
+    "machine": "cortex-a72",
+    "cores": None,
+    "date": "2026-01-02",
+    "signature": "",
+}
 
 
 def summary(median_s: float, spread: float | None = 0.03) -> dict[str, Any]:
@@ -59,6 +69,7 @@ def tune(**changes: Any) -> dict[str, Any]:
         "beside": None,
         "doubts": [],
         "notes": ["the tracker was started for this run"],
+        "conditions": CONDITIONS,
     }
     return {**found, **changes}
 
@@ -110,6 +121,7 @@ def ran(**changes: Any) -> dict[str, Any]:
         "failure": None,
         "doubts": [],
         "notes": [],
+        "conditions": {**CONDITIONS, "inputs": []},
     }
     return {**found, **changes}
 
@@ -156,6 +168,7 @@ def collect(**changes: Any) -> dict[str, Any]:
         "failures": [{"stage": "run", "kind": "hang", "count": 5, "message": "took longer than 20 s"}],
         "seconds": 95.0,
         "notes": [],
+        "conditions": {**CONDITIONS, "inputs": []},
     }
     return {**found, **changes}
 

@@ -209,6 +209,10 @@ class Page:
         """The answer."""
         self._wrapped(sentence, style="bold")
 
+    def conditions(self, sentence: str) -> None:
+        """What the answer holds for: model, machine, threads, precision, shapes, inputs, date."""
+        self.line(sentence)
+
     def heading(self, title: str) -> None:
         """A title, with an empty line above."""
         self._print("")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gnomon.core.stats import Comparison, Summary, may_be_as_fast
 from gnomon.report import units
@@ -14,20 +14,6 @@ from gnomon.report.page import Page
 
 if TYPE_CHECKING:
     from gnomon.core.sample import Failure
-
-
-def measured_with(context: Mapping[str, Any], clock: str = "") -> str:
-    """What the times of a table hold for, in one sentence: runtime, processor, threads, and a known clock."""
-    device, options = context.get("device") or {}, context.get("options") or {}
-    where = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or "an unknown device"
-    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
-    threads = options.get("threads")
-    parts = [
-        f"{name} {context.get('version') or ''}".strip() + f" on {where}",
-        f"{'one' if threads == 1 else threads} thread{'' if threads == 1 else 's'}" if threads else "",
-        f"by {units.CLOCKS[clock]}" if clock else "",
-    ]
-    return f"{', '.join(filter(None, parts))}."
 
 
 def failure_text(failure: Failure) -> str:

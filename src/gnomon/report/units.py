@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from time import localtime, strftime
 
 CLOCKS = {"cpu": "CPU time", "wall": "wall time"}
 """Names of the clocks that decide."""
-
 
 UNKNOWN = "[not known]"
 """Stands for an interval without ends, or one that says nothing."""
 
 _WIDEST = 10.0
 """How many times its lower end the upper end of an interval may be that says anything."""
+
 
 def digits(value: float | None) -> str:
     """Three significant digits: 0.0123, 1.23, 12.3, 123, 1230; "unknown" where it is not known.
@@ -63,12 +64,12 @@ def interval(low_s: float | None, high_s: float | None, like_s: float | None, *,
     return f"[{digits(low_s / scale)}, {digits(high_s / scale)}]"
 
 
-def _scaled(seconds: float) -> tuple[float, str]:
 def vague(low: float, high: float) -> bool:
     """Whether an interval says nothing: it reaches down to 0, or its ends are more than ten times apart."""
     return low <= 0 or high > _WIDEST * low
 
 
+def _scaled(seconds: float) -> tuple[float, str]:
     size = abs(seconds)
     for factor, unit in ((1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
         if size < 999.5 * factor:
@@ -99,6 +100,11 @@ def duration(seconds: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def day(at_s: float | None) -> str:
+    """The day of a moment, of the calendar here: "2026-11-29"; "" where none is known."""
+    return strftime("%Y-%m-%d", localtime(at_s)) if at_s else ""
 
 
 def mebibytes(size_bytes: float | None) -> str:

@@ -27,6 +27,7 @@ from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
+from gnomon.report import units
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -199,7 +200,7 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
         inputs=lab.inputs,
         machine=str(facts.get("cpu_model") or facts.get("machine") or "unknown"),
         cores=lab.cores,
-        date=time.strftime("%Y-%m-%d", time.localtime(lab.runner.campaign.started_at_s)),
+        date=units.day(lab.runner.campaign.started_at_s),
     )
 
 

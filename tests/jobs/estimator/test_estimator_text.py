@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from tests.report.tuning_kit import words_of
 
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator import report as estimator_text
+from gnomon.jobs.place.shared_report import measured_with
+from gnomon.jobs.table.document import NetPart, NetsDocument
 from gnomon.report.page import Page
+from gnomon.session.document import ConditionsPart, table_conditions
 
 SCORES = {
     "nets": 20,
@@ -116,3 +121,33 @@ def test_measured_nets_with_failures_and_what_was_unlike(capsys: pytest.CaptureF
     assert "2 of 3 nets measured by cpu time: 1.00 ms to 2.00 ms." in text
     for told in ("net 2 failed: it crashed", "Measured otherwise than the table", "version: 1 and 2", "stop them"):
         assert told in text
+
+
+def test_what_times_of_a_table_hold_for_is_said_as_far_as_it_is_known() -> None:
+    device = {"cpu_model": "Cortex-A72", "machine": "aarch64"}
+    context = {
+        "device": device,
+        "configuration": "ort",
+        "version": "1.2",
+        "options": {"threads": 2},
+        "dtype": "float32",
+    }
+    began_s = time.mktime((2026, 1, 2, 12, 0, 0, 0, 0, -1))
+    told = measured_with(context, table_conditions(context, began_s), "cpu")
+    assert told == "ort 1.2 on Cortex-A72: 2 threads, float32, 2026-01-02, by CPU time."
+    assert measured_with({"options": {"threads": "x"}}) == "an unknown runtime on an unknown device."
+
+
+def test_measured_nets_say_what_they_hold_for() -> None:
+    net = NetPart(latency_s=1e-3, low_s=0.9e-3, high_s=1.1e-3, reference_s=1e-3)
+    found = NetsDocument(
+        clock="cpu",
+        nets=(net,),
+        failures=(),
+        unlike=(),
+        doubts=(),
+        seconds=1.0,
+        context={"configuration": "ort"},
+        conditions=ConditionsPart(threads=(1,), machine="Xeon", date="2026-01-02"),
+    )
+    assert "Measured with ort on Xeon: 1 thread, 2026-01-02." in words_of(estimator_text.measured_report, found)

@@ -96,6 +96,13 @@ def inert(text: str) -> None:
     assert kinds.count(None) == 1
 
 
+@pytest.mark.parametrize("name", ["place by hand", "tune by hand", "space show profile --json"])
+def test_conditions_stand_beside_the_title_once(name: str) -> None:
+    dated = json.loads(json.dumps(FOUND[name]).replace('"date": ""', '"date": "2026-01-02"'))
+    heading = page([dated], [name]).partition("</h1>")[2].partition('<p class="answer">')[0]
+    assert re.fullmatch(r'\s*<p class="note">[^<]*\b2026-01-02\b[^<]*</p>\s*', heading), heading
+
+
 def test_what_is_chosen_is_marked_once() -> None:
     text = page([FOUND["place by hand"]], ["place"])
     assert re.search(r'<tr class="chosen"><th[^>]*>onert: plan<', text)

@@ -12,7 +12,6 @@ from tests.report.tuning_kit import TABLET, Report, failure, network, ran, summa
 
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.report import (
-    device_words,
     exec_report,
     like,
     loss,
@@ -151,7 +150,7 @@ def test_a_run_that_failed_says_so_first() -> None:
 def test_a_run_of_a_library_without_a_target_and_references() -> None:
     document = ran(compared_with=None, built_for={}, layers_sum_s=None, unaccounted_s=None)
     told = words_of(exec_report, {**document, "device": {"key": "local", "target": {}, "threads": 0, "linker": ""}})
-    assert "Device: local. Layers" in told
+    assert "Built for" not in told
     assert "compared with" not in told
     assert "together" not in told
 
@@ -222,4 +221,3 @@ def test_words() -> None:
     assert "off" in outputs(5e-3, "float32")
     assert outputs(float("nan"), "float32") == "outputs not compared"
     assert (target_words({}), target_words({"kind": "llvm", "model": "bcm2711", "tag": "t"})) == ("", "llvm, bcm2711")
-    assert device_words(read_document(tune()).device) == "phone (llvm, cortex-a72, 4 threads)"

@@ -184,9 +184,8 @@ def health_report(document: DeviceHealthDocument, page: Page) -> None:
     if baseline is None:  # nothing was probed
         return
     now, then = (units.time(took) for took in (document.health.call_s, statistics.median(baseline.calls_s)))
-    day = time.strftime("%Y-%m-%d", time.localtime(baseline.at_s))
     page.headline(f"{document.name} is in order.")
-    page.line(f"The probe takes {now}; its baseline of {day} is {then}, by {baseline.runtime}.")
+    page.line(f"The probe takes {now}; its baseline of {units.day(baseline.at_s)} is {then}, by {baseline.runtime}.")
 
 
 def runtimes_report(document: RuntimesDocument, page: Page) -> None:

@@ -19,10 +19,11 @@ from gnomon.jobs.estimator.document import (
     PredictionsDocument,
     SuggestDocument,
 )
+from gnomon.jobs.place.shared_report import measured_with
 from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
 from gnomon.report.page import Page, Table
-from gnomon.report.parts import measured_with, percent
+from gnomon.report.parts import percent
 from gnomon.report.plain import many
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
         page.headline(f"An estimator of {document.space}, from {many(document.samples, 'net')} and {prices}.")
         if document.context:
-            page.line(f"Measured with {measured_with(document.context)}")
+            page.conditions(f"Measured with {measured_with(document.context)}")
         if document.samples == 0:
             page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
         _suspect(document, page)
@@ -126,6 +127,8 @@ def measured_report(document: NetsDocument, page: Page) -> None:
         f"{len(times)} of {len(document.nets)} nets measured by {document.clock} time: "
         f"{units.time(times[0])} to {units.time(times[-1])}."
     )
+    if document.conditions is not None:
+        page.conditions(f"Measured with {measured_with(document.context, document.conditions)}")
     for failure in document.failures:
         page.item(f"net {failure.net + 1} failed: {failure.reason}")
     if document.unlike:
@@ -173,7 +176,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
     mean = document.mean_s
     interval = units.interval(document.low_s, document.high_s, mean, predicted=True)
     page.headline(f"{document.model}: {units.time(mean)} {interval}, never measured.")
-    page.line(f"Priced by times with {measured_with(document.context)}")
+    page.conditions(f"Priced by times with {measured_with(document.context)}")
     shares = document.shares
     told = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
     page.line(f"Of this time, {'; '.join(told)}.")

@@ -53,9 +53,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is shown of one document: `lead` under the answer, `after` below what the script draws of it."""
+    """What is shown of one document: the `conditions` of the answer beside the title, `lead` under the answer, `after`
+    below what the script draws of it.
+    """
 
     title: str
+    conditions: str
     answer: str
     lead: tuple[Line, ...]
     warnings: tuple[Line, ...]

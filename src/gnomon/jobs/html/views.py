@@ -29,8 +29,8 @@ _MEASURED = frozenset({"gnomon-place", "gnomon-profile", "gnomon-pareto"})
 class _Recorder(Page):
     """A page of a terminal that is kept instead of being written: nothing is wrapped, shortened or left out.
 
-    `answer` is the headline; of the `sections`, which have a title and parts, the first stands below it. Tables have
-    `most` rows.
+    `answer` is the headline, `held` the conditions; of the `sections`, which have a title and parts, the first stands
+    below. Tables have `most` rows.
     """
 
     every = True
@@ -38,7 +38,7 @@ class _Recorder(Page):
     def __init__(self, most: int = MOST_ROWS) -> None:
         self.most = most
         self.width, self.brief, self.omitted, self.own_record = 1 << 16, False, [], False
-        self.answer = ""
+        self.answer = self.held = ""
         self.sections: list[tuple[str, list[Part]]] = [("Summary", [])]
 
     @contextlib.contextmanager
@@ -49,6 +49,11 @@ class _Recorder(Page):
         if self.answer:
             self._add(Line(text=sentence))
         self.answer = self.answer or sentence
+
+    def conditions(self, sentence: str) -> None:
+        if self.held:
+            self._add(Line(text=sentence))
+        self.held = self.held or sentence
 
     def heading(self, title: str) -> None:
         self.sections.append((title, []))
@@ -85,6 +90,7 @@ def view(document: Document) -> View:
     del first[: len(lead)]
     return View(
         title=_title(document),
+        conditions=kept.held,
         answer=kept.answer,
         lead=lead,
         warnings=_lines(part for title, parts in kept.sections if title in _WARNINGS for part in parts),

@@ -24,7 +24,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.overlay.document import CollectDocument, CollectedLayer
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.campaign import TrialCampaign
-from gnomon.jobs.tune.document import device_part, failures_of
+from gnomon.jobs.tune.document import device_part, failures_of, tuned_conditions
 from gnomon.jobs.tune.folder import (
     TuneFolder,
     one_model,
@@ -284,6 +284,7 @@ def _document(
         failures=failures_of(t.failure for layer in log.layers for t in campaign.trials(layer.layer)),
         seconds=seconds,
         notes=(),
+        conditions=tuned_conditions(device, log.model, campaign.began_s),
     )
 
 

@@ -21,6 +21,7 @@ from gnomon.jobs.tune.document import (
 )
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
+from gnomon.session.document import ConditionsPart
 
 ByDevice = Mapping[str, float | None]
 
@@ -56,6 +57,7 @@ class CollectDocument(Answer):
     failures: tuple[FailureCount, ...]
     seconds: float
     notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

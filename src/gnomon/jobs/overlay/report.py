@@ -18,13 +18,12 @@ from gnomon.jobs.overlay.document import (
     FailedTrialPart,
     MeasuredChoice,
 )
-from gnomon.jobs.place.shared_report import doubts
+from gnomon.jobs.place.shared_report import doubts, held
 from gnomon.jobs.tune.report import (
     FEW,
     MOST_LAYERS,
     clock_name,
     device_key,
-    device_words,
     failure_items,
     failure_words,
     interval_of,
@@ -287,8 +286,7 @@ def collect_report(document: CollectDocument, page: Page) -> None:
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
     words += f"{sum(layer.measured for layer in layers)} measured, {failed or 'none'} failed"
     page.headline(f"{words}, in {units.duration(document.seconds)}.")
-    where = f"{named(document.model.name)} in {named(document.model.dtype)}"
-    page.line(f"{many(len(layers), 'layer')} of {where} on {device_words(document.device)}.")
+    held(named(document.model.name), device, document.conditions, page)
     _collected(layers, page)
     failure_items(document.failures, "Failures", page)
     notes(document.notes, page)

@@ -28,9 +28,9 @@ def pareto_report(document: ParetoDocument, page: Page) -> None:
     """Write the report: the front first, then what it rests on, then what speaks against it."""
     page.headline(headline(document))
     if document.model:
-        page.line(conditions_line(document.model, document.device or "", document.conditions))
+        page.conditions(conditions_line(document.model, document.device or "", document.conditions))
     else:
-        page.line(f"From {Path(document.source or '').name}; nothing was measured.")
+        page.conditions(f"From {Path(document.source or '').name}; nothing was measured.")
     first_warnings(document.doubts, page)
     page.line(_space_line(document))
     _front(document, page)

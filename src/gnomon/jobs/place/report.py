@@ -72,7 +72,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
 
 def _measured_model(document: PlaceDocument | ProfileDocument, page: Page) -> None:
     """What the answer holds for, and the warnings about it."""
-    page.line(conditions_line(document.model, document.device, document.conditions))
+    page.conditions(conditions_line(document.model, document.device, document.conditions))
     first_warnings(document.doubts, page)
     if not page.brief:
         page.line(model_line(document.model, document.device, document.versions))
@@ -588,7 +588,7 @@ def sweep_report(document: SweepDocument, page: Page) -> None:
     page.headline(document.headline()[1])
     answers = document.answers
     first = answers[0]
-    page.line(f"The first: {conditions_line(first.model, first.device, first.conditions)}")
+    page.conditions(f"The first: {conditions_line(first.model, first.device, first.conditions)}")
     warnings = list({doubt.message: doubt for answer in answers for doubt in answer.doubts}.values())
     first_warnings(warnings, page)
     table = Table(document.parts)

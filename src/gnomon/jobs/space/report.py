@@ -293,13 +293,17 @@ def _toolchain_sentence(toolchain: ToolchainPart) -> str:
     return f"{by} networks take {_spread(times)}{beside}."
 
 
+def _conditions(toolchain: ToolchainPart) -> str:
+    """What a toolchain's times hold for, in one sentence."""
+    device, threads = (toolchain.context.get(name, "") for name in ("device", "threads"))
+    count = threads and f"{threads} thread{'' if threads == '1' else 's'}"
+    parts = [device and f"on {device}", count, units.CLOCKS.get(toolchain.clock), toolchain.date]
+    return f"{', '.join(filter(None, [f'Latency by {toolchain.toolchain}', *parts]))}."
+
+
 def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> None:
     """A toolchain: one-change variants by family, how well mixed networks are predicted, its twin, and what failed."""
-    context = toolchain.context
-    parts = [f"on {context['device']}"] if "device" in context else []
-    parts += [f"{count} thread{'' if count == '1' else 's'}"] if (count := context.get("threads")) else []
-    parts += [f"{toolchain.clock} time"] if toolchain.clock else []
-    page.heading(", ".join([f"Latency by {toolchain.toolchain}", *parts]))
+    page.heading(f"Latency by {toolchain.toolchain}")
     measured = len(_times(toolchain.networks))
     page.line(f"{measured} of {len(toolchain.networks)} networks were measured.")
     _imported(toolchain.imported, page)
@@ -416,6 +420,8 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
 def profile_report(document: SpaceDocument, page: Page) -> None:
     """What a profile says: the answer first, then accuracies, latencies, and how well both can be believed."""
     page.headline(_answer(document))
+    for toolchain in document.latency:
+        page.conditions(_conditions(toolchain))
     page.line(_searched(document))
     if document.accuracy is not None:
         _accuracy(document, document.accuracy, page)

@@ -20,9 +20,9 @@ def stab_report(document: StabDocument, page: Page) -> None:
     proof, threads = document.proof, document.threads
     page.headline(document.headline()[1])
     if proof is not None:
-        page.line(conditions_line(proof.model, proof.device, proof.conditions))
+        page.conditions(conditions_line(proof.model, proof.device, proof.conditions))
     else:
-        page.line(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
+        page.conditions(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
     _predictions(document, page)
     _published(document, page)
     page.heading("The placement that was written, operator by operator")

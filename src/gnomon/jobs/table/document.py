@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from gnomon.core.stats import Block
 from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
-from gnomon.session.document import BlockColumns, block_columns
+from gnomon.session.document import BlockColumns, ConditionsPart, block_columns, table_conditions
 from gnomon.spaces.latency_table import Difference, Row, Table
 
 
@@ -61,6 +61,7 @@ class TableDocument(Answer):
     seconds: float | None = None
     campaign: str | None = None
     doubts: tuple[Doubt, ...] | None = None
+    conditions: ConditionsPart | None = None
 
     def headline(self) -> tuple[str, str]:
         """The space and the folder, and how many units were measured."""
@@ -84,6 +85,7 @@ def table_document(
 ) -> TableDocument:
     """A table, with complaints about it."""
     manifest = table.manifest
+    began_s = manifest.created_at_s if "protocol" in manifest.context else None  # else of an import
     times = table.times_s
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
     return kind(
@@ -98,6 +100,7 @@ def table_document(
         counts={status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
         units=tuple(_unit(row, times.get(row.unit)) for row in rows),
         complaints=tuple(warnings),
+        conditions=table_conditions(manifest.context, began_s),
     )
 
 
@@ -202,3 +205,5 @@ class NetsDocument(Answer):
     doubts: tuple[Doubt, ...]
     seconds: float
     file: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
+    conditions: ConditionsPart | None = None

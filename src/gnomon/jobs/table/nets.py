@@ -18,6 +18,7 @@ from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
+from gnomon.session.document import table_conditions
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
@@ -90,6 +91,7 @@ def _measure(
             reasons = "; ".join(dict.fromkeys(failure.reason for failure in failures))
             raise MeasurementError(f"no net ran ({reasons})", hint="Try another runtime with --runtime.")
         bench.runner.finish({"reason": f"{len(nets)} nets of {space.name}"})
+        context = context_of(bench)
         measured = tuple(rows.get(index, NetRow(assignment=tuple(net))) for index, net in enumerate(nets))
         return measured, NetsDocument(
             clock=gauge.clock,
@@ -98,6 +100,8 @@ def _measure(
             unlike=tuple(_unlike(bench, table, gauge)),
             doubts=tuple(worst(bench.runner.environments)),
             seconds=time.monotonic() - start,
+            context=context,
+            conditions=table_conditions(context, bench.runner.campaign.started_at_s),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnomon.jobs.place.shared_report import measured_with
 from gnomon.jobs.table.document import (
     SpacesDocument,
     TableDiffDocument,
@@ -11,7 +12,7 @@ from gnomon.jobs.table.document import (
 )
 from gnomon.report import units
 from gnomon.report.page import Page, Table
-from gnomon.report.parts import measured_with, networks, percent
+from gnomon.report.parts import networks, percent
 from gnomon.report.plain import many
 
 _ROWS = 20
@@ -26,7 +27,7 @@ def table_report(document: TableDocument, page: Page) -> None:
     vague = any(row.relative_half_width is None for row in document.units if row.status == "ok")
     fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
     page.headline(f"{many(total, 'unit')} of {document.space}: " + (", ".join(bad) or fine) + ".")
-    page.line(measured_with(document.context, document.clock))
+    page.conditions(measured_with(document.context, document.conditions, document.clock))
     if document.overhead_s > 0:
         page.line(
             f"A call of the no-op model takes {units.time(document.overhead_s)}; it is subtracted from each unit."

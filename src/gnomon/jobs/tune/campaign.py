@@ -78,7 +78,7 @@ class CallCampaign:
         with ExitStack() as stack:
             self._store = stack.enter_context(open_store(None))
             campaign, _ = open_campaign(self._store, question, fresh=fresh)
-            self.id = campaign.id
+            self.id, self.began_s = campaign.id, campaign.started_at_s
             self._runs = list(self._store.query(RunQuery(campaign=self.id)))
             stack.pop_all()
 

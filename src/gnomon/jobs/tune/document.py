@@ -15,7 +15,7 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.session.document import BlockColumns, block_columns
+from gnomon.session.document import BlockColumns, ConditionsPart, FedInput, block_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,10 @@ class TunedDevicePart(TunedDevice):
     """The device by its key, and what is compiled for it; `name` is how the user called it."""
 
     name: str | None = None
+
+
+Inputs = Iterable[tuple[str, str, Sequence[int]]]
+"""Name, data type and shape of each input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +189,7 @@ class TuneDocument(Answer):
     beside: BesidePart | None
     doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
     @property
     def exit_code(self) -> int:
@@ -298,6 +303,7 @@ class ExecDocument(Answer):
     failure: FailurePart | None
     doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
     @property
     def exit_code(self) -> int:
@@ -315,6 +321,18 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
     """A device."""
     return TunedDevicePart(
         key=device.key, target=device.target, threads=device.threads, linker=device.linker, name=name
+    )
+
+
+def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs: Inputs = ()) -> ConditionsPart:
+    """What calls on a device hold for, from the moment `at_s` on; a network's inputs are drawn."""
+    fed = (FedInput(name=name, shape=tuple(shape), dtype=dtype, fed="", sha256=None) for name, dtype, shape in inputs)
+    return ConditionsPart(
+        threads=(device.threads,) if device.threads else (),
+        precisions=(model.dtype,),
+        inputs=tuple(fed),
+        machine=str(device.target.get("mcpu") or device.target.get("kind") or ""),
+        date=units.day(at_s),
     )
 
 

@@ -16,7 +16,7 @@ from gnomon.formats.tuning.logs import kind_problem
 from gnomon.formats.tuning.records import MOST_LAYERS
 from gnomon.jobs.runs.answers import keep_in
 from gnomon.jobs.tune.campaign import CallCampaign
-from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, TimesPart, device_part, failure_part
+from gnomon.jobs.tune.document import ExecDocument, RunLayerPart, TimesPart, device_part, failure_part, tuned_conditions
 from gnomon.jobs.tune.folder import (
     best_choice,
     companions,
@@ -167,6 +167,7 @@ def _measured(
         failure=failure_part(whole.failure),
         doubts=tuple(worst(bench.environments)),
         notes=tuple(notes),
+        conditions=tuned_conditions(device, model, campaign.began_s),
     )
 
 

@@ -32,6 +32,7 @@ from gnomon.jobs.tune.document import (
     device_part,
     failures_of,
     times_part,
+    tuned_conditions,
 )
 from gnomon.jobs.tune.folder import (
     best_choice,
@@ -132,6 +133,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 beside=None,
                 doubts=tuple(worst(bench.environments)),
                 notes=(*_too_short(request, progress, time_left), *_notes(tools, layers)),
+                conditions=tuned_conditions(device, model, campaign.began_s, network.inputs),
             )
             campaign.finish(f"{campaign.count} trials of {len(layers)} layers of {model.name}")
     if document.library and (request.budget_s is None if request.compare is None else request.compare):

@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from gnomon.core.overlay.records import TunedDevice
-from gnomon.jobs.place.shared_report import doubts
+from gnomon.jobs.place.shared_report import doubts, held
 from gnomon.jobs.tune.document import (
     BesidePart,
     ExecDocument,
@@ -97,13 +96,6 @@ def target_words(target: Mapping[str, Any]) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
     known = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
     return ", ".join([named(word, 40) for word in known if word][:2])
-
-
-def device_words(device: TunedDevice) -> str:
-    """A device with what is compiled for it: "phone (llvm, cortex-a72, 4 threads)"."""
-    words = [target_words(device.target), many(device.threads, "thread") if device.threads else ""]
-    more = ", ".join(filter(None, words))
-    return f"{device_key(device.key)} ({more})" if more else device_key(device.key)
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
@@ -227,6 +219,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
     The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
     """
     page.headline(_tuned(document))
+    held(named(document.model.name), device_key(document.device.key), document.conditions, page)
     page.line(_spent(document))
     compared_with(document.network.compared_with, document.network.tuned, page)
     whole = [("untuned", document.network.untuned, LOOKS[0]), ("tuned", document.network.tuned, CHOSEN)]
@@ -335,8 +328,7 @@ def _speed(ratio: RatioPart | None, tuned_s: float, untuned_s: float) -> tuple[b
 
 def _spent(document: TuneDocument) -> str:
     network = document.network
-    words = f"{many(len(document.layers), 'layer')} in {named(document.model.dtype)} for "
-    words += f"{device_words(document.device)}: {_trials(document.trials, document.seconds)}; "
+    words = f"{many(len(document.layers), 'layer')}: {_trials(document.trials, document.seconds)}; "
     words += f"the end: {_STOPPED.get(document.stopped, named(document.stopped))}."
     if network.failure is None:
         words += f" {network.scheduled} of {many(network.functions, 'function')} of the network run tuned."
@@ -415,11 +407,13 @@ def exec_report(document: ExecDocument, page: Page) -> None:
     else:
         error = outputs(document.max_error, document.model.dtype)
         page.headline(f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.")
+        held(named(document.model.name), device_key(document.device.key), document.conditions, page)
         samples = many(network.samples, "sample")
         page.line(f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
     compared_with(document.compared_with, network, page)
     built = target_words(document.built_for)
-    page.line(f"Device: {device_words(document.device)}.{f' Built for {built}.' if built else ''}")
+    if built:
+        page.line(f"Built for {built}.")
     if document.layers:
         _ran_layers(document, page)
     doubts(document.doubts, page)
