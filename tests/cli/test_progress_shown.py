@@ -14,8 +14,9 @@ from tests.cli.commands.test_tune_commands import logs
 from gnomon.cli import progress
 from gnomon.cli.main import run
 from gnomon.cli.progress import Show
+from gnomon.core.stats import Block, summarise
 from gnomon.devices.lease import Waiting
-from gnomon.measure.progress import Progress
+from gnomon.measure.progress import Progress, Standing
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -54,6 +55,36 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def standing(label: str, time_s: float, ratio: float) -> Standing:
+    block = Block(process=0, block=0, values_s=(time_s,) * 20)
+    return Standing(label=label, clock="cpu", time=summarise([block]), wall_s=2 * time_s, ratio=ratio)
+
+
+def test_a_log_names_who_is_ahead_whenever_that_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = standing("a", 1e-3, 1.0), standing("b", 2e-3, 2.0)
+    with Show(quiet=False) as show:
+        watch = show.on_progress
+        for standings in ((), (a, b), (a, b), (b, a)):
+            watch(Progress(stage="profile", done=1, total=9, left_s=None, standings=standings))
+    told = [line for line in capsys.readouterr().err.splitlines() if "so far" in line]
+    assert told == [
+        "gnomon: so far: a 1.00 ms of CPU time, b 2.00 times as long",
+        "gnomon: so far: b 2.00 ms of CPU time, a 1.00 times as long",
+    ]
+
+
+def test_a_terminal_has_a_table_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Show(quiet=False) as show:
+        rows = (standing("a", 1e-3, 1.0), standing("b", 2e-3, 2.0))
+        show.on_progress(Progress(stage="profile", done=1, total=9, left_s=None, standings=rows))
+        show._bar.refresh()
+    shown = screen.getvalue()
+    assert "CPU time" in shown and "1.00 ms" in shown and "2.00" in shown
+    assert shown.index("so far") < shown.index("profile")
 
 
 def test_the_bar_of_an_analysis_begins_with_the_logs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -334,3 +334,22 @@ def test_progress_counts_up_to_its_end(store: SqliteStore, times: Any) -> None:
     known = runner(StandIn(times), store)
     taken = sum(run.samples is not None for key in ("fast", "slow") for run in known.known(key).runs)
     assert seen[-1].done == seen[-1].total == taken
+
+
+def test_progress_shows_how_what_has_a_label_stands_after_each_session(store: SqliteStore) -> None:
+    seen: list[Progress] = []
+    link = StandIn(steady)
+    link.failures = [("broken", "load", CRASH), ("broken", "load", CRASH)]
+    shown = [replace(c, label=c.key.upper()) for c in candidates("slow", "fast", "broken")]
+    runner(link, store, watch=seen.append).measure("stage", [*shown, *candidates("other")], EFFORT)
+    standings = [p.standings for p in seen]
+    assert standings[0] == ()
+    assert all([row.label for row in rows] == ["FAST", "SLOW"] for rows in standings if rows)
+    first, last = next(rows for rows in standings if rows), standings[-1]
+    assert (first[0].time.processes, last[0].time.processes) == (1, 3)
+    assert last[0].clock == "cpu" and last[0].ratio == 1
+    assert last[1].ratio == pytest.approx(1.3, rel=0.01)
+    assert last[1].wall_s == pytest.approx(1.3e-6, rel=0.01)
+    several = [replace(c, serial=False) for c in shown]
+    runner(link, store, watch=seen.append).measure("again", several, EFFORT)
+    assert seen[-1].standings[0].clock == "wall"  # CPU time of several threads says little

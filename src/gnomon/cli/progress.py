@@ -5,30 +5,38 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from gnomon.devices.lease import Waiting
+from gnomon.report import units
 from gnomon.report.plain import clean, shorten
-from gnomon.report.units import duration
+from gnomon.system.stopping import ANSWERS
 
 if TYPE_CHECKING:
-    from gnomon.measure.progress import Progress
+    from gnomon.measure.progress import Progress, Standing
 
 _FIRST = "look at the model and the runtimes"
 _NAME_WIDTH = 20
 _STAGE_WIDTH = 24
 _EVERY_S = 30.0
+_MOST_ROWS, _MOST_NAMED = 8, 4
 
 
 def _bar(width: int) -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    return Progress(
+    class Bars(Progress):
+        table: Any = None
+
+        def get_renderables(self) -> Iterable[Any]:
+            return (*([self.table] if self.table is not None else []), self.make_tasks_table(self.tasks))
+
+    return Bars(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=width),
         MofNCompleteColumn(),
@@ -36,6 +44,29 @@ def _bar(width: int) -> Any:
         console=Console(stderr=True, highlight=False),
         transient=True,
     )
+
+
+def _table(standings: Sequence[Standing]) -> Any:
+    """How what is compared stands so far, above the bar."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("so far")
+    for title in ("CPU time" if standings[0].clock == "cpu" else "wall time", "95 % interval", "wall", "times as long"):
+        table.add_column(title, justify="right")
+    for row in standings[:_MOST_ROWS]:
+        time_s = row.time.median_s
+        bounds = units.interval(row.time.low_s, row.time.high_s, time_s)
+        table.add_row(clean(row.label), units.time(time_s), bounds, units.time(row.wall_s), f"{row.ratio:.2f}")
+    return table
+
+
+def _line(standings: Sequence[Standing]) -> str:
+    """The same in a line, for a log."""
+    first, *others = standings[:_MOST_NAMED]
+    clock = "CPU time" if first.clock == "cpu" else "wall time"
+    behind = "".join(f", {clean(row.label)} {row.ratio:.2f} times as long" for row in others)
+    return f"so far: {clean(first.label)} {units.time(first.time.median_s)} of {clock}{behind}"
 
 
 class Show:
@@ -57,6 +88,7 @@ class Show:
     def __enter__(self) -> Self:
         from gnomon.store.base import ARGUMENTS
 
+        self._answers = ANSWERS.set(True)
         # What measures notes in the record how it was asked for, so that `gnomon runs resume` can ask again.
         context = click.get_current_context(silent=True)
         words = context.find_root().obj if context is not None else None
@@ -73,6 +105,7 @@ class Show:
     ) -> None:
         from gnomon.store.base import ARGUMENTS
 
+        ANSWERS.reset(self._answers)
         ARGUMENTS.reset(self._asked)
         if self._bar is not None:
             self._bar.stop()
@@ -98,23 +131,28 @@ class Show:
         return shorten(f"{shorten(name, _NAME_WIDTH):<{self._wide}}  {stage}", _STAGE_WIDTH + self._wide)
 
     def _watch_of(self, name: str) -> Callable[[Progress], None]:
-        stage, done, told_s = "", 0, 0.0
+        stage, done, told_s, ahead = "", 0, 0.0, ""
 
         def watch(progress: Progress) -> None:
-            nonlocal stage, done, told_s
+            nonlocal stage, done, told_s, ahead
             new = progress.stage != stage or progress.done < done
             stage, done = progress.stage, progress.done
+            standings = progress.standings
             if self._bar is not None:
-                left = "" if progress.left_s is None else f"{duration(progress.left_s)} left"
+                self._bar.table = _table(standings) if standings and not name else None
+                left = "" if progress.left_s is None else f"{units.duration(progress.left_s)} left"
                 told = self._labelled(name, progress.stage)
                 self._bar.update(
                     self._tasks[name], description=told, completed=progress.done, total=progress.total, left=left
                 )
             elif not self._quiet and (new or time.monotonic() - told_s >= _EVERY_S):
-                left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+                left = "" if progress.left_s is None else f", about {units.duration(progress.left_s)} left"
                 far = f" ({progress.total} steps)" if new else f": {progress.done} of {progress.total}{left}"
                 self._print(": ".join(filter(None, (clean(name), f"{progress.stage}{far}"))))
                 told_s = time.monotonic()
+            if self._bar is None and not self._quiet and standings and standings[0].label != ahead:
+                ahead = standings[0].label
+                self._print(": ".join(filter(None, (clean(name), _line(standings)))))
 
         return watch
 

@@ -33,7 +33,7 @@ from gnomon.errors import DeviceError
 from gnomon.measure.effort import Clock, Effort, JobTime, cpu_tells, levels
 from gnomon.measure.environment import UNWATCHED
 from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_reference, failure_of
-from gnomon.measure.progress import Meter, Watch
+from gnomon.measure.progress import Meter, Standing, Watch
 from gnomon.store.base import (
     CLOSED,
     FAILED,
@@ -54,7 +54,8 @@ from gnomon.store.base import (
 class Candidate:
     """Something to be measured: a job for the agent, and the environment of its process.
 
-    `key` names it within the campaign; the same key must always mean the same thing. `check` compares its
+    `key` names it within the campaign; the same key must always mean the same thing. Progress shows how it stands by
+    its `label`, where it has one; of one that is not `serial` several threads do the work. `check` compares its
     outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
     calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
     `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
@@ -73,6 +74,8 @@ class Candidate:
     process: str | None = None
     stays: bool = False
     separate: bool = False
+    label: str = ""
+    serial: bool = True
 
     __repr__ = brief
 
@@ -150,7 +153,7 @@ class Measured:
 _NO_ROOM = "Make room there, or allow more, and start the command again: what was measured is kept."
 
 UNREACHED = Failure(
-    stage="record", kind="unmeasured", transient=False, message="--max-time was over before it was measured"
+    stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
 )
 
 #: Visits of a laggard in each process: two tell that it lags, or one that it is hopeless, and three processes bound
@@ -376,6 +379,7 @@ class CampaignRunner(Known):
             for group in (left[k::count] for k in range(count)):
                 if not self.over(stage):
                     self._session(process, group, wanted, effort, meter)
+                    meter.show(self._standings(candidates))
 
     def failed(self, key: str) -> bool:
         """Whether a candidate failed in this call, or for good: what failed before is tried once more."""
@@ -438,7 +442,7 @@ class CampaignRunner(Known):
         known = {key: found for key, found in known.items() if found.ok}
         if not known:
             return []
-        clock: Clock = "cpu" if all(cpu_tells(found.runs) for found in known.values()) else "wall"
+        clock = self._clock(candidates)
         numbers = {key: levels(found.runs, clock) for key, found in known.items()}
         fastest = min(numbers.values(), key=lambda blocks: median([v for b in blocks for v in b.values_s]))
         rivals = []
@@ -449,6 +453,29 @@ class CampaignRunner(Known):
             if behind <= effort.laggard or (behind <= effort.hopeless and _open(numbers[candidate.key], fastest)):
                 rivals.append(candidate)
         return rivals
+
+    def _clock(self, candidates: Sequence[Candidate]) -> Clock:
+        """The clock that compares all of these that work."""
+        known = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
+        serial = all(c.serial and cpu_tells(found.runs) for c, found in known if found.ok)
+        return "cpu" if serial else "wall"
+
+    def _standings(self, candidates: Sequence[Candidate]) -> tuple[Standing, ...]:
+        """How the candidates with a label that work stand so far, the fastest first."""
+        known = {c.label: found for c in candidates if c.label and (found := self._recorded(c.key)).ok}
+        clock = self._clock(candidates)
+        times = {label: summarise(blocks_of(found.runs, clock=clock)) for label, found in known.items()}
+        first_s = min((time.median_s for time in times.values()), default=0.0)
+        return tuple(
+            Standing(
+                label=label,
+                clock=clock,
+                time=time,
+                wall_s=summarise(blocks_of(known[label].runs)).median_s,
+                ratio=time.median_s / max(first_s, 1e-12),  # a clock may not have moved at all
+            )
+            for label, time in sorted(times.items(), key=lambda row: row[1].median_s)
+        )
 
     def _enough(
         self, candidates: Sequence[Candidate], rivals: Sequence[Candidate], effort: Effort, start: float
@@ -603,10 +630,12 @@ class RecordedRunner(Known):
     """
 
     resumed = False
-    stopped = ""
 
-    def __init__(self, store: Store, campaign: Campaign) -> None:
+    def __init__(self, store: Store, campaign: Campaign, *, stopped: str = "") -> None:
         super().__init__(store, campaign)
+        self.stopped = stopped
+        if stopped and self.unwatched:  # which the warning that it was stopped explains
+            self.environments.remove(UNWATCHED)
         self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
 
     def last(self, name: str) -> Mapping[str, object] | None:
@@ -615,15 +644,15 @@ class RecordedRunner(Known):
 
     def known(self, key: str) -> Measured:
         """What the record holds of a candidate."""
-        return self._or_profiled(key, UNMEASURED)
+        return self._or_profiled(key, UNREACHED if self.stopped else UNMEASURED)
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
         """What the record holds of the candidates."""
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Never: nothing is measured, so nothing takes time."""
-        return False
+        """Whether the job was stopped; else never, as nothing is measured."""
+        return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
         """Nothing: the record of what was measured stays as it is."""

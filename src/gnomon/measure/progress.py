@@ -8,16 +8,39 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gnomon.core.stats import Summary
+    from gnomon.measure.effort import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How something that is measured beside others stands so far: seconds a call by the clock that compares them.
+
+    `wall_s` is its median by the wall, and `ratio` how many times as long it takes as the fastest.
+    """
+
+    label: str
+    clock: Clock
+    time: Summary
+    wall_s: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is being done (`stage`), the steps done and known so far, and the seconds left, None while unknown."""
+    """What is being done (`stage`), the steps done and known so far, and the seconds left, None while unknown.
+
+    `standings` are those of what the stage compares, the fastest first, once each has run.
+    """
 
     stage: str
     done: int
     total: int
     left_s: float | None
+    standings: tuple[Standing, ...] = ()
 
 
 Watch = Callable[[Progress], None]
@@ -38,6 +61,7 @@ class Meter:
     def __init__(self, stage: str, total: int, watch: Watch | None) -> None:
         self._stage, self._total, self._watch = stage, total, watch
         self._done = 0
+        self._standings: tuple[Standing, ...] = ()
         self._start = time.monotonic()
         self._tell()
 
@@ -51,6 +75,11 @@ class Meter:
         """How many steps are still to come became known better."""
         self._total = self._done + left
 
+    def show(self, standings: tuple[Standing, ...]) -> None:
+        """What is compared stands so."""
+        self._standings = standings
+        self._tell()
+
     def finish(self) -> None:
         """All is done, also what turned out not to be needed."""
         self._total = self._done
@@ -61,7 +90,9 @@ class Meter:
             return
         spent = time.monotonic() - self._start
         left = spent / self._done * (self._total - self._done) if self._done else None
-        self._watch(Progress(stage=self._stage, done=self._done, total=self._total, left_s=left))
+        self._watch(
+            Progress(stage=self._stage, done=self._done, total=self._total, left_s=left, standings=self._standings)
+        )
 
 
 class Steps:

@@ -347,7 +347,7 @@ def profile_singles(
     """
     # Enough to price from; how sure the answer is, the proof's stop rule decides.
     effort = replace(lab.request.effort, processes_most=lab.request.effort.processes_least)
-    candidates = [c.candidate for c in contenders]
+    candidates = [replace(c.candidate, label=c.label, serial=c.serial) for c in contenders]
     measured = lab.runner.measure("profile", candidates, lab.request.effort if settle else effort)
     alive = []
     for contender in contenders:

@@ -540,7 +540,9 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
     if not stopped:
         return []
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
-    message = f"stopped by --max-time after {request.used_s:.0f} s, in or before the stage {stopped!r}{lacking}"
+    where = "" if request.interrupted else f", in or before the stage {stopped!r}"
+    by = "Ctrl-C" if request.interrupted else "--max-time"
+    message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
     hint = "Start the same command again: it goes on from the results database. More time gives a surer answer."
     return [Doubt(kind="stopped", message=message, hint=hint)]
 
@@ -567,7 +569,7 @@ def _recorded(
     store = stack.enter_context(open_store(request.record))
     wished = [r.name for r in runtimes]
     recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
-    if asked.tell is not None:
+    if asked.tell is not None and not request.interrupted:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
         asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
     missing: list[Missing] = []
@@ -595,7 +597,7 @@ def _recorded(
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
-    runner = RecordedRunner(store, recalled.campaign)
+    runner = RecordedRunner(store, recalled.campaign, stopped="measuring" if request.interrupted else "")
     return Lab(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),

@@ -113,7 +113,10 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
     fastest = min((s for s in taken_s.values() if s), default=0.0)
     slow = {key: s > lab.request.effort.laggard * fastest for key, s in taken_s.items()}
     left = [c for c in contenders if c.key not in far]
-    renamed = {c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key]) for c in left}
+    renamed = {
+        c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key], label=c.label, serial=c.serial)
+        for c in left
+    }
     effort = lab.request.effort
     if len(left) == 1:  # nothing is left to tell it from, so the least will do
         effort = replace(effort, processes_most=effort.processes_least)

@@ -15,7 +15,7 @@ from gnomon.errors import MeasurementError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, Probe, Support, Wish
 from gnomon.runtimes.tunings import configurations
-from gnomon.session.request import MeasureRequest
+from gnomon.session.request import MeasureRequest, ModelRequest
 from gnomon.session.targets import Missing, Target
 from gnomon.store.base import CampaignQuery, EventQuery, Store
 
@@ -108,12 +108,13 @@ def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
 
 
 def latest(
-    store: Store, request: MeasureRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
+    store: Store, request: ModelRequest, kind: str, digest: str, options: Mapping[str, Any], runtimes: Collection[str]
 ) -> Recalled:
     """The campaign of a kind to decide again from: of this model on this device, set as it is now, with these options.
 
     It has measured as many of the wished runtimes as any, and is the newest of those; one that was finished comes
-    before any that was interrupted, which may hold next to nothing, and one without any of these runtimes last. Of what
+    before any that was interrupted, which may hold next to nothing, and one without any of these runtimes last. Where
+    the request was interrupted it is the one that was under way. Of what
     was measured fewer backends and precisions may be chosen, but not more. MeasurementError where the record holds
     none.
     """
@@ -132,7 +133,8 @@ def latest(
             if other:
                 others.add(other)
             else:
-                found.append(((has > 0, finished, has), campaign, data))
+                rank = (not finished, True, 0) if request.interrupted else (has > 0, finished, has)
+                found.append((rank, campaign, data))
     if found:
         _, campaign, data = max(found, key=lambda one: one[0])
         return _recalled(campaign, data)

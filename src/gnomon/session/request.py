@@ -27,7 +27,7 @@ from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import Wish
 from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CLOSED, FAILED
-from gnomon.system.stopping import pause
+from gnomon.system.stopping import ANSWERS, pause
 from gnomon.values import MOST_SEED, WAIT_S
 from gnomon.wire import Machine
 
@@ -82,7 +82,8 @@ class ModelRequest(MeasureRequest):
     `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `signature` is which of a TFLite or
     Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
     `measure` False decides from what the results database holds of this model on this device, which then need not be
-    reachable. UsageError where the job shall start again and measure nothing.
+    reachable; `interrupted` from the run that Ctrl-C has just ended. UsageError where the job shall start again and
+    measure nothing.
     """
 
     model: Path
@@ -91,6 +92,7 @@ class ModelRequest(MeasureRequest):
     signature: str = ""
     feeds: Mapping[str, Path] = field(default_factory=dict)
     measure: bool = True
+    interrupted: bool = False
 
     def __post_init__(self) -> None:
         MeasureRequest.__post_init__(self)  # a class with slots is made twice: `super()` would mean the first one
@@ -160,17 +162,27 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
         raise
 
 
-def patiently(job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Tell | None) -> Found:
+def patiently(
+    job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Tell | None, *, recalls: bool = False
+) -> Found:
     """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
 
-    What was measured is in the record, so that at most the visit under way is measured again. DeviceError if the device
-    stays away, and at once if it never answered.
+    What was measured is in the record, so that at most the visit under way is measured again. A job that `recalls` can
+    answer from the record alone: where `ANSWERS` holds, Ctrl-C ends the measuring, and it does so. DeviceError if the
+    device stays away, and at once if it never answered.
     """
     say = tell or (lambda sentence: None)
     met = False
     for _ in range(_MOST_TIMES):
         try:
             return job(request)
+        except KeyboardInterrupt:
+            if not (recalls and ANSWERS.get() and isinstance(request, ModelRequest) and request.measure):
+                raise
+            say("Ctrl-C: the answer so far follows; Ctrl-C again gives none")
+            with suppress(MeasurementError):
+                return job(replace(request, measure=False, fresh=False, interrupted=True))
+            raise
         except DeviceError as error:
             met = met or error.met  # it may vanish again before the job has found it in order again
             if not (error.transient and met) or request.wait_s <= 0:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from contextvars import ContextVar
+
+ANSWERS: ContextVar[bool] = ContextVar("ANSWERS", default=False)
+"""Whether Ctrl-C asks for the answer so far, as at a prompt; a program that calls gnomon gets its exception."""
 
 _LOOK_UP_S = 1.0
 _asked = threading.local()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from gnomon.runtimes.base import Configuration
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.session import targets
 from gnomon.session.request import ModelRequest
+from gnomon.system.stopping import ANSWERS
 
 pytestmark = pytest.mark.usefixtures("short_visits")
 
@@ -93,6 +95,45 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     assert (again.resumed, again.campaign) == (True, found.campaign)
     assert again.verified.ok
     assert not [d for d in again.doubts if d.kind == "stopped"]
+
+
+def test_ctrl_c_at_a_prompt_gives_the_answer_so_far_of_the_run_that_it_ended(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = api.profile(model, **how(tmp_path))
+    told: list[str] = []
+
+    def interrupted_at(stage: str, job: Callable[..., Any], **more: Any) -> Any:
+        whole = CampaignRunner.measure
+
+        def measure(self: CampaignRunner, now: str, candidates: Any, effort: Any) -> Any:
+            if now == stage:
+                raise KeyboardInterrupt
+            return whole(self, now, candidates, effort)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CampaignRunner, "measure", measure)
+            return job(model, on_message=told.append, **more, **how(tmp_path))
+
+    with pytest.raises(KeyboardInterrupt):  # a program that calls gnomon gets its exception
+        interrupted_at("profile, traced", api.profile)
+    token = ANSWERS.set(True)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # nothing is known yet
+            interrupted_at("profile", api.place, out=tmp_path / "none")
+        found = interrupted_at("profile, traced", api.profile)
+        placed = interrupted_at("proof", api.place, out=tmp_path / "placed")
+    finally:
+        ANSWERS.reset(token)
+    assert found.campaign != before.campaign
+    for document in (found, placed):
+        [doubt] = [d for d in document.doubts if d.kind == "stopped"]
+        assert doubt.message.startswith("stopped by Ctrl-C after ")
+    assert placed.chosen.failure is None and placed.verified.skipped
+    assert "mix" not in placed.decision.reason  # none was looked for
+    assert sum("answer so far" in line for line in told) == 3
+    again = api.profile(model, **how(tmp_path))
+    assert (again.resumed, again.campaign) == (True, found.campaign)
 
 
 def shown_line(start: str, text: str) -> str:

@@ -91,7 +91,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | Non
         more = replace(asked, request=again, overwrite=asked.overwrite or began_without)
         return _measured(more, again, goals, watch, tell)
 
-    return patiently(once, request, tell)
+    return patiently(once, request, tell, recalls=True)
 
 
 def _measured(
@@ -176,7 +176,7 @@ def _search(
         partial.save(done)
 
     def stop() -> bool:
-        return evaluator.lab.runner.over("search")
+        return evaluator.lab.link is not None and evaluator.lab.runner.over("search")
 
     steps.expect(sum(plan.budget(space.space) for plan in asked.plans))
     for plan in asked.plans:

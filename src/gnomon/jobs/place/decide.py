@@ -445,9 +445,9 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     inside, across, others, refused = _price(lab, folder)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
-    priced = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
+    mixes = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
     clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
-    verdict = prove(lab, contenders, clocks, priced=priced)
+    verdict = prove(lab, contenders, clocks, priced=mixes and not lab.runner.stopped)
     verdict = replace(verdict, proved=(*verdict.proved, *refused))
     verdict, verified, ran_on = _deploy(lab, verdict, out, overwrite=overwrite)
     chosen = verdict.chosen.contender

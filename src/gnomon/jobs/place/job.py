@@ -53,7 +53,7 @@ def profile(
 
             return profile_in(lab, folder, inside=inside, asked=asked, tell=tell)
 
-    return patiently(once, timed(request), tell)
+    return patiently(once, timed(request), tell, recalls=asked is None)
 
 
 def profile_by_turns(
@@ -123,4 +123,4 @@ def place(
 
             return place_in(lab, folder, out, overwrite=overwrite)
 
-    return patiently(once, timed(request), tell)
+    return patiently(once, timed(request), tell, recalls=True)

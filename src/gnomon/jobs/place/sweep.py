@@ -10,6 +10,7 @@ from pathlib import Path
 from gnomon.errors import GnomonError
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument, SweepDocument, SweepPart, error_part
 from gnomon.measure.progress import Tell
+from gnomon.system.stopping import ANSWERS
 
 Ask = Callable[[], PlaceDocument | ProfileDocument]
 """Answers the question of a part."""
@@ -21,6 +22,7 @@ def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tel
     A GnomonError ends its own part alone; raises the first where all end so.
     """
     began_s = time.monotonic()
+    ANSWERS.set(False)  # Ctrl-C ends all parts, not the one under way
     parts: list[SweepPart] = []
     errors: list[GnomonError] = []
     for number, (values, ask) in enumerate(asked, 1):
