@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gnomon.core.sample import Failure
+from gnomon.installing import pip_line
 from gnomon.measure.link import AgentLink
 from gnomon.runtimes.base import Runtime
 from gnomon.runtimes.litert import LiteRt
@@ -22,7 +23,6 @@ from gnomon.session.targets import (
     NOT_INSTALLED,
     Missing,
     nothing_runs,
-    pip_requirements_line,
     probe_runtimes,
     reason_of,
     reasons_of,
@@ -99,7 +99,7 @@ def test_each_line_that_installs_a_runtime_can_be_copied() -> None:
     hint = nothing_runs("local", runtimes, missing).hint
     assert hint.splitlines() == [
         "Leave it out with --backend. Install one:",
-        *(pip_requirements_line(runtime.wheels, "/usr/bin/python3") for runtime in runtimes),
+        *(pip_line(["numpy", *runtime.wheels], "/usr/bin/python3") for runtime in runtimes),
     ]
     none = nothing_runs("local", runtimes, probe_runtimes(cast(AgentLink, Bare("")), runtimes)[1]).hint
     assert none.endswith("docs/devices/without-python.md. Tried: mnn and openvino. Try another model or runtime.")
