@@ -23,7 +23,6 @@ from gnomon.api.estimator import load_estimator as load_estimator
 from gnomon.api.estimator import measure_nets as measure_nets
 from gnomon.api.estimator import predict as predict
 from gnomon.api.estimator import predict_model as predict_model
-from gnomon.api.estimator import predict_nets as predict_nets
 from gnomon.api.estimator import suggest_nets as suggest_nets
 from gnomon.api.html import write_report as write_report
 from gnomon.api.new import new_package as new_package

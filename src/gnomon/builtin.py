@@ -183,7 +183,6 @@ JOBS: Mapping[str, Job] = {
             "measure_nets",
             "predict",
             "predict_model",
-            "predict_nets",
             "suggest_nets",
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, TypedDict, Unpack
 
-from gnomon.api.options import Record
+from gnomon.api.options import Fetch, Pin, Record, Runtimes
 from gnomon.devices import config
 from gnomon.jobs.devices import job
 from gnomon.jobs.devices.document import (
@@ -19,7 +19,7 @@ from gnomon.jobs.devices.document import (
 )
 from gnomon.options import option
 from gnomon.store.address import record_address
-from gnomon.values import cores, environment, seconds
+from gnomon.values import environment, seconds
 
 Name = Annotated[str, option(metavar="NAME", complete="device")]
 
@@ -48,22 +48,11 @@ class DeviceSettings(TypedDict, total=False):
     connect_timeout_s: Annotated[
         float, option("--connect-timeout", read=seconds, help="Seconds to wait for it.  [default: 10]")
     ]
-    runtimes: Annotated[
-        Sequence[str],
-        option(
-            "--runtime",
-            repeat=True,
-            complete="runtime",
-            metavar="NAME",
-            help="Use this runtime there. May be repeated.",
-        ),
-    ]
+    runtimes: Runtimes
     threads: Annotated[int, option(least=1, most=1024, metavar="N", help="Threads of a runtime there.")]
-    pin: Annotated[
-        Sequence[int], option(read=cores, metavar="CORES", help="Measure on these cores alone, such as 4-7 or 0,2.")
-    ]
+    pin: Pin
     governor: Annotated[str, option(metavar="NAME", help="Set this frequency governor while measuring.")]
-    fetch: Annotated[bool, option(default=False, help="Let pip fetch what the device lacks from the package index.")]
+    fetch: Fetch
     target: Annotated[str, option(metavar="TARGET", help="What gnomon tune compiles for it.  [default: native]")]
     linker: Annotated[str, option(metavar="COMMAND", help="The linker for that target.")]
 

@@ -237,20 +237,6 @@ def predict(
         raise UsageError(f"{', '.join(given)}: for {subject}", hint="Leave it out.")
     if nets is None:
         return predict_model(path, tables=tables, device=device or "local", shapes=shapes, record=record)
-    return predict_nets(path, nets, space=space, widen=widen, bound_s=bound_s, out=out, overwrite=overwrite)
-
-
-def predict_nets(
-    path: PathLike,
-    nets: PathLike,
-    *,
-    space: str | None = None,
-    widen: bool = False,
-    bound_s: float | None = None,
-    out: PathLike | None = None,
-    overwrite: bool = False,
-) -> PredictionsDocument:
-    """Predict the nets of a csv by an estimator's file: see `predict`. Raises GnomonError."""
     file = None if out is None else _unused(out, overwrite=overwrite)
     estimator = load_estimator(path, space)
     described, unknown = estimator.described, Unknown.WIDEN if widen else Unknown.REFUSE

@@ -74,6 +74,21 @@ OldRecords = Annotated[
     ),
 ]
 
+Runtimes = Annotated[
+    Sequence[str],
+    option("--runtime", repeat=True, complete="runtime", metavar="NAME", help="Only this runtime. May be repeated."),
+]
+Fetch = Annotated[
+    bool,
+    option(
+        help="Let pip fetch what the device lacks from the package index, for its Python and processor.", default=False
+    ),
+]
+Pin = Annotated[
+    Sequence[int],
+    option(read=cores, metavar="CORES", help="Measure on these cores of the device alone, such as 4-7 or 0,2."),
+]
+
 Fresh = Annotated[bool, option(help="Measure again instead of resuming an interrupted run.", default=False)]
 Processes = Annotated[
     int | None,
@@ -150,12 +165,7 @@ class CommandOptions(TypedDict, total=False):
 class CommonOptions(CommandOptions, total=False):
     """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
 
-    runtimes: Annotated[
-        Sequence[str],
-        option(
-            "--runtime", repeat=True, complete="runtime", metavar="NAME", help="Only this runtime. May be repeated."
-        ),
-    ]
+    runtimes: Runtimes
     backends: Annotated[
         Sequence[str], option("--backend", repeat=True, metavar="NAME", help="Only this backend. May be repeated.")
     ]
@@ -172,17 +182,8 @@ class CommonOptions(CommandOptions, total=False):
         ),
     ]
     device: DeviceName
-    fetch: Annotated[
-        bool,
-        option(
-            help="Let pip fetch what the device lacks from the package index, for its Python and processor.",
-            default=False,
-        ),
-    ]
-    pin: Annotated[
-        Sequence[int],
-        option(read=cores, metavar="CORES", help="Measure on these cores of the device alone, such as 4-7 or 0,2."),
-    ]
+    fetch: Fetch
+    pin: Pin
     governor: Annotated[
         str | None,
         option(metavar="NAME", help="Set this frequency governor while measuring; the previous one is restored."),

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast
 
-from gnomon.api.objectives import objective_names, objective_unit
 from gnomon.api.options import (
     Model,
     OldRecords,
@@ -30,7 +29,7 @@ from gnomon.jobs.pareto.search import Plan
 from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
 from gnomon.options import option
-from gnomon.session.objectives import LATENCY, MEMORY
+from gnomon.session.objectives import LATENCY, MEMORY, goal_names, goal_of
 from gnomon.values import file, names
 
 if TYPE_CHECKING:
@@ -64,14 +63,13 @@ def bound(text: str) -> tuple[str, float]:
     number = float(match[1]) * _BOUND_UNITS[match[2]]
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is not finite")
-    measured_in = objective_unit(name)
-    if match[2] and measured_in is not None and match[2] not in _OF.get(measured_in, {}):
+    if match[2] and name in goal_names() and match[2] not in _OF.get(goal_of(name).unit, {}):
         raise ValueError(f"{name} is not measured in {match[2]}")
     return name, number
 
 
 def _objectives_help() -> str:
-    return f"{', '.join(objective_names())}. May be repeated.  [default: latency and peak-memory]"
+    return f"{', '.join(goal_names())}. May be repeated.  [default: latency and peak-memory]"
 
 
 class ParetoOptions(Options, total=False):

@@ -54,6 +54,10 @@ def _read(path: Path) -> bytes:
         return read_regular(path, MOST_LETTERS)
 
 
+TimeLimit = Annotated[
+    float | None,
+    option("--time-limit", read=seconds, help="Seconds after which it ends with what it has found and proved."),
+]
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
 
@@ -73,14 +77,7 @@ def solve(
         Literal["auto", "elimination", "milp"],
         option(help="How to solve: by elimination, as a mixed-integer program, or whichever fits."),
     ] = "auto",
-    time_limit_s: Annotated[
-        float | None,
-        option(
-            "--time-limit",
-            read=seconds,
-            help="Seconds after which it ends with the best solution found and the bound proved.",
-        ),
-    ] = 60.0,
+    time_limit_s: TimeLimit = 60.0,
 ) -> SolveDocument:
     """Find an assignment of least cost for PROBLEM, a file of docs/formats/problem-json.md, or - for stdin.
 
@@ -101,14 +98,7 @@ def front(
             help="Points that are at most this share more expensive than any other suffice: 0.01 for 1 %.",
         ),
     ] = 0.0,
-    time_limit_s: Annotated[
-        float | None,
-        option(
-            "--time-limit",
-            read=seconds,
-            help="Seconds after which the search ends with what it has found and proved.",
-        ),
-    ] = 60.0,
+    time_limit_s: TimeLimit = 60.0,
     on_progress: Watch | None = None,
 ) -> FrontDocument:
     """Find the best trade-offs between the objectives of PROBLEM, as docs/formats/problem-json.md, or - for stdin.

@@ -120,6 +120,11 @@ def picture_file(text: str) -> Path:
     return path
 
 
+Picture = Annotated[
+    PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the result, as .svg, .png or .pdf.")
+]
+
+
 def _silent(sentence: str) -> None:
     """Nobody is told."""
 
@@ -225,9 +230,7 @@ def select_primitives(
     ] = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
-    picture: Annotated[
-        PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the choice, as .svg, .png or .pdf.")
-    ] = None,
+    picture: Picture = None,
 ) -> document.SelectionDocument:
     """Choose the primitives worth searching from PROFILE. Nothing is measured, however often it runs.
 
@@ -280,9 +283,7 @@ def find_front(
     epochs: OwnEpochs = None,
     blocks: OwnBlocks = (),
     trust_config: Trust = False,
-    picture: Annotated[
-        PathLike | None, option(read=picture_file, metavar="FILE", help="Draw the front, as .svg, .png or .pdf.")
-    ] = None,
+    picture: Picture = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] = _silent,
     **options: Unpack[BenchOptions],

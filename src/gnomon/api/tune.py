@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.api.options import Model, PathLike, Shapes
+from gnomon.api.options import Fetch, Model, PathLike, Shapes
 from gnomon.errors import UsageError
 from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.options import option, refuse_unknown
@@ -42,14 +42,13 @@ Network = Annotated[
     PathLike | None,
     option("--model", metavar="FILE", help="The network's file, where tuning kept no copy of it."),
 ]
+Again = Annotated[bool, option(help="Begin again; existing records are moved aside. Deleting them forgets nothing.")]
 
 
 class CareOptions(TypedDict, total=False):
     """How carefully is measured, and where files go."""
 
-    fetch: Annotated[
-        bool, option(default=False, help="Let pip fetch TVM from the package index for a device without it.")
-    ]
+    fetch: Fetch
     processes: Annotated[
         int,
         option(least=1, most=1000, default=3, help="Fresh processes on the device, wherever things are compared."),
@@ -153,9 +152,7 @@ def tune(
     layers: Layers = (),
     dtype: Annotated[Literal["float32", "float16"], option(help="The type that is computed in.")] = "float32",
     shapes: Shapes | None = None,
-    fresh: Annotated[
-        bool, option(help="Begin again; existing records are moved aside. Deleting them forgets nothing.")
-    ] = False,
+    fresh: Again = False,
     logs: Annotated[
         Sequence[PathLike],
         option(
@@ -271,9 +268,7 @@ def overlay_collect(
             "many processes; give all LOGs.",
         ),
     ] = False,
-    fresh: Annotated[
-        bool, option(help="Measure again; existing records are moved aside. Deleting them forgets nothing.")
-    ] = False,
+    fresh: Again = False,
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[TuneOptions],
