@@ -9,6 +9,7 @@ bytes for every element; here an element has the size of its own type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -34,6 +35,12 @@ class Tensor:
     size_bytes: int | None
     constant: bool = False
     dims: tuple[str, ...] = ()
+
+
+def element_bits(dtype: str) -> int:
+    """The bits of an element, which the name of its type says ("float32"); 0 where it says none ("string")."""
+    bits = re.search("[0-9]+", dtype)
+    return 8 if dtype == "bool" else int(bits[0]) if bits else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from gnomon.core.graph import Graph, Tensor
+from gnomon.core.graph import Graph, Tensor, element_bits
 from gnomon.core.strict_json import shown
 from gnomon.errors import ModelError
 from gnomon.models.model import (
@@ -38,27 +38,9 @@ _MOST_PARTS = 1 << 19
 _MOST_RANK = 64
 _MOST_DEPTH = 100
 _VERSIONS = ("10", "11")
-_TYPES = {
-    "f64": ("float64", 64),
-    "f32": ("float32", 32),
-    "f16": ("float16", 16),
-    "bf16": ("bfloat16", 16),
-    "i64": ("int64", 64),
-    "i32": ("int32", 32),
-    "i16": ("int16", 16),
-    "i8": ("int8", 8),
-    "i4": ("int4", 4),
-    "u64": ("uint64", 64),
-    "u32": ("uint32", 32),
-    "u16": ("uint16", 16),
-    "u8": ("uint8", 8),
-    "u4": ("uint4", 4),
-    "u2": ("uint2", 2),
-    "boolean": ("bool", 8),
-    "bool": ("bool", 8),
-    "string": ("string", 0),
-}
-"""By OpenVINO's name of a type, that of numpy or ml_dtypes, and the bits of an element."""
+_TYPE = re.compile("(bf|f|i|u)(64|32|16|8|4|2)")
+_KINDS = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint"}
+_WORDS = {"boolean": "bool", "bool": "bool", "string": "string"}
 _PLACE = ("offset", "size")
 _NEVER_CONSTANT = frozenset({"Parameter", "ReadValue", "Assign", "RandomUniform", "Multinomial"})
 _WITH_BODIES = frozenset({"If", "Loop", "TensorIterator"})
@@ -107,11 +89,17 @@ def openvino_feeds(model: Model) -> dict[str, Feed]:
     return found
 
 
+def _dtype(told: str) -> str:
+    """By OpenVINO's name of a type that of numpy or ml_dtypes; "" where it is none."""
+    match = _TYPE.fullmatch(told)
+    return _KINDS[match[1]] + match[2] if match else _WORDS.get(told, "")
+
+
 def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
     """The constants of a model: name, type and bytes, which are read when they are looked at. ModelError."""
     weights = weights_of(path)
     for layer in _parsed(read_regular(path, _MOST_LETTERS)).layers.values():
-        kind, _ = _TYPES.get(layer.data.get("element_type", ""), ("", 0))
+        kind = _dtype(layer.data.get("element_type", ""))
         offset, size = (int(layer.data.get(key, "")) if layer.data.get(key, "").isdecimal() else 0 for key in _PLACE)
         if layer.type == "Const" and 0 < size <= weights.stat().st_size - offset:
             yield layer.name, kind, np.memmap(weights, np.uint8, "r", offset, (size,))
@@ -119,7 +107,8 @@ def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any
 
 def _number(layer: _Layer, weights: Path) -> int | None:
     """The whole number that a layer is a constant of; None where it is none."""
-    kind, bits = _TYPES.get(layer.data.get("element_type", ""), ("", 0))
+    kind = _dtype(layer.data.get("element_type", ""))
+    bits = element_bits(kind)
     offset = layer.data.get("offset", "")
     if layer.type != "Const" or not kind.startswith("int") or bits < 8 or not re.fullmatch("[0-9]{1,18}", offset):
         return None
@@ -314,7 +303,8 @@ def _called(layer: _Layer, number: int, port: _Port) -> str:
 
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
     told = port.precision or layer.data.get("element_type", "")
-    dtype, bits = _TYPES.get(re.sub("^fp", "f", told.lower()), (told.lower() or "unknown", 0))
+    dtype = _dtype(re.sub("^fp", "f", told.lower()))
+    bits, dtype = element_bits(dtype), dtype or told.lower() or "unknown"
     # A tensor of any rank has no dimensions in its port, just as a scalar: only what it comes from tells.
     shape = None if unranked and not port.dims else tuple(port.dims)
     size = None if shape is None or -1 in shape or not bits else (math.prod(shape) * bits + 7) // 8

@@ -9,70 +9,44 @@ and ``circle_schema.fbs`` 0.10 of Samsung ONE, whose codes below zero are Circle
 
 from __future__ import annotations
 
+import re
+
+_ALIKE = """
+    AddN BatchToSpaceND Conv2D Custom DepthToSpace DepthwiseConv2D EmbeddingLookup ExpandDims Fill
+    FullyConnected Gather HashtableLookup If InstanceNorm LogSoftmax OneHot Pack Pow Range Rank Reshape
+    ResizeBilinear ResizeNearestNeighbor RmsNorm Shape Slice Softmax SpaceToBatchND SpaceToDepth Split SplitV
+    SquaredDifference Squeeze StridedSlice Tile Transpose TransposeConv Unpack While
+""".split()  # noqa: SIM905
+"""The IR opcodes that are called as the one operator which becomes one: Conv2D, of CONV_2D."""
+
 _SOURCES: dict[str, str] = {
-    "AddN": "ADD_N",
     "ArgMinMax": "ARG_MAX ARG_MIN",
     "BCQFullyConnected": "BCQ_FULLY_CONNECTED",
     "BCQGather": "BCQ_GATHER",
     "BatchMatMul": "BATCH_MATMUL",
-    "BatchToSpaceND": "BATCH_TO_SPACE_ND",
     "BinaryArithmetic": "ADD SUB MUL DIV",
     "Comparison": "EQUAL NOT_EQUAL GREATER_EQUAL GREATER LESS_EQUAL LESS",
     "Concat": "CONCATENATION",
-    "Conv2D": "CONV_2D",
-    "Custom": "CUSTOM",
-    "DepthToSpace": "DEPTH_TO_SPACE",
-    "DepthwiseConv2D": "DEPTHWISE_CONV_2D",
     "ElementwiseActivation": "ELU GELU LEAKY_RELU LOGISTIC RELU RELU6 RELU_N1_TO_1 TANH",
     "ElementwiseBinary": "FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM",
     "ElementwiseUnary": (
         "ABS CAST COS DEQUANTIZE EXP FLOOR LOG LOGICAL_NOT NEG QUANTIZE ROUND RSQRT SIN SQRT SQUARE ZEROS_LIKE"
     ),
-    "EmbeddingLookup": "EMBEDDING_LOOKUP",
-    "ExpandDims": "EXPAND_DIMS",
-    "Fill": "FILL",
-    "FullyConnected": "FULLY_CONNECTED",
-    "Gather": "GATHER",
-    "HashtableLookup": "HASHTABLE_LOOKUP",
-    "If": "IF",
-    "InstanceNorm": "INSTANCE_NORM",
     "L2Normalization": "L2_NORMALIZATION",
     "LSTM": "UNIDIRECTIONAL_SEQUENCE_LSTM",
-    "LogSoftmax": "LOG_SOFTMAX",
-    "OneHot": "ONE_HOT",
     "PReLU": "PRELU",
-    "Pack": "PACK",
     "Pad": "PAD PADV2",
     "Pool2D": "AVERAGE_POOL_2D MAX_POOL_2D",
-    "Pow": "POW",
-    "Range": "RANGE",
-    "Rank": "RANK",
     "Reduce": "MEAN REDUCE_ANY REDUCE_MAX REDUCE_PROD SUM",
-    "Reshape": "RESHAPE",
-    "ResizeBilinear": "RESIZE_BILINEAR",
-    "ResizeNearestNeighbor": "RESIZE_NEAREST_NEIGHBOR",
     "Reverse": "REVERSE_V2",
-    "RmsNorm": "RMS_NORM",
     "RoPE": "ROPE",
     "Select": "SELECT SELECT_V2",
-    "Shape": "SHAPE",
-    "Slice": "SLICE",
-    "Softmax": "SOFTMAX",
-    "SpaceToBatchND": "SPACE_TO_BATCH_ND",
-    "SpaceToDepth": "SPACE_TO_DEPTH",
-    "Split": "SPLIT",
-    "SplitV": "SPLIT_V",
-    "SquaredDifference": "SQUARED_DIFFERENCE",
-    "Squeeze": "SQUEEZE",
-    "StridedSlice": "STRIDED_SLICE",
-    "Tile": "TILE",
-    "Transpose": "TRANSPOSE",
-    "TransposeConv": "TRANSPOSE_CONV",
-    "Unpack": "UNPACK",
-    "While": "WHILE",
 }
 
-IR_OPCODES: dict[str, str] = {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z]|[0-9]D)")
+
+IR_OPCODES: dict[str, str] = {_WORDS.sub("_", opcode).upper(): opcode for opcode in _ALIKE}
+IR_OPCODES |= {name: opcode for opcode, names in _SOURCES.items() for name in names.split()}
 """IR opcode of each operator type that onert loads, by the file format's name ("CONV_2D" -> "Conv2D")."""
 _TFLITE_OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP

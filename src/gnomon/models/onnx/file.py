@@ -16,12 +16,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gnomon.core.graph import Tensor
+from gnomon.core.graph import Tensor, element_bits
 from gnomon.errors import ModelError
 from gnomon.installing import needed
 from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
@@ -189,36 +189,14 @@ def _broken(why: str) -> NoReturn:
 MAX_SIZE_BYTES = 1 << 62
 MAX_RANK = 64
 
-# TensorProto.DataType: name as numpy or ml_dtypes says it, and bits of an element (0: no fixed size).
-_TYPES: dict[int, tuple[str, int]] = {
-    1: ("float32", 32),
-    2: ("uint8", 8),
-    3: ("int8", 8),
-    4: ("uint16", 16),
-    5: ("int16", 16),
-    6: ("int32", 32),
-    7: ("int64", 64),
-    8: ("string", 0),
-    9: ("bool", 8),
-    10: ("float16", 16),
-    11: ("float64", 64),
-    12: ("uint32", 32),
-    13: ("uint64", 64),
-    14: ("complex64", 64),
-    15: ("complex128", 128),
-    16: ("bfloat16", 16),
-    17: ("float8_e4m3fn", 8),
-    18: ("float8_e4m3fnuz", 8),
-    19: ("float8_e5m2", 8),
-    20: ("float8_e5m2fnuz", 8),
-    21: ("uint4", 4),
-    22: ("int4", 4),
-    23: ("float4_e2m1fn", 4),
-    24: ("float8_e8m0fnu", 8),
-    25: ("uint2", 2),
-    26: ("int2", 2),
-    27: ("float6_e2m3fn", 6),
-    28: ("float6_e3m2fn", 6),
+# What numpy or ml_dtypes calls otherwise than ONNX does.
+_OTHER_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "float4_e2m1": "float4_e2m1fn",
+    "float6_e2m3": "float6_e2m3fn",
+    "float6_e3m2": "float6_e3m2fn",
+    "float8_e8m0": "float8_e8m0fnu",
 }
 
 
@@ -229,22 +207,28 @@ def onnx_package() -> Any:
     return onnx
 
 
-def make_tensor(name: str, element_type: int, shape: tuple[int, ...] | None, *, constant: bool) -> Tensor:
+def make_tensor(name: str, number: int, shape: tuple[int, ...] | None, *, constant: bool) -> Tensor:
     """A tensor of an ONNX element type; -1 in `shape` is a dimension that is not fixed."""
-    dtype, bits = _TYPES.get(element_type, (f"type_{element_type}" if element_type else "unknown", 0))
-    size = None
+    dtype = element_type(number)
+    bits, size = element_bits(dtype), None
     if bits and shape is not None and -1 not in shape:
         size = -(-math.prod(shape) * bits // 8)
         if size > MAX_SIZE_BYTES:
             raise ModelError(
                 f"tensor {name!r} would be larger than any memory", hint="the file is broken: export it again"
             )
+    dtype = dtype or (f"type_{number}" if number else "unknown")
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
 
 
+@lru_cache
 def element_type(number: int) -> str:
     """The name of an ONNX element type, as numpy or ml_dtypes says it; "" where there is none."""
-    return _TYPES.get(number, ("", 0))[0]
+    names = onnx_package().TensorProto.DataType
+    if not number or number not in names.values():
+        return ""
+    name = re.sub("^(float[0-9])e", r"\1_e", names.Name(number).lower())
+    return _OTHER_NAMES.get(name, name)
 
 
 def check_rank(name: str, rank: int) -> None:
