@@ -39,6 +39,16 @@ def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: in
         raise Refused(f"{what}{tell(error)[:most]}") from error
 
 
+@contextmanager
+def undoing(undo: Callable[[], object]) -> Iterator[None]:
+    """Undo what was begun where the block ends by an error, or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
+
+
 def libraries(options: Options) -> Iterator[str]:
     """The paths of the libraries of operators that a segment's options name.
 

@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from .snapshot import read
+
 if TYPE_CHECKING:
     from gnomon.wire import EnergyCounters, EnergyMeter, EnergyRefused, EnergySpent
 
@@ -231,13 +233,13 @@ def found_counters() -> list[Counter]:
     found = []
     for zone in sorted(base.glob("powercap/*:*"), key=_numbers):
         if (zone / "energy_uj").exists():
-            limit = _text(zone / "max_energy_range_uj")
+            limit = read(zone / "max_energy_range_uj")
             range_uj = int(limit) if re.fullmatch("[0-9]{1,19}", limit) and int(limit) else None
-            found.append(Counter(zone.name, _text(zone / "name") or zone.name, zone / "energy_uj", range_uj))
+            found.append(Counter(zone.name, read(zone / "name") or zone.name, zone / "energy_uj", range_uj))
     names: dict[str, int] = {}
     for file in sorted(base.glob("hwmon/hwmon*/energy*_input"), key=_numbers):
-        label = _text(file.with_name(file.name.replace("_input", "_label"))) or file.name.partition("_")[0]
-        name = f"{_text(file.with_name('name')) or file.parent.name}/{label}"
+        label = read(file.with_name(file.name.replace("_input", "_label"))) or file.name.partition("_")[0]
+        name = f"{read(file.with_name('name')) or file.parent.name}/{label}"
         names[name] = names.get(name, 0) + 1
         found.append(Counter(name if names[name] == 1 else f"{name}#{names[name]}", label, file, None))
     return found
@@ -252,18 +254,10 @@ def _sampled() -> str:
     """What tells power at single moments only, for the sentence that says that there is no counter."""
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
-    names = ", ".join(sorted({_text(f.with_name("name")) or f.parent.name for f in files})[:4])
+    names = ", ".join(sorted({read(f.with_name("name")) or f.parent.name for f in files})[:4])
     return f"; the power at single moments, which {names} reports, is not added up" if names else ""
 
 
 def _numbers(path: Path) -> list[tuple[int, str]]:
     """A key that sorts hwmon10 behind hwmon9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", str(path))]
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(128).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""

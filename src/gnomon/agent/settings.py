@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .driver import undoing
+from .snapshot import read
+
 if TYPE_CHECKING:
     from gnomon.wire import FailureEvent, FailureFacts, Machine, MachineSettings
 
@@ -74,11 +77,8 @@ class Settings:
         self._allowed: set[int] = set()
         cores = self._pin(wanted["pin"]) if "pin" in wanted else None
         if "governor" in wanted:
-            try:
+            with undoing(self.undo):
                 self._govern(wanted["governor"], _online() if cores is None else cores, waiting)
-            except BaseException:
-                self.undo()
-                raise
 
     def _pin(self, pin: list[int]) -> list[int]:
         """Keep this process and its workers to these cores."""
@@ -110,11 +110,11 @@ class Settings:
             _check(core, path, governor)
         for path in sorted(set(paths.values())):
             self._locks.append(_locked(path, waiting))
-        before = {path: _read(path) for path in paths.values()}
+        before = {path: read(path) for path in paths.values()}
         for path, old in before.items():
             if old != governor:
                 # A governor that a program steers loses its frequency on the way.
-                speed = _read(os.path.join(os.path.dirname(path), "scaling_setspeed")) if old == "userspace" else ""
+                speed = read(os.path.join(os.path.dirname(path), "scaling_setspeed")) if old == "userspace" else ""
                 self._changes.append([path, governor, old, speed])
         if self._changes:
             self._start_warden()
@@ -124,9 +124,9 @@ class Settings:
                     file.write(governor)
             except OSError as error:
                 raise _unwritable(path, error.strerror or str(error)) from error
-            if _read(path) != governor:
+            if read(path) != governor:
                 raise SettingsRefused(
-                    f"the kernel keeps the governor {_read(path)!r} where {governor!r} was written ({path})",
+                    f"the kernel keeps the governor {read(path)!r} where {governor!r} was written ({path})",
                     "Leave out 'governor', and see what else on the machine sets it.",
                 )
         self.made["governor"] = governor
@@ -157,13 +157,13 @@ class Settings:
             assert warden.stdin is not None
             warden.stdin.close()
             warden.wait()
-            if any(_read(path) == wanted for path, wanted, *_ in changes):  # somebody killed the warden
+            if any(read(path) == wanted for path, wanted, *_ in changes):  # somebody killed the warden
                 _warden(changes, subprocess.DEVNULL, []).communicate()
         for lock in self._locks:
             os.close(lock)
         self._locks = []
         for path, wanted, old, _ in changes:
-            if _read(path) == wanted:
+            if read(path) == wanted:
                 raise SettingsRefused(f"the governor in {path} is still {wanted!r}", f"Write {old!r} to it.")
 
 
@@ -175,7 +175,7 @@ def _cpu_folder() -> str:
 def _online() -> list[int]:
     """The cores that are switched on."""
     found: list[int] = []
-    for part in filter(None, _read(os.path.join(_cpu_folder(), "online")).split(",")):
+    for part in filter(None, read(os.path.join(_cpu_folder(), "online")).split(",")):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found or sorted(os.sched_getaffinity(0))
@@ -185,14 +185,6 @@ def _listed(cores: list[int]) -> str:
     return ", ".join(map(str, cores[:64]))
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(4096).strip()
-    except OSError:
-        return ""
-
-
 def _check(core: int, path: str, governor: str) -> None:
     """SettingsRefused where the governor of a core cannot be set, as far as that can be seen before trying."""
     if not os.path.exists(path):
@@ -200,12 +192,12 @@ def _check(core: int, path: str, governor: str) -> None:
             f"core {core} has no frequency governor: {path} does not exist, as in virtual machines",
             "Leave out 'governor' on this device.",
         )
-    available = _read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
+    available = read(os.path.join(os.path.dirname(path), "scaling_available_governors")).split()
     if available and governor not in available:
         raise SettingsRefused(
             f"core {core} has no governor {governor!r}", f"Choose one of {', '.join(available)}, or leave it out."
         )
-    if _read(path) != governor and not os.access(path, os.W_OK):
+    if read(path) != governor and not os.access(path, os.W_OK):
         raise _unwritable(path, "no permission")
 
 

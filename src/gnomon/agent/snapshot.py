@@ -42,9 +42,10 @@ def snapshot(root: str = "/") -> Snapshot:
     return cast("Snapshot", {key: value for key, value in found.items() if value not in (None, {}, [])})
 
 
-def _read(path: Path) -> str:
+def read(path: Path | str) -> str:
+    """What a small file of the kernel's says; nothing where it cannot be read."""
     try:
-        with path.open(errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20).strip()
     except (OSError, ValueError):  # a path that was read may hold a zero byte
         return ""
@@ -72,7 +73,7 @@ def _table(text: str) -> dict[str, int]:
 
 
 def _load(base: Path) -> Snapshot:
-    words = _read(base / "proc/loadavg").split()
+    words = read(base / "proc/loadavg").split()
     try:
         return {"load_average_1m": float(words[0]), "runnable": int(words[3].partition("/")[0])}
     except (IndexError, ValueError):
@@ -80,7 +81,7 @@ def _load(base: Path) -> Snapshot:
 
 
 def _cpu_times(base: Path) -> Snapshot:
-    lines = _read(base / "proc/stat").splitlines()
+    lines = read(base / "proc/stat").splitlines()
     ticks = [int(w) for w in lines[0].split()[1:9] if w.isdecimal() and len(w) < _DIGITS] if lines else []
     if len(ticks) < 8:
         return {}
@@ -96,7 +97,7 @@ def _cpu_times(base: Path) -> Snapshot:
 
 
 def _memory(base: Path) -> Snapshot:
-    info, events = _table(_read(base / "proc/meminfo")), _table(_read(base / "proc/vmstat"))
+    info, events = _table(read(base / "proc/meminfo")), _table(read(base / "proc/vmstat"))
     found: Snapshot = {}
     if "MemAvailable" in info:
         found["memory_available_bytes"] = info["MemAvailable"] * 1024
@@ -116,10 +117,10 @@ def _frequencies(base: Path) -> Snapshot:
     governors: dict[str, str] = {}
     frequencies: dict[str, list[int | None]] = {}
     for core in _cores(base):
-        if governor := _read(core / "cpufreq/scaling_governor"):
+        if governor := read(core / "cpufreq/scaling_governor"):
             governors[core.name] = governor
         names = ("scaling_cur_freq", "scaling_min_freq", "scaling_max_freq", "cpuinfo_max_freq")
-        values = [_number(_read(core / "cpufreq" / name)) for name in names]
+        values = [_number(read(core / "cpufreq" / name)) for name in names]
         if any(value is not None for value in values):
             frequencies[core.name] = values
     return {"governors": governors, "frequencies_khz": frequencies}
@@ -127,7 +128,7 @@ def _frequencies(base: Path) -> Snapshot:
 
 def _throttling(base: Path) -> Snapshot:
     counts = [
-        _number(_read(core / "thermal_throttle" / name))
+        _number(read(core / "thermal_throttle" / name))
         for core in _cores(base)
         for name in ("core_throttle_count", "package_throttle_count")
     ]
@@ -139,12 +140,12 @@ def _zones(base: Path) -> Snapshot:
     temperatures: dict[str, float] = {}
     trip_points: dict[str, dict[str, float]] = {}
     for zone in sorted((base / "sys/class/thermal").glob("thermal_zone*")):
-        name, temperature = f"{zone.name}:{_read(zone / 'type')}", _number(_read(zone / "temp"))
+        name, temperature = f"{zone.name}:{read(zone / 'type')}", _number(read(zone / "temp"))
         if temperature is not None:
             temperatures[name] = temperature / 1000
         points: dict[str, float] = {}
         for path in zone.glob("trip_point_*_temp"):
-            value, kind = _number(_read(path)), _read(path.with_name(path.name[: -len("temp")] + "type"))
+            value, kind = _number(read(path)), read(path.with_name(path.name[: -len("temp")] + "type"))
             # Points that are switched off hold 0 or less, or a temperature that nothing reaches.
             if kind in ("passive", "hot", "critical") and value is not None and 30_000 <= value <= 150_000:
                 points[kind] = min(points.get(kind, 1e9), value / 1000)
@@ -157,7 +158,7 @@ def _slowed(base: Path) -> dict[str, int]:
     """The cooling devices at work that cool by slowing something down (not fans)."""
     found: dict[str, int] = {}
     for device in sorted((base / "sys/class/thermal").glob("cooling_device*")):
-        kind, state = _read(device / "type"), _number(_read(device / "cur_state"))
+        kind, state = read(device / "type"), _number(read(device / "cur_state"))
         slows = any(word in kind.lower() for word in ("cpufreq", "cpuidle", "devfreq", "processor", "powerclamp"))
         if slows and state is not None and state > 0:
             found[f"{device.name}:{kind}"] = state
@@ -167,26 +168,26 @@ def _slowed(base: Path) -> dict[str, int]:
 def _firmware_limits(base: Path) -> int | None:
     """The bits of the Raspberry Pi's firmware that hold now; of mainline kernels only the voltage."""
     try:
-        return int(_read(base / "sys/devices/platform/soc/soc:firmware/get_throttled"), 16) & 15
+        return int(read(base / "sys/devices/platform/soc/soc:firmware/get_throttled"), 16) & 15
     except ValueError:
         pass
     for alarm in (base / "sys/class/hwmon").glob("hwmon*/in0_lcrit_alarm"):
-        if _read(alarm.with_name("name")) == "rpi_volt":
-            return _number(_read(alarm))
+        if read(alarm.with_name("name")) == "rpi_volt":
+            return _number(read(alarm))
     return None
 
 
 def _cgroup(base: Path) -> Snapshot:
     """Times that the processor quota of this process's container or slice, or one around it, ran out."""
     found: Snapshot = {}
-    for line in _read(base / "proc/self/cgroup").splitlines():
+    for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]
         if number != "0" and "cpu" not in controllers.split(","):
             continue
         top = base / "sys/fs/cgroup" / ("" if number == "0" else controllers)
         parts = [part for part in place.split("/") if part not in ("", ".", "..")]
         for depth in range(len(parts), -1, -1):
-            values = _table(_read(top.joinpath(*parts[:depth]) / "cpu.stat"))
+            values = _table(read(top.joinpath(*parts[:depth]) / "cpu.stat"))
             if "nr_throttled" in values:
                 spent_s = values.get("throttled_usec", 0) / 1e6 + values.get("throttled_time", 0) / 1e9
                 found["cgroup_throttled"] = found.get("cgroup_throttled", 0) + values["nr_throttled"]
@@ -196,7 +197,7 @@ def _cgroup(base: Path) -> Snapshot:
 
 def _on_battery(base: Path) -> bool | None:
     supplies = sorted((base / "sys/class/power_supply").glob("*"))
-    states = [_read(supply / "status") for supply in supplies if _read(supply / "type") == "Battery"]
+    states = [read(supply / "status") for supply in supplies if read(supply / "type") == "Battery"]
     return any(state == "Discharging" for state in states) if states else None
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers, output_array
-from ..driver import Loaded, Refused, closed
+from ..driver import Loaded, Refused, closed, undoing
 from ..said import lines_since, printed
 
 if TYPE_CHECKING:
@@ -135,11 +135,8 @@ def _environment(options: Options) -> dict[str, str]:
 def _prepared(model: str, environment: dict[str, str], shapes: Sequence[Sequence[int]]) -> _Session:
     """A session with the model at a path, ready to run; Refused where onert does not prepare it."""
     session = _Session(environment)
-    try:
+    with undoing(session.close):
         session.load(model, shapes)
-    except BaseException:
-        session.close()
-        raise
     return session
 
 
@@ -171,7 +168,7 @@ class OnertModel(Loaded):
         self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
         if profiled:
             environment.update(TRACING_MODE="1", WORKSPACE_DIR=self._workspace)
-        try:
+        with undoing(self.close):
             self._session = _prepared(segment["model"], environment, shapes)
             self._keep = buffers
             for kind, bound in (("input", segment["inputs"]), ("output", segment["outputs"])):
@@ -180,9 +177,6 @@ class OnertModel(Loaded):
                 for index, (_, buffer) in enumerate(bound):
                     dtype, shape = self._session.tensor(kind, index)
                     self._session.bind(kind, index, output_array(buffers, buffer, shape, dtype))
-        except BaseException:
-            self.close()
-            raise
         run = self._session._library.nnfw_run
         run.argtypes, run.restype = [ctypes.c_void_p], ctypes.c_int
         pointer = self._session.pointer.value

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import Array
-from ...driver import Refused
+from ...driver import Refused, undoing
 from ...said import lines_since, printed
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class CompiledModel:
         self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
         self.adapter: DeviceFound | None = None
         begun, on_gpu = printed(), kernels == GPU
-        try:
+        with undoing(self.close):
             environment = self._make("Environment", *_environment_options(on_gpu=on_gpu))
             self._model = self._make("ModelFromFile", environment, os.fsencode(path), destroy="Model")
             self._subgraph = self._out("LiteRtGetModelSubgraph", self._model, ctypes.c_size_t(0))
@@ -173,9 +173,6 @@ class CompiledModel:
                 self.adapter = self._adapter(begun)
             self._signature = self._main_signature()
             self._resize(shapes)
-        except BaseException:
-            self.close()
-            raise
 
     def _call(self, name: str, *arguments: Any) -> None:
         begun = printed()

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...another import run_function
 from ...arrays import Array, Buffers, output_array
-from ...driver import Loaded, Refused, closed
+from ...driver import Loaded, Refused, closed, undoing
 from ...lifeline import die_with_parent
 from .c_api import GPU, CompiledModel, check_fixed, load_library, version
 from .interpreter import (
@@ -68,14 +68,11 @@ class LiteRtModel:
         self._shapes = [buffers[name].shape for _, name in segment["inputs"]]
         self._model = _compiled(segment, self._shapes, threads=threads, profiled=self._profiler)
         self._keep = buffers
-        try:
+        with undoing(self.close):
             self._codes = self._model.operator_codes()
             types = zip(segment["outputs"], self._model.tensor_types("Output"), strict=True)
             outputs = [output_array(buffers, name, shape, dtype) for (_, name), (dtype, shape) in types]
             run = self._model.bind([buffers[name] for _, name in segment["inputs"]], outputs)
-        except BaseException:
-            self.close()
-            raise
         self._wall_ns: list[int] = []
         self._elapsed_us: list[Array] = []
         self._events: list[Event] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import Buffers
-from ...driver import Refused, closed
+from ...driver import Refused, closed, undoing
 from .binding import bound_call, values_call
 from .events import TraceEvent, events_of, profile_folder
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
@@ -136,11 +136,8 @@ class PlacedSession:
     def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._folder = profile_folder(settings, profiled=profiled)
         options = segment["options"]
-        try:
+        with undoing(self.close):
             self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
-        except BaseException:
-            self.close()
-            raise
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
