@@ -45,6 +45,17 @@ class Refused(Exception):
         self.kind = kind
 
 
+@contextlib.contextmanager
+def refusing(
+    words: str, errors: type[Exception] = Exception, tell: Callable[[Exception], str] | None = None
+) -> Iterator[None]:
+    """Refused in these words, and in what `tell` makes of the error, for what is raised in the block."""
+    try:
+        yield
+    except errors as error:
+        raise Refused(f"{words}: {tell(error)}" if tell else words) from error
+
+
 def serve(setup: Setup) -> None:
     """Answers the request and the jobs on standard input until it ends."""
     request = json.loads(sys.stdin.readline())

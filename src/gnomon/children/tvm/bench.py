@@ -21,7 +21,7 @@ import numpy as np
 import tvm
 from tvm import relax, rpc
 
-from ..frame import MEMORY_WORDS, Arrays, Facts, Job, Refused, Work
+from ..frame import MEMORY_WORDS, Arrays, Facts, Job, Refused, Work, refusing
 from .serve import NOTE_CPU, NOTED_CPU, offer_cpu_time
 
 _HALF = 200
@@ -120,10 +120,8 @@ class _Place:
 
 
 def _upload_name(path: str) -> str:
-    try:
+    with refusing(f"there is no library {path}", OSError):
         found = Path(path).stat()
-    except OSError as error:
-        raise Refused(f"there is no library {path}") from error
     return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.so"
 
 
@@ -220,10 +218,8 @@ def _timed(job: Job, stored: Arrays | None, outputs: list[Any], samples: Callabl
 
 
 def _function(library: Any, name: str) -> Any:
-    try:
+    with refusing(f"the library has no function {name!r}"):
         return library.get_function(name, True) if name != "main" else library["main"]
-    except Exception as error:
-        raise Refused(f"the library has no function {name!r}") from error
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from ..frame import Refused
+from ..frame import refusing
 
 HALF = "float16"
 _EXTREME = re.compile(r"(maximum|minimum)[0-9]*")
@@ -26,11 +26,11 @@ def in_half(module: Any) -> Any:
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
     # The bounds of a Clip are computed from constants: as constants they follow what they bound.
     made = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
-    try:
+    with refusing(
+        f"TVM cannot compute this network in {HALF}; tune it in float32",
+        tell=lambda error: " ".join(str(error).split())[:300],
+    ):
         return relax.transform.ToMixedPrecision(out_dtype=HALF)(made)
-    except Exception as error:
-        told = " ".join(str(error).split())[:300]
-        raise Refused(f"TVM cannot compute this network in {HALF}; tune it in float32 ({told})") from error
 
 
 @mutator

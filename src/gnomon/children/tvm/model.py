@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.analysis import estimate_tir_flops
 
-from ..frame import Facts, Job, Refused, Work
+from ..frame import Facts, Job, Refused, Work, refusing
 from ..torch_program import load_program
 from . import workload as tvm_workload
 from .half import HALF, in_half
@@ -73,10 +73,8 @@ def _open(opened: Opened, job: Job) -> Facts:
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
-    try:
+    with refusing(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'", ImportError):
         import onnx
-    except ImportError as error:
-        raise Refused(f"ONNX files are read by the package onnx: {_PIP} 'onnx>=1.17'") from error
     from .marking import imported
 
     model = onnx.load(str(path))
@@ -149,23 +147,19 @@ def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
 
 
 def _exported(path: Path, shapes: dict[str, list[int]]) -> Any:
-    try:
+    with refusing(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'", ImportError):
         program = load_program(path)
-    except ImportError as error:
-        raise Refused(f"a PyTorch exported program needs PyTorch: {_PIP} 'torch>=2.4'") from error
     from tvm.relax.frontend.torch import from_exported_program
 
     return from_exported_program(program, keep_params_as_input=False, unwrap_unit_return_tuple=True)
 
 
 def _tflite(path: Path, shapes: dict[str, list[int]]) -> Any:
-    try:
+    with refusing(
+        f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX", ImportError
+    ):
         import tflite
         from tvm.relax.frontend.tflite import from_tflite
-    except ImportError as error:
-        raise Refused(
-            f"TFLite files are read by the package tflite: {_PIP} 'tflite>=2.10', or convert to ONNX"
-        ) from error
     return from_tflite(tflite.Model.GetRootAsModel(path.read_bytes(), 0))
 
 

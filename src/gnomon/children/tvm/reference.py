@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..frame import Arrays, Facts, Job, Refused, Work
+from ..frame import Arrays, Facts, Job, Refused, Work, refusing
 from ..torch_program import load_program
 from .bench import keep_outputs
 
@@ -35,10 +35,8 @@ def _reference(job: Job) -> Facts:
 
 
 def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
-    try:
+    with refusing("ONNX Runtime is not installed", ImportError):
         import onnxruntime as ort
-    except ImportError as error:
-        raise Refused("ONNX Runtime is not installed") from error
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     # The importer may have made other names of these; the order is the same.
     wanted, arrays = session.get_inputs(), list(given.values())
@@ -51,10 +49,8 @@ def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
 
 
 def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
-    try:
+    with refusing("LiteRT is not installed", ImportError):
         from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise Refused("LiteRT is not installed") from error
     interpreter = Interpreter(model_path=str(path), num_threads=1)
     interpreter.allocate_tensors()
     wanted, arrays = interpreter.get_input_details(), list(given.values())

@@ -9,17 +9,15 @@ from tvm.ir import IRModule
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from ..frame import Refused
+from ..frame import Refused, refusing
 
 _TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", "branch", "macrofusion", "sbb-", "use-")
 
 
 def workload_of(text: str, layer: str) -> Any:
     """The workload of a layer from its digest and its base64 text. Refused where TVM cannot read it."""
-    try:
+    with refusing(f"the workload of layer {layer} cannot be read by this TVM", tell=_first_line):
         return ms.database.Workload.from_json([layer, text])
-    except Exception as error:
-        raise Refused(f"the workload of layer {layer} cannot be read by this TVM: {_first_line(error)}") from error
 
 
 def target_of(given: dict[str, object]) -> Any:
@@ -28,10 +26,8 @@ def target_of(given: dict[str, object]) -> Any:
     Refused for what TVM does not take, and for a processor that LLVM does not know: it would print a word, and compile
     for the plainest one.
     """
-    try:
+    with refusing("TVM takes no such target", tell=_first_line):
         target = tvm.target.Target(given)
-    except Exception as error:
-        raise Refused(f"TVM takes no such target: {_first_line(error)}") from error
     cpu, triple = str(target.attrs.get("mcpu", "")), str(target.attrs.get("mtriple", ""))
     if cpu and not tvm.target.codegen.llvm_is_valid_cpu(cpu, triple):
         raise Refused(f"the target's processor {cpu!r} is not one that LLVM knows for {triple or 'this machine'}")
@@ -75,11 +71,9 @@ def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> A
     if not _decides(trace):
         raise Refused("the trace decides what none of its instructions leaves open")
     arguments = [one.as_json() for one in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
-    try:
+    with refusing("the trace cannot be read by this TVM", tell=_first_line):
         exported = {str(k): plain(v) for k, v in target.export().items()}
         return ms.database.TuningRecord.from_json([trace, times_s or [1e10], exported, arguments], workload)
-    except Exception as error:
-        raise Refused(f"the trace cannot be read by this TVM: {_first_line(error)}") from error
 
 
 def scheduled(workload: Any, trace: Any, target: Any) -> Any:
@@ -87,10 +81,8 @@ def scheduled(workload: Any, trace: Any, target: Any) -> Any:
     schedule = Schedule(workload.mod, debug_mask="none")
     if trace is not None:
         record = record_of(workload, trace, [], target)
-        try:
+        with refusing("the trace cannot be replayed", tell=_first_line):
             record.trace.apply_to_schedule(schedule, remove_postproc=False)
-        except Exception as error:
-            raise Refused(f"the trace cannot be replayed: {_first_line(error)}") from error
     return schedule
 
 
