@@ -15,6 +15,7 @@ import pytest
 from tests.devices.shell.shellkit import FAMILY, Commands, Extremes
 from tests.processkit import becomes, gone
 
+from gnomon.devices.base import Conversing
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError
 from gnomon.system import process
@@ -161,3 +162,8 @@ def test_one_that_ends_at_once_after_its_last_word_has_said_it() -> None:
         assert talk.ask(b"anything\n", last, timeout_s=60) is None
         assert heard == ["end"] and not talk.alive
         talk.close()
+
+
+def test_it_can_be_talked_to() -> None:
+    device: Conversing = LocalDevice()  # which the type checker sees, too
+    assert isinstance(device, Conversing)

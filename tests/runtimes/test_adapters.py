@@ -22,16 +22,30 @@ from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import FORMATS
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.executorch import ExecuTorch
+from gnomon.runtimes.litert import LiteRt
+from gnomon.runtimes.mnn import Mnn
+from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onert import Onert, settings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.pytorch import PyTorch
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes
+from gnomon.runtimes.tvm import Tvm
 from gnomon.testing.runtime import RuntimeContract
 from gnomon.testing.runtime import _traced as traced_block
 from gnomon.wire import RuntimeModel
 
 Build = Callable[[str], Path]
+ADAPTERS: tuple[Callable[[], Runtime], ...]
+ADAPTERS = (ExecuTorch, LiteRt, Mnn, Ncnn, Onert, OnnxRuntime, OpenVino, PyTorch, Tvm)
+"""The built-in ones, which the type checker sees here to be adapters."""
 VERSION = {"major-version": "1", "minor-version": "2", "patch-version": "0"}
+
+
+def test_every_built_in_adapter_is_known_to_the_type_checker() -> None:
+    built_in = {one.name for one in all_runtimes()[0] if type(one).__module__.startswith("gnomon.")}
+    assert {adapter().name for adapter in ADAPTERS} == built_in
 
 
 class TestOnert(RuntimeContract):

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from gnomon.devices import fingerprint as fingerprint_module
 from gnomon.devices.base import DeviceInfo, checked_name, facts_of, inherited
@@ -16,9 +16,6 @@ from gnomon.devices.fingerprint import fingerprint
 from gnomon.errors import DeviceError, system_errors
 from gnomon.system.files import in_place_of
 from gnomon.system.process import Completed, Conversation, Guard, guarded, run_process
-
-if TYPE_CHECKING:
-    from gnomon.devices.base import Conversing
 
 _ASK_S = 60.0
 
@@ -129,9 +126,3 @@ class LocalDevice:
                 hint="Name another by `python` in the file of devices, or leave it out.",
             )
         return found
-
-
-if TYPE_CHECKING:
-
-    def _conforms(device: LocalDevice) -> Conversing:
-        return device

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
 from gnomon.agent.drivers.command.reading import Unreadable
 from gnomon.agent.drivers.command.report import filled, placeholders, report_of
-from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
+from gnomon.devices.program import Attempt, Command, Order, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, Wish, environment_variants
 from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
 from gnomon.system.process import Completed
@@ -136,8 +135,3 @@ class CommandProgram:
             raise ProgramRefused(f"{spec['run'][0]}: {error}") from error
         each = tuple(calls) if spec.get("each", "call") == "call" else ()
         return Taken(load_ns=0, warm_ns=(), calls_ns=each, mean_ns=sum(calls) / len(calls))
-
-
-if TYPE_CHECKING:
-    _: type[Runtime] = CommandRuntime
-    _program: ProgramDriver = CommandProgram()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
@@ -15,7 +14,6 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
-    Runtime,
     Support,
     Wish,
     whole_segment,
@@ -107,7 +105,3 @@ def _options(graph: Graph, configuration: Configuration, xnnpack: list[int] | No
         return {**configuration.options, "xnnpack": xnnpack}
     where = {str(op.index): _written_for(graph, op.index) for op in graph.operators}
     return {**configuration.options, "delegates": {k: b for k, b in where.items() if b != _PORTABLE}}
-
-
-if TYPE_CHECKING:
-    _: Runtime = ExecuTorch()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -13,7 +12,6 @@ from gnomon.runtimes.base import (
     Configuration,
     Plain,
     Probe,
-    Runtime,
     Wish,
     environment_variants,
 )
@@ -89,7 +87,3 @@ class LiteRt(WholeModelRuntime):
         # Elsewhere it runs on the GPU that is there.
         options = {name: value for name, value in configuration.options.items() if name != "adapter"}
         return super().package(model, replace(configuration, options=options), assignment, folder)
-
-
-if TYPE_CHECKING:
-    _: Runtime = LiteRt()

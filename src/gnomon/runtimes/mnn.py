@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 
@@ -27,7 +26,3 @@ class Mnn(WholeModelRuntime):
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""
         return usual_configuration(self.name, *probe.backends)
-
-
-if TYPE_CHECKING:
-    _: Runtime = Mnn()

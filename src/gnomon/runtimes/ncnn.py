@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
@@ -18,7 +18,6 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
-    Runtime,
     Support,
     Wish,
     environment_variants,
@@ -177,7 +176,3 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
         "vulkan": sorted(index for index, backend in assignment.items() if backend in configuration.backends[1:]),
         "shapes": [list(graph.tensors[t].shape or ()) for t in graph.inputs],
     }
-
-
-if TYPE_CHECKING:
-    _: Runtime = Ncnn()

@@ -12,11 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Operator
 from gnomon.core.sample import Failure
-from gnomon.devices.program import Attempt, Command, Order, ProgramDriver, ProgramRefused, Shell, Taken
+from gnomon.devices.program import Attempt, Command, Order, ProgramRefused, Shell, Taken
 from gnomon.errors import ProblemError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -26,7 +25,6 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
-    Runtime,
     Support,
     Wish,
     whole_segment,
@@ -227,10 +225,6 @@ def settings(configuration: Configuration, assignment: Assignment) -> Mapping[st
     return {**configuration.options.get("settings", {}), **settings_for(configuration.backends[0], assignment)}
 
 
-if TYPE_CHECKING:
-    _: Runtime = Onert()
-
-
 _TRACE = "trace.chrome.json"
 _CANDIDATES = ("cpu", "ruy", "xnnpack", "acl_neon", "acl_cl", "gpu_cl")
 _NUMBER = r"([0-9]{1,12}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?)"
@@ -344,7 +338,3 @@ class OnertProgram:
             peak_rss_bytes=int(peak[1]) * 1024 if peak else None,
             operators=operators,
         )
-
-
-if TYPE_CHECKING:
-    _program: ProgramDriver = OnertProgram()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.errors import UsageError
@@ -19,7 +18,6 @@ from gnomon.runtimes.base import (
     PlacedModel,
     Plain,
     Probe,
-    Runtime,
     Support,
     Wish,
     trial_answers,
@@ -188,7 +186,3 @@ def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
                 if into not in folded:
                     found[index] = into
     return found
-
-
-if TYPE_CHECKING:
-    _: Runtime = OnnxRuntime()

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.errors import PackageError, UsageError, system_errors
@@ -22,7 +21,6 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
-    Runtime,
     Support,
     Wish,
     trial_answers,
@@ -237,7 +235,3 @@ def _leaders(graph: Graph, told: Iterable[Answer]) -> tuple[int, ...]:
     for k in range(len(joined)):
         best[root(k)] = max(best.get(root(k), k), k, key=lambda index: work[index])
     return tuple(best[root(k)] for k in range(len(joined)))
-
-
-if TYPE_CHECKING:
-    _: Runtime = OpenVino()

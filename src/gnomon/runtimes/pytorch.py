@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gnomon.runtimes.base import Configuration, Plain, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, Plain, Probe, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 
@@ -45,7 +43,3 @@ class PyTorch(WholeModelRuntime):
     def usual(self, probe: Probe) -> Configuration:
         """Eager, with as many threads as PyTorch takes itself."""
         return usual_configuration(self.name, _EAGER)
-
-
-if TYPE_CHECKING:
-    _: Runtime = PyTorch()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.stats import median
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.model import read_regular
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, Probe, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
@@ -117,5 +117,3 @@ def best_traces(records: TuningRecords) -> dict[str, object]:
 
 if TYPE_CHECKING:
     from gnomon.core.overlay.records import TuningRecords
-
-    _: Runtime = Tvm()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gnomon.core.sample import Failure
-from gnomon.errors import UsageError
 from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
@@ -59,15 +58,6 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
         return Support(operators={}, failures={backend: answer})
     everything = frozenset(op.index for op in model.graph.operators)
     return Support(operators={backend: everything}, options=answer.get("options", {}))
-
-
-def refuse_other_backends(runtime: str, wish: Wish) -> None:
-    """UsageError if a backend is wished that is not the runtime itself."""
-    for name in wish.backends:
-        if name != runtime:
-            raise UsageError(
-                f"{runtime} has no backend {name!r}", hint="Leave out --backend, or name the runtime itself."
-            )
 
 
 def environment_configurations(

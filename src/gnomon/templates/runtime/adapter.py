@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, Probe, Wish, environment_variants
-from gnomon.runtimes.whole import WholeModelRuntime, labelled, refuse_other_backends
+from dataclasses import replace
+
+from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 
 
 class Yours(WholeModelRuntime):
@@ -15,15 +17,6 @@ class Yours(WholeModelRuntime):
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """The ways in which a model is measured: here one an environment."""
-        refuse_other_backends(self.name, wish)
-        return tuple(
-            Configuration(
-                runtime=self.name,
-                name=labelled(self.name, label),
-                backends=probe.backends,
-                options={"threads": wish.threads},
-                environment=environment,
-                reported={backend: backend for backend in probe.backends},
-            )
-            for label, environment in environment_variants(wish)
-        )
+        backends = probe.wished(self.name, wish)
+        reported = {backend: backend for backend in backends}
+        return tuple(replace(one, reported=reported) for one in environment_configurations(self.name, wish, backends))
