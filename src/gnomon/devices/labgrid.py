@@ -307,10 +307,10 @@ class _Way:
         """gnomon's own device there."""
         if self.config.address.kind == "ssh":
             return ssh_device(self.config, on_wait)
-        from gnomon.devices.shell.adb import AdbSettings
+        from gnomon.devices.shell.adb import ADB
         from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
 
-        settings = bridge_settings(AdbSettings, self.config)
+        settings = bridge_settings(ADB, self.config)
         if self.server:
             settings = replace(settings, server=self.server, serial=self.serial)
         return BridgeDevice(settings, on_wait=on_wait)

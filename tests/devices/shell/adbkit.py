@@ -17,8 +17,9 @@ from tests.devices.shell import plainkit
 from tests.devices.shell.sshkit import free_port
 from tests.processkit import becomes, processes_with
 
-from gnomon.devices.shell.adb import AdbSettings
+from gnomon.devices.shell.adb import ADB
 from gnomon.devices.shell.bridge import BridgeDevice
+from gnomon.devices.shell.bridge_link import BridgeSettings
 
 STAND_IN = Path(__file__).parents[2] / "standins" / "adbd"
 _UNTIL_S = 30.0
@@ -66,9 +67,9 @@ class Phone:
             process.kill()
             process.wait()
 
-    def settings(self, **changes: Any) -> AdbSettings:
+    def settings(self, **changes: Any) -> BridgeSettings:
         """How to reach it."""
-        return AdbSettings(**{"name": "phone", "serial": self.serial, **changes})
+        return BridgeSettings(**{"bridge": ADB, "name": "phone", "serial": self.serial, **changes})
 
     def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> BridgeDevice:
         """It as a device."""

@@ -16,7 +16,8 @@ from tests.devices.shell import plainkit
 from tests.processkit import processes_with
 
 from gnomon.devices.shell.bridge import BridgeDevice
-from gnomon.devices.shell.sdb import SdbSettings
+from gnomon.devices.shell.bridge_link import BridgeSettings
+from gnomon.devices.shell.sdb import SDB
 
 STAND_IN = Path(__file__).parents[2] / "standins" / "sdb"
 SERIAL = "emulator-26101"
@@ -49,9 +50,9 @@ class Board:
     def say(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
-    def settings(self, **changes: Any) -> SdbSettings:
+    def settings(self, **changes: Any) -> BridgeSettings:
         """How to reach it."""
-        return SdbSettings(**{"name": "board", "program": str(self.program), **changes})
+        return BridgeSettings(**{"bridge": SDB, "name": "board", "program": str(self.program), **changes})
 
     def device(self, *, on_wait: Callable[[str], None] | None = None, **changes: Any) -> BridgeDevice:
         """It as a device."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import subprocess
 import sys
@@ -126,9 +125,9 @@ class Reached(Protocol):
 
 _VICTIM = """
 import importlib, sys
-device, settings = (getattr(importlib.import_module(m), n) for m, n in (w.split(":") for w in sys.argv[1:3]))
-with device(settings(**eval(sys.argv[3]))) as opened:
-    opened.run(["sh", "-c", sys.argv[4]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
+device, settings = (importlib.import_module(name) for name in sys.argv[1:3])
+with eval(sys.argv[3], vars(device))(eval(sys.argv[4], vars(settings))) as opened:
+    opened.run(["sh", "-c", sys.argv[5]], env={}, timeout_s=600, on_line=lambda line: print(line, flush=True))
 """
 
 
@@ -171,8 +170,9 @@ class Visits:
 
     def test_kill_9_of_gnomon_leaves_the_device_clean(self, reached: Reached) -> None:
         settings = reached.settings(silence_s=self.silence_s)
-        kinds = [f"{kind.__module__}:{kind.__qualname__}" for kind in (type(reached.device()), type(settings))]
-        argv = [sys.executable, "-c", _VICTIM, *kinds, repr(dataclasses.asdict(settings)), FAMILY]
+        kind = type(reached.device())
+        modules = (kind.__module__, type(settings).__module__)
+        argv = [sys.executable, "-c", _VICTIM, *modules, kind.__name__, repr(settings), FAMILY]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as victim:
             assert victim.stdout is not None
             pids = [int(victim.stdout.readline()) for _ in range(3)]

@@ -14,9 +14,9 @@ from tests.processkit import becomes, gone
 from gnomon.devices.address import parse_address
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.opening import opened, resolve
-from gnomon.devices.shell.adb import AdbSettings, adb_device
+from gnomon.devices.shell.adb import ADB, adb_device
 from gnomon.devices.shell.bridge import BridgeDevice
-from gnomon.devices.shell.bridge_link import devices
+from gnomon.devices.shell.bridge_link import BridgeSettings, devices
 from gnomon.errors import DeviceError
 from gnomon.testing.device import DeviceContract
 
@@ -180,7 +180,7 @@ def test_every_state_that_adb_lists_is_read(tmp_path: Path, row: str, state: str
         f"#!/bin/sh\necho '* daemon started successfully' >&2\nprintf 'List of devices attached\\n{row}\\n'\n"
     )
     program.chmod(0o755)
-    settings = AdbSettings(name="phone", program=str(program))
+    settings = BridgeSettings(bridge=ADB, name="phone", program=str(program))
     assert devices(settings) == {"QV7": state}
     if hint:
         with pytest.raises(DeviceError, match="QV7 is ") as told:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
-from gnomon.devices.shell.bridge_link import Bridge, BridgeSettings
+from gnomon.devices.shell.bridge_link import Bridge
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
@@ -29,13 +28,6 @@ ADB = Bridge(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdbSettings(BridgeSettings):
-    """An Android device that `adb` reaches, and how."""
-
-    bridge: ClassVar[Bridge] = ADB
-
-
 def adb_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
     """An Android device as a configuration describes it: the host of its address is the serial number."""
-    return BridgeDevice(bridge_settings(AdbSettings, config), on_wait=on_wait)
+    return BridgeDevice(bridge_settings(ADB, config), on_wait=on_wait)

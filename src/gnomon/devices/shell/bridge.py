@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from gnomon.devices.config import DeviceConfig
-from gnomon.devices.shell.bridge_link import BridgeLink, BridgeSettings
+from gnomon.devices.shell.bridge_link import Bridge, BridgeLink, BridgeSettings
 from gnomon.devices.shell.device import ShellDevice, python_there, take_lease
 from gnomon.devices.shell.link import ShellLink, shared_settings
 from gnomon.errors import DeviceError
-
-Settings = TypeVar("Settings", bound=BridgeSettings)
 
 
 class BridgeDevice(ShellDevice[BridgeSettings]):
@@ -59,8 +55,9 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return found
 
 
-def bridge_settings(kind: type[Settings], config: DeviceConfig) -> Settings:
+def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
     """What a configuration means to such a program: the host of its address is the serial number."""
     address = config.address
     host = f"[{address.host}]" if ":" in address.host else address.host
-    return kind(serial=f"{host}{f':{address.port}' if address.port else ''}", **shared_settings(config))
+    serial = f"{host}{f':{address.port}' if address.port else ''}"
+    return BridgeSettings(bridge=bridge, serial=serial, **shared_settings(config))

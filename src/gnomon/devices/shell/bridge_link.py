@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from gnomon.devices.lease import LEASES, command_line
 from gnomon.devices.pushed import Part
@@ -82,7 +81,7 @@ class Bridge:
 class BridgeSettings(ShellSettings):
     """A device that such a program reaches. `serial` is as its ``devices`` lists it; empty for the only one."""
 
-    bridge: ClassVar[Bridge]
+    bridge: Bridge
 
     serial: str = ""
     program: str = ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
-from gnomon.devices.shell.bridge_link import Bridge, BridgeSettings
+from gnomon.devices.shell.bridge_link import Bridge
 
 if TYPE_CHECKING:
     from gnomon.devices.base import Device
@@ -26,13 +25,6 @@ SDB = Bridge(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SdbSettings(BridgeSettings):
-    """A Tizen device that `sdb` reaches, and how."""
-
-    bridge: ClassVar[Bridge] = SDB
-
-
 def sdb_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> Device:
     """A Tizen device as a configuration describes it: the host of its address is the serial number."""
-    return BridgeDevice(bridge_settings(SdbSettings, config), on_wait=on_wait)
+    return BridgeDevice(bridge_settings(SDB, config), on_wait=on_wait)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
-from gnomon.devices.shell.bridge_link import Bridge, BridgeSettings
+from gnomon.devices.shell.bridge_link import Bridge
 
-
-class YoursSettings(BridgeSettings):
-    """What is special about the program: where a board has room, and what to do about its states."""
-
-    bridge: ClassVar[Bridge] = Bridge(
-        name="yours", install="", places=('"${TMPDIR:-/tmp}"',), cache='"${TMPDIR:-/tmp}"', states={"": "Start it."}
-    )
+YOURS = Bridge(
+    name="yours", install="", places=('"${TMPDIR:-/tmp}"',), cache='"${TMPDIR:-/tmp}"', states={"": "Start it."}
+)
+"""What is special about the program: where a board has room, and what to do about its states."""
 
 
 def yours_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> BridgeDevice:
     """The device of a table in the file of devices."""
-    return BridgeDevice(bridge_settings(YoursSettings, config), on_wait=on_wait)
+    return BridgeDevice(bridge_settings(YOURS, config), on_wait=on_wait)
