@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -52,11 +52,13 @@ class DeclaredGroup(Group):
     Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
     """
 
-    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, *args: Any, module: str, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any
+    ) -> None:
         if default is not None:
             settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
         super().__init__(*args, **settings)
-        self.rows = rows
+        self.rows = {name: replace(row, place=f"{module}:{row.place}") for name, row in rows.items()}
         self._default = default
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

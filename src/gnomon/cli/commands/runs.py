@@ -25,15 +25,14 @@ _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
 runs = DeclaredGroup(
+    module="gnomon.api.runs",
     default="list",
     help="List, show, export, join and resume what was measured. Without a subcommand: list.\n\nNothing in the record "
     "is ever changed or removed; docs/record.md describes the file.",
     rows={
-        "list": CommandRow("gnomon.api.runs:runs", "List the campaigns, the newest first.", html=False),
-        "import": CommandRow(
-            "gnomon.api.runs:import_runs", "Add the runs of other files to the results database.", html=False
-        ),
-        "merge": CommandRow("gnomon.api.runs:merge_runs", "Join results databases into a new one.", html=False),
+        "list": CommandRow("runs", "List the campaigns, the newest first.", html=False),
+        "import": CommandRow("import_runs", "Add the runs of other files to the results database.", html=False),
+        "merge": CommandRow("merge_runs", "Join results databases into a new one.", html=False),
     },
 )
 

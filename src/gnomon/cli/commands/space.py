@@ -8,20 +8,14 @@ from gnomon.cli.declared import DeclaredGroup, gone
 from gnomon.options import CommandRow
 
 _ROWS = {
-    "profile": CommandRow("gnomon.api.space:profile_space", "Train and measure the networks of a search space."),
-    "select": CommandRow(
-        "gnomon.api.space:select_primitives", "Choose primitives from a profile, without measuring anything."
-    ),
-    "front": CommandRow("gnomon.api.space:find_front", "Find the best networks, train and measure them."),
-    "show": CommandRow("gnomon.api.space:show_space", "Show what a profile holds."),
-    "import": CommandRow("gnomon.api.space:import_networks", "Import accuracies and latencies into a profile."),
-    "export": CommandRow("gnomon.api.space:export_networks", "Write a profile's networks as csv.", html=False),
-    "primitives": CommandRow(
-        "gnomon.api.space:list_primitives", "List the known primitives, and what they are made of.", html=False
-    ),
-    "toolchains": CommandRow(
-        "gnomon.api.space:list_toolchains", "List the toolchains, and what is missing for them here.", html=False
-    ),
+    "profile": CommandRow("profile_space", "Train and measure the networks of a search space."),
+    "select": CommandRow("select_primitives", "Choose primitives from a profile, without measuring anything."),
+    "front": CommandRow("find_front", "Find the best networks, train and measure them."),
+    "show": CommandRow("show_space", "Show what a profile holds."),
+    "import": CommandRow("import_networks", "Import accuracies and latencies into a profile."),
+    "export": CommandRow("export_networks", "Write a profile's networks as csv.", html=False),
+    "primitives": CommandRow("list_primitives", "List the known primitives, and what they are made of.", html=False),
+    "toolchains": CommandRow("list_toolchains", "List the toolchains, and what is missing for them here.", html=False),
 }
 _GONE = {
     "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU that is.",
@@ -44,6 +38,7 @@ class _Group(DeclaredGroup):
 
 space = _Group(
     "space",
+    module="gnomon.api.space",
     rows=_ROWS,
     help="Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes it.",
 )

@@ -18,10 +18,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 suite = DeclaredGroup(
+    module="gnomon.api.suite",
     help="Measure many models on many devices by several jobs, from one file, and compare one run with another.",
     rows={
-        "status": CommandRow("gnomon.api.suite:suite_status", "Show how far the run of a suite is."),
-        "compare": CommandRow("gnomon.api.suite:compare_suites", "Compare two runs of a suite, cell by cell."),
+        "status": CommandRow("suite_status", "Show how far the run of a suite is."),
+        "compare": CommandRow("compare_suites", "Compare two runs of a suite, cell by cell."),
     },
 )
 
