@@ -163,7 +163,7 @@ def _sweep(
     on_message: Callable[[str], None] | None,
 ) -> SweepDocument:
     """The answers to several requests, each a run of its own. UsageError before any begins where shapes do not fit."""
-    from gnomon.jobs.place.sweep import sweep
+    from gnomon.jobs.place.fleet import sweep
     from gnomon.session.model import asked_model, shapes_of
 
     requests = [model_request(model, own, sweeps=True, limited=True) for _, own in parts]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -138,6 +139,11 @@ def shuffled(space: Space, rng: random.Random) -> Iterator[Assignment]:
         other = rng.randrange(place, space.size)
         yield space.decode(moved.get(other, other))
         moved[other] = moved.pop(place, place)
+
+
+def names_of(space: Space) -> Counter[str]:
+    """How many of the slots that have several choices have one of a name, in the order of first appearance."""
+    return Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
 
 
 def uniform(space: Space, rng: random.Random) -> Assignment:

@@ -6,7 +6,7 @@ that follow a plan: a generator that yields batches of assignments and is sent t
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
@@ -14,7 +14,7 @@ from random import Random
 
 from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, generator, shuffled, uniform
+from gnomon.search.base import Archive, Assignment, Cost, Entry, Ledger, generator, names_of, shuffled, uniform
 from gnomon.search.surrogate import Guide
 
 SAMPLES = 2000
@@ -36,9 +36,7 @@ class Moves:
         self._radices = [len(slot.choices) for slot in space.slots]
         self._movable = [i for i, radix in enumerate(self._radices) if radix > 1]
         self._others = max([1, *self._radices]) - 1
-        several = [slot for slot in space.slots if len(slot.choices) > 1]
-        counts = Counter(name for slot in several for name in slot.choices)
-        shared = [name for name, count in counts.items() if count > 1]
+        shared = [name for name, count in names_of(space).items() if count > 1]
         self._index = [
             [slot.choices.index(name) if name in slot.choices else -1 for slot in space.slots] for name in shared
         ]
@@ -81,9 +79,8 @@ def common_starts(space: Space) -> tuple[Assignment, ...]:
     choices these are the whole model on each single backend, which are the ends of many fronts and what a mix must
     beat. In order of first appearance, each assignment once.
     """
-    several = [slot for slot in space.slots if len(slot.choices) > 1]
-    counts = Counter(name for slot in several for name in slot.choices)
-    common = [name for name, count in counts.items() if 2 * count >= len(several)] if len(several) > 1 else []
+    several = sum(len(slot.choices) > 1 for slot in space.slots)
+    common = [name for name, count in names_of(space).items() if 2 * count >= several > 1]
     starts = [tuple(0 for _ in space.slots)]
     for name in common:
         starts.append(tuple(slot.choices.index(name) if name in slot.choices else 0 for slot in space.slots))

@@ -12,7 +12,6 @@ Candidates of a search are ordered by how much the front is expected to gain fro
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats
 from gnomon.core.space import Space
-from gnomon.search.base import Assignment, Cost
+from gnomon.search.base import Assignment, Cost, names_of
 
 MOST_RESULTS = 160
 """Results that a model is fitted to; of more, those that come nearest to the front."""
@@ -61,8 +60,8 @@ class Features:
     def __init__(self, space: Space) -> None:
         self.radices = np.array([len(slot.choices) for slot in space.slots], dtype=np.int64)
         self._first = np.concatenate([[0], np.cumsum(self.radices)[:-1]]).astype(np.int64)[: len(self.radices)]
-        counts = Counter(name for slot in space.slots if len(slot.choices) > 1 for name in slot.choices)
-        names = {name: number for number, name in enumerate(n for n, count in counts.items() if count > 1)}
+        shared = (name for name, count in names_of(space).items() if count > 1)
+        names = {name: number for number, name in enumerate(shared)}
         self.names = len(names)
         self._named = np.zeros((int(self.radices.sum()), self.names))
         for row, name in enumerate(name for slot in space.slots for name in slot.choices):

@@ -24,8 +24,7 @@ from gnomon.report.plain import listed
 from gnomon.runtimes.base import Wish
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.runtimes.whole import TOLERANCE
-from gnomon.session.accelerators import software_devices
-from gnomon.session.contender import Contender, level
+from gnomon.session.contender import Contender, level, software_devices
 from gnomon.session.judges import (
     NOISE,
     ROOM,

@@ -36,7 +36,6 @@ from gnomon.measure.progress import Steps, Tell
 from gnomon.models.check import CURE
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
-from gnomon.session.accelerators import first_runs, held_bytes
 from gnomon.session.contender import (
     Contender,
     Proved,
@@ -45,6 +44,8 @@ from gnomon.session.contender import (
     choose_clocks,
     cpu_summary,
     fastest_of,
+    first_runs,
+    held_bytes,
     level,
     profile_singles,
     trace_of,
@@ -359,10 +360,8 @@ def contender_part(
     level_s = level(measured, clock) if proved.ok else None
     predicted_s, backends = contender.predicted_s, contender.backends
     return ContenderPart(
-        label=contender.label,
-        kind=contender.kind,
+        **fields_of(ContenderPart, contender) | {"threads": None if contender.usual else contender.threads},
         configurations=tuple(part.configuration.name for part in contender.parts),
-        predicted_s=predicted_s,
         measured=summarise(blocks(measured, "wall")) if proved.ok else None,
         cpu=cpu_summary(measured) if proved.ok else None,
         level_s=level_s,
@@ -370,10 +369,6 @@ def contender_part(
         against_best=proved.against_best,
         difference=difference_part(measured.fact("difference")),
         peak_rss_bytes=measured.fact("peak_rss_bytes"),
-        threads=None if contender.usual else contender.threads,
-        usual=contender.usual,
-        precision=contender.precision,
-        accelerators=contender.accelerators,
         device_memory_bytes=held_bytes(measured),
         failure=measured.failure,
         assignment=tuple(backends.get(row.index) for row in rows),
@@ -382,7 +377,6 @@ def contender_part(
         profiler_overhead_s=times.overhead_s if times else None,
         kernels=tuple(map(kernel_part, times.own)) if times else (),
         runs=runs_part(measured, contender.graph, traced),
-        settings=contender.settings,
     )
 
 

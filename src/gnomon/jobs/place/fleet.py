@@ -1,5 +1,7 @@
 """The main job on several devices at once: each gets its own plan.
 
+The same question for several sizes of a dimension, or several inputs: an answer each, and how the choice moves.
+
 One lane, a thread, for each machine, as far as there is room for them: what is done on several devices at once, and
 ended together.
 """
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,12 +21,20 @@ from typing import TypeVar
 
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import GnomonError, PackageError, UsageError, system_errors
-from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, error_part
-from gnomon.measure.progress import TellOf, Watch, WatchOf
+from gnomon.jobs.place.document import (
+    DevicePart,
+    FleetDocument,
+    PlaceDocument,
+    ProfileDocument,
+    SweepDocument,
+    SweepPart,
+    error_part,
+)
+from gnomon.measure.progress import Tell, TellOf, Watch, WatchOf
 from gnomon.report.plain import untaken
 from gnomon.session.request import ModelRequest
 from gnomon.system.limits import allow_files, open_files
-from gnomon.system.stopping import Stopped, stop_at
+from gnomon.system.stopping import ANSWERS, Stopped, stop_at
 
 T = TypeVar("T")
 
@@ -188,3 +199,31 @@ def package_folders(names: Mapping[str, object], out: Path) -> dict[str, Path]:
     plain = {name: re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "device" for name in names}
     taken: set[str] = set()
     return {name: out / untaken(folder, taken) for name, folder in plain.items()}
+
+
+Ask = Callable[[], PlaceDocument | ProfileDocument]
+"""Answers the question of a part."""
+
+
+def sweep(model: Path, asked: Sequence[tuple[Mapping[str, str], Ask]], tell: Tell | None) -> SweepDocument:
+    """Ask for the answer of each part, by its values, one after the other.
+
+    A GnomonError ends its own part alone; raises the first where all end so.
+    """
+    began_s = time.monotonic()
+    ANSWERS.set(False)  # Ctrl-C ends all parts, not the one under way
+    parts: list[SweepPart] = []
+    errors: list[GnomonError] = []
+    for number, (values, ask) in enumerate(asked, 1):
+        part = SweepPart(values=values, answer=None, error=None)
+        if tell is not None:
+            tell(f"{part.label}: {number} of {len(asked)}")
+        try:
+            part = replace(part, answer=ask())
+        except GnomonError as error:
+            errors.append(error)
+            part = replace(part, error=error_part(error))
+        parts.append(part)
+    if len(errors) == len(parts):
+        raise errors[0]
+    return SweepDocument(model=str(model), parts=tuple(parts), seconds=time.monotonic() - began_s)

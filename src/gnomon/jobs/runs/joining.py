@@ -24,9 +24,8 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
     """
     into = default_record() if record is None else record
     own = (COMMAND, FILES)
-    return _document(
-        into, tuple(_brought(source, into, lambda event: None if event.name in own else event) for source in sources)
-    )
+    files = (_brought(source, into, lambda event: None if event.name in own else event) for source in sources)
+    return BroughtDocument(record=str(into), files=tuple(files))
 
 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
@@ -44,11 +43,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
         staged(out) as made,
     ):
         files = tuple(_brought(source, made, lambda event: event) for source in sources)
-    return _document(out, files)
-
-
-def _document(record: RecordAddress, files: tuple[BroughtPart, ...]) -> BroughtDocument:
-    return BroughtDocument(record=str(record), files=files)
+    return BroughtDocument(record=str(out), files=files)
 
 
 def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:

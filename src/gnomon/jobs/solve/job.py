@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gnomon.core.codec import fields_of
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.solver.solve import solve
 from gnomon.core.space import decimal
@@ -34,16 +35,8 @@ def solve_problem(
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     found = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
-    return SolveDocument(
-        assignment=found.choices,
-        code=decimal(found.code),
-        cost=found.cost,
-        optimal=found.optimal,
-        method=found.method,
-        bound=found.bound,
-        width=found.width,
-        seconds=time.perf_counter() - begin,
-    )
+    own = {"assignment": found.choices, "code": decimal(found.code), "seconds": time.perf_counter() - begin}
+    return SolveDocument(**fields_of(SolveDocument, found) | own)
 
 
 def front_problem(
