@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Exported: TypeAlias = PlaceDocument | ProfileDocument | ParetoDocument
     Configuration: TypeAlias = ContenderPart | ColumnPart | PointPart
 
+_LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
+"""Where documents have their configurations, each with its `runs`."""
 _CALL, _MEASURING = 1, 2
 """The processes of a trace: one call of each configuration, and the time in which all was measured."""
 _COUNTERS = 0
@@ -41,8 +43,8 @@ class OperatorTime:
 
 def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
     """The configurations of an answer that have runs, with those. RecordError where it has none."""
-    rows: Sequence[Configuration] = getattr(answer, answer.main, ())
-    measured = [(row, runs) for row in rows if (runs := getattr(row, "runs", None))]
+    rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
+    measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
         raise RecordError(
             f"the answer ({answer.format}) holds no runs of configurations",
