@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gnomon.core.codec import fields_of
 from gnomon.core.sample import Run
 from gnomon.core.stats import Block, median, quantile
 from gnomon.errors import ProblemError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import others_share, steal_share
 from gnomon.report import units
-from gnomon.session.kernels import CALLS_QUANTILE, kernels
+from gnomon.session.kernels import CALLS_QUANTILE, KernelPart, kernels
 from gnomon.wire import Environment, Snapshot
 
 if TYPE_CHECKING:
@@ -147,16 +148,6 @@ class DifferencePart:
 
     absolute: float | None
     relative: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelPart:
-    """What a runtime executed as one, and the indices of the operators that it computes."""
-
-    name: str
-    operators: tuple[int, ...]
-    backend: str
-    time_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +323,7 @@ def difference_part(difference: Mapping[str, float] | None) -> DifferencePart | 
 
 def kernel_part(kernel: Kernel) -> KernelPart:
     """A kernel, without what it was matched by."""
-    return KernelPart(name=kernel.name, operators=kernel.operators, backend=kernel.backend, time_s=kernel.time_s)
+    return KernelPart(**fields_of(KernelPart, kernel))
 
 
 def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured | None = None) -> RunsPart:

@@ -15,7 +15,17 @@ CALLS_QUANTILE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class KernelPart:
+    """What a runtime executed as one, and the indices of the operators that it computes."""
+
+    name: str
+    operators: tuple[int, ...]
+    backend: str
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel(KernelPart):
     """What a runtime executed as one: the operators it computes (none: the runtime added it), where, how long.
 
     `named` are the operators that the runtime named, or that were matched by kind; the other `operators` were found
@@ -23,10 +33,6 @@ class Kernel:
     the lower third of the calls (what nothing interrupted), then the median over processes.
     """
 
-    name: str
-    operators: tuple[int, ...]
-    backend: str
-    time_s: float
     named: tuple[int, ...] = ()
 
 

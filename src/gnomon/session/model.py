@@ -286,18 +286,15 @@ def models_for(
             except (ModelError, RuntimeMissingError) as error:
                 missing.append(Missing(name=runtime.name, reason=error.message, hint=error.hint))
                 continue
-            where = push(folder, "converted")
-            by_format[wanted] = (
-                converted,
-                PlacedModel(
-                    graph=converted.graph,
-                    path=f"{where}/{converted.path.relative_to(folder)}",
-                    inputs=placed.inputs,
-                    outputs=placed.outputs,
-                ),
-            )
+            by_format[wanted] = converted, placed_converted(converted, folder, push(folder, "converted"), placed)
         made[runtime.name] = by_format[wanted]
     return made
+
+
+def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
+    """What a model was converted to in a folder, which is at `where` on the device; its tensors are named as before."""
+    path = f"{where}/{converted.path.relative_to(folder)}"
+    return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 
 
 def _converted(model: Model, source: Path, wanted: str, folder: Path) -> Model:

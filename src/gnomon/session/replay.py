@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gnomon.core.codec import to_json
 from gnomon.core.sample import Campaign, Failure
 from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import DeviceConfig
@@ -54,10 +55,7 @@ def noted(
         "address": str(request.device.address),
         "settings": settings_of(request.device),
         "python": device.python,
-        "probes": {
-            name: {"version": p.version, "backends": list(p.backends), "details": dict(p.details)}
-            for name, p in probes.items()
-        },
+        "probes": {name: to_json(probe) for name, probe in probes.items()},
         "supports": {
             name: {
                 "operators": {backend: sorted(indices) for backend, indices in s.operators.items()},

@@ -7,6 +7,7 @@ import secrets
 import statistics
 from pathlib import Path, PurePosixPath
 
+from gnomon.core.codec import fields_of
 from gnomon.devices.base import Device
 from gnomon.devices.shell.scripts import OWN_FOLDER, UPLOADED
 from gnomon.errors import DeviceError
@@ -82,12 +83,7 @@ def look_for_energy(link: AgentLink) -> EnergyRow:
             raise
         reason = error.message.partition("reports no energy: ")[2] or error.message
         return EnergyRow(reason=reason, hint="" if error.hint == LEAVE else error.hint)
-    return EnergyRow(
-        counters=dict(zip(found.names, found.domains, strict=True)),
-        period_s=found.period_s,
-        power_w=found.power_w,
-        others=found.others,
-    )
+    return EnergyRow(counters=dict(zip(found.names, found.domains, strict=True)), **fields_of(EnergyRow, found))
 
 
 def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:

@@ -33,6 +33,7 @@ from gnomon.session.objectives import (
     Estimate,
     Goal,
     against,
+    cost_of,
     estimate,
     goal_of,
     goals_of,
@@ -237,7 +238,7 @@ def decide(
     others by wall time. What is not dominated is the front, numbered by rising first objective. The points come in that
     order, the front first.
     """
-    alive = [k for k, found in enumerate(measured) if found.ok and _complete(goals, found, clocks[k])]
+    alive = [k for k, found in enumerate(measured) if cost_of(goals, found, clocks[k]) is not None]
     versus: dict[tuple[int, int], list[Against]] = {}
     beaten: dict[int, list[int]] = {k: [] for k in alive}
     for a, b in itertools.permutations(alive, 2):
@@ -300,10 +301,6 @@ def _may_dominate(compared: Sequence[Against]) -> bool:
 def _same(compared: Against) -> bool:
     """Whether the noise does not tell the two apart."""
     return compared.verdict == "tie" and compared.low <= 1 <= compared.high
-
-
-def _complete(goals: Sequence[Goal], measured: Measured, clock: Clock) -> bool:
-    return all(goal.value(measured, clock) is not None for goal in goals)
 
 
 def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequence[int]) -> list[PointPart]:

@@ -35,12 +35,6 @@ class Plan:
         """The name of the strategy behind it."""
         return _ALIASES.get(self.name, self.name)
 
-    def check(self) -> None:
-        """UsageError for a search that there is not, before anything is measured."""
-        if self.strategy != EXACT and self.strategy not in known_strategies():
-            known = ", ".join([*known_strategies(), *_ALIASES, EXACT])
-            raise UsageError(f"there is no search {self.name!r}", hint=f"Searches: {known}.")
-
     def budget(self, space: Space) -> int:
         """How many evaluations it may take in a space. UsageError for a space that is too large to go through."""
         if self.iterations is not None:
@@ -61,8 +55,10 @@ def check_plans(plans: Sequence[Plan]) -> None:
 
     RuntimeMissingError for one that lacks a package here: better known before another one has run for hours.
     """
+    known = (*known_strategies(), *_ALIASES, EXACT)
     for plan in plans:
-        plan.check()
+        if plan.name not in known:
+            raise UsageError(f"there is no search {plan.name!r}", hint=f"Searches: {', '.join(known)}.")
     names = [plan.strategy for plan in plans]
     if len(set(names)) < len(names):
         raise UsageError("a search is named twice", hint="Name each --search once.")

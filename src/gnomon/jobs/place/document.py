@@ -22,11 +22,11 @@ from gnomon.session.document import (
     DifferencePart,
     EnvironmentPart,
     GraphPart,
-    KernelPart,
     ModelPart,
     OperatorPart,
     RunsPart,
 )
+from gnomon.session.kernels import KernelPart
 from gnomon.session.prove import Default, Verified
 from gnomon.session.targets import Missing
 

@@ -46,7 +46,7 @@ from gnomon.report.parts import (
     numbers,
 )
 from gnomon.report.plain import listed
-from gnomon.session.document import KernelPart
+from gnomon.session.kernels import KernelPart
 
 _EXPENSIVE = 10
 

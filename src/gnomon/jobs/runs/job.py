@@ -11,7 +11,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,16 +58,14 @@ COLUMNS: Mapping[str, str] = {
 """The columns of the tables of samples, with the names of Arrow's types."""
 
 
-@contextmanager
-def open_record(record: RecordAddress | None) -> Iterator[SqlStore]:
+def open_record(record: RecordAddress | None) -> SqlStore:
     """The record of that address, which must be there if it is a file, opened to be read; None: the user's own.
 
     RecordError where it is not there or cannot be read.
     """
     if record is not None and is_missing(record):
         raise RecordError(f"there is no record {record}", hint="Give the file that --record of a measurement named.")
-    with read_store(record) as store:
-        yield store
+    return read_store(record)
 
 
 def list_campaigns(store: Store) -> Iterator[CampaignRow]:

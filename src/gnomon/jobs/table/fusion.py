@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.campaign import Measured
-from gnomon.models.units import write_net
-from gnomon.session.bench.baseline import clock_of, placed_unit, timed
-from gnomon.session.bench.bench import Bench, Placed, measured_net_name
+from gnomon.session.bench.baseline import clock_of, placed_net, placed_unit, timed
+from gnomon.session.bench.bench import Bench, Placed
 from gnomon.session.contender import traced_candidate
 from gnomon.session.kernels import kernels
 from gnomon.spaces.fuse import (
@@ -65,11 +64,8 @@ def fused_chains(
 def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]:
     """What the runtime's trace of each net tells; nothing of nets that fail or leave no trace."""
     for net in nets:
-        key = f"trace-{measured_net_name(net)}"
-        path = bench.folder / f"{key}.onnx"
-        write_net(net, path, seed=bench.request.seed)
         try:
-            placed = bench.place(key, path)
+            placed = placed_net(bench, net, "trace")
         except DeviceError:
             raise
         except GnomonError:

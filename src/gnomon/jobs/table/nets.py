@@ -15,9 +15,8 @@ from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.models.units import write_net
-from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, shaky
-from gnomon.session.bench.bench import Bench, Placed, measured_net_name, open_bench
+from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_net, shaky
+from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.document import table_conditions
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
@@ -62,7 +61,7 @@ def _measure(
     question = {"space": space.name, "anchor": table.manifest.anchor}
     with open_bench(request, kind="nets", subject=space.name, question=question, watch=steps, tell=tell) as bench:
         units = (unit for in_force in (rules(table.manifest.rules), UNFUSED) for unit in space.tables(in_force).units)
-        large = _placed(bench, space, reference_net(space, table))
+        large = placed_net(bench, space.net(reference_net(space, table)), "net")
         gauge = replace(gauge_of(bench, tuple(units), table), large=replace(large.candidate, key="reference"))
         steps.expect(len(nets))
         rows: dict[int, NetRow] = {}
@@ -73,7 +72,7 @@ def _measure(
             placed: dict[int, Placed] = {}
             for index in part:
                 try:
-                    placed[index] = _placed(bench, space, nets[index])
+                    placed[index] = placed_net(bench, space.net(nets[index]), "net")
                 except DeviceError:
                     raise
                 except GnomonError as error:
@@ -123,15 +122,6 @@ def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str,
     once = bench.request.effort.processes_least
     more = [one for one in placed if shaky(found[one.key], once)]
     return found | measure_beside_gauge(bench, gauge, "nets again", more, again=True)
-
-
-def _placed(bench: Bench, space: SearchSpace, net: tuple[int, ...]) -> Placed:
-    made = space.net(net)
-    key = f"net-{measured_net_name(made)}"
-    path = bench.folder / f"{key}.onnx"
-    if not path.exists():
-        write_net(made, path, seed=bench.request.seed)
-    return bench.place(key, path)
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:

@@ -14,12 +14,12 @@ from gnomon.core.stats import Block, drift, median, quantile, summarise, values_
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
-from gnomon.models.units import write_unit
-from gnomon.session.bench.bench import Bench, Placed
+from gnomon.models.units import write_net, write_unit
+from gnomon.session.bench.bench import Bench, Placed, measured_net_name
 from gnomon.session.contender import blocks
 from gnomon.session.targets import describe
 from gnomon.spaces.latency_table import STABLE, Table
-from gnomon.spaces.unit import Unit, empty
+from gnomon.spaces.unit import Net, Unit, empty
 
 QUIET = 0.1
 """The share of a process's calls that count: neighbours only ever add to a call, also to its CPU time, as they share
@@ -224,6 +224,15 @@ def placed_unit(bench: Bench, unit: Unit, key: str) -> Placed:
     """A unit as a model on the device. Raises GnomonError."""
     path = bench.folder / f"{key}.onnx"
     write_unit(unit, path, seed=bench.request.seed)
+    return bench.place(key, path)
+
+
+def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
+    """A whole net as a model on the device, under the name of its kind and what it is made of. Raises GnomonError."""
+    key = f"{kind}-{measured_net_name(net)}"
+    path = bench.folder / f"{key}.onnx"
+    if not path.exists():
+        write_net(net, path, seed=bench.request.seed)
     return bench.place(key, path)
 
 

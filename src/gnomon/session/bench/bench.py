@@ -24,13 +24,13 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, job_tensors
+from gnomon.runtimes.base import Configuration, Probe, Runtime, job_tensors
 from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import check_options, chosen_runtimes
 from gnomon.runtimes.tunings import configurations
 from gnomon.session import replay as recall
 from gnomon.session.kernels import Sources
-from gnomon.session.model import place_model
+from gnomon.session.model import place_model, placed_converted
 from gnomon.session.request import MeasureRequest, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons_of
 from gnomon.spaces.unit import Net
@@ -97,12 +97,7 @@ class Bench:
             folder.mkdir()
             converted = convert(model, path, wanted, folder)
             where = self.push(folder, f"{key}-converted")
-            placed = PlacedModel(
-                graph=converted.graph,
-                path=f"{where}/{converted.path.relative_to(folder)}",
-                inputs=placed.inputs,
-                outputs=placed.outputs,
-            )
+            placed = placed_converted(converted, folder, where, placed)
         job: Job = {
             "tensors": job_tensors(model.graph),
             "feeds": {name: {} for name in placed.inputs},
