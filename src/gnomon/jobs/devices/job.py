@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from gnomon.devices.address import LOCAL, TVM
@@ -20,6 +18,7 @@ from gnomon.devices.opening import load_factory, opened, resolve
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.jobs.devices.document import DeviceCleanedDocument, DeviceHealthDocument, DeviceRow, RuntimeRow
 from gnomon.jobs.devices.visit import clean_cache, cleaned, look_closely, look_for_energy
+from gnomon.jobs.place.fleet import run_lanes
 from gnomon.measure.progress import Tell
 from gnomon.runtimes.base import Probe, Runtime
 from gnomon.runtimes.registry import all_runtimes
@@ -116,38 +115,15 @@ def examine(
 
     After `deadline_s` a device that has not answered is left alone, and its row says so.
     """
-    lanes: dict[tuple[object, ...], list[int]] = {}
-    for index, config in enumerate(configs):  # two names of one machine would wait for each other's lease
-        lanes.setdefault(config.address.machine, []).append(index)
-    answers: SimpleQueue[tuple[int, DeviceRow | Exception]] = SimpleQueue()
-
-    def lane(indices: list[int]) -> None:
-        for index in indices:
-            try:
-                answers.put((index, _look(configs[index], deep=deep)))
-            except Exception as error:  # a defect: told by the thread that waits
-                answers.put((index, error))
-
-    for indices in lanes.values():
-        # A daemon: what hangs on a device must not keep gnomon from ending. Its connection ends with gnomon, and the
-        # device then cleans up by itself.
-        threading.Thread(target=lane, args=(indices,), daemon=True).start()
     known = [health_of(config.name) for config in configs]
-    rows: dict[int, DeviceRow] = {}
-    deadline = time.monotonic() + deadline_s
-    while len(rows) < len(configs):
-        try:
-            index, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-        except Empty:
-            break
-        if isinstance(answer, Exception):
-            raise answer
-        rows[index] = answer
+    numbered = {str(number): config for number, config in enumerate(configs)}
+    looked = run_lanes(numbered, lambda number: _look(numbered[number], deep=deep), patience_s=0.0, within_s=deadline_s)
+    rows = {number: row for number, row in looked.items() if isinstance(row, DeviceRow)}
     late = {
         "reason": f"it did not answer within {deadline_s:g} s",
         "hint": "Look whether it is overloaded, or try again.",
     }
-    found = [rows.get(index) or _row(config, "failed", **late) for index, config in enumerate(configs)]
+    found = [rows.get(number) or _row(config, "failed", **late) for number, config in numbered.items()]
     return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
 
 

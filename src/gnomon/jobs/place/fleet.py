@@ -8,6 +8,7 @@ ended together.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -55,6 +56,7 @@ def run_lanes(
     job: Callable[[str], T],
     *,
     patience_s: float = _PATIENCE_S,
+    within_s: float = math.inf,
     tell: TellOf | None = None,
 ) -> dict[str, T | GnomonError]:
     """Do the job for each device by its name, on different machines at the same time; what it gave, or its error.
@@ -64,7 +66,7 @@ def run_lanes(
     thread of its own, where it must open all that it uses. A GnomonError ends that device's part alone. Anything else,
     such as Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next waits for its
     device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends with the
-    process, and the devices clean up by themselves.
+    process, and the devices clean up by themselves. So does what is not done `within_s`, which is then left out.
     """
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
@@ -102,12 +104,13 @@ def run_lanes(
 
     threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(lanes)]
     ended: dict[str, T | GnomonError] = {}
+    until_s = time.monotonic() + within_s
     try:
         for thread in threads:
             thread.start()
-        while len(ended) < len(devices):
+        while len(ended) < len(devices) and (left_s := until_s - time.monotonic()) > 0:
             try:
-                name, answer = answers.get(timeout=1.0)
+                name, answer = answers.get(timeout=min(1.0, left_s))
             except Empty:  # wakes up now and then, so that a signal is seen whatever the platform
                 continue
             if isinstance(answer, BaseException) and not isinstance(answer, GnomonError):
@@ -119,7 +122,7 @@ def run_lanes(
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))  # a second Ctrl-C ends the waiting
-    return {name: ended[name] for name in devices}
+    return {name: ended[name] for name in devices if name in ended}
 
 
 def lanes_for(machines: int) -> int:
