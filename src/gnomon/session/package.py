@@ -116,7 +116,9 @@ def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[st
     (folder / _PLAN).write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
     (folder / _AGENT).write_bytes(packed_agent())
     if variables is not None:
-        _write_script(folder, {**plan["job"]["environment"], **variables})
+        every = {**plan["job"]["environment"], **variables}
+        script = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in every.items())
+        (folder / "environment.sh").write_text(script, encoding="utf-8")
     (folder / "README.txt").write_text(readme, encoding="utf-8")
 
 
@@ -212,12 +214,6 @@ def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
         run=run_line(plan["job"]),
         more=more + "".join(_LIBRARY.format(name=name, sha256=digest) for name, digest in libraries.items()),
     )
-
-
-def _write_script(folder: Path, variables: Mapping[str, str]) -> None:
-    """Write the shell lines that set variables for a launcher of one's own."""
-    script = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-    (folder / "environment.sh").write_text(script, encoding="utf-8")
 
 
 def _is_package(folder: Path) -> bool:

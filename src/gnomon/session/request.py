@@ -229,16 +229,12 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
                 return
         except DeviceError as error:
             if time.monotonic() >= deadline:
-                raise (_stayed_away(device, wait_s, lost) if error.transient else error) from lost
+                away = f"{lost.message}, and {device.name} did not come back within {wait_s:.0f} s"
+                hint = (
+                    "Start it again when it is back: what was measured is kept. "
+                    "--reconnect-timeout SECONDS waits longer."
+                )
+                raise (DeviceError(away, hint=hint, transient=True) if error.transient else error) from lost
             if not error.transient and error.message != told:
                 told = error.message
                 say(f"{error.message}. {error.hint}")
-
-
-def _stayed_away(device: DeviceConfig, wait_s: float, lost: DeviceError) -> DeviceError:
-    """The error for a device that did not come back in time."""
-    return DeviceError(
-        f"{lost.message}, and {device.name} did not come back within {wait_s:.0f} s",
-        hint="Start it again when it is back: what was measured is kept. --reconnect-timeout SECONDS waits longer.",
-        transient=True,
-    )

@@ -425,16 +425,10 @@ def equip(
             probes, missing = together, missing_then
         else:
             link.paths.clear()
-            failed |= {r.name: _apart(r.name, lost) for r in lacking if r.name not in failed}
+            stops = f"with what it needs, the device's own {' and '.join(lost)} would not start"
+            for name in (runtime.name for runtime in lacking if runtime.name not in failed):
+                failed[name] = RuntimeMissingError(stops, hint=f"Measure it apart from them: --runtime {name}")
     return probes, [_told(m, failed.get(m.name)) for m in missing]
-
-
-def _apart(name: str, lost: list[str]) -> GnomonError:
-    """The error for a runtime whose packages stop others that are on the device already."""
-    return RuntimeMissingError(
-        f"with what it needs, the device's own {' and '.join(lost)} would not start",
-        hint=f"Measure it apart from them: --runtime {name}",
-    )
 
 
 def _provided(

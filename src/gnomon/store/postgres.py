@@ -159,11 +159,6 @@ def _number(campaign: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def _name() -> str:
-    """What this process calls itself: the server shows at most 63 bytes of it."""
-    return f"gnomon {os.getpid()} {socket.gethostname()[:40]}"
-
-
 def _was_killed_here(name: str) -> bool:
     """Whether a connection is of a process of this machine that lives no more."""
     words = name.split(" ")
@@ -180,7 +175,8 @@ def _connected(address: PostgresAddress) -> Any:
             address.url,
             autocommit=True,
             connect_timeout=_CONNECT_S,
-            application_name=_name(),
+            # The server shows at most 63 bytes of it: see `_was_killed_here`.
+            application_name=f"gnomon {os.getpid()} {socket.gethostname()[:40]}",
             keepalives_idle=_IDLE_S,
             keepalives_interval=_ASKED_EACH_S,
             keepalives_count=_UNANSWERED,

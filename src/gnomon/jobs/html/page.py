@@ -32,7 +32,8 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: CompareD
     """
     from markupsafe import Markup
 
-    style, script = (_data(name) for name in ("page.css", "page.js"))
+    data = files("gnomon.jobs.html").joinpath("data")
+    style, script = (data.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     views = [view(document) for document in documents]
     shown = {"layouts": [_layout(document) for document in documents], "names": list(names)}
     # These five are gnomon's own text, SVG in which names are escaped, or JSON in which no "<" is left.
@@ -70,10 +71,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _data(name: str) -> str:
-    return files("gnomon.jobs.html").joinpath("data", name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:

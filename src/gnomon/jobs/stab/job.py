@@ -64,7 +64,10 @@ def stab(
     """
     began_s = time.monotonic()
     say = step or (lambda sentence: None)
-    model = _package(request.measuring.model)
+    model = load(request.measuring.model)
+    if model.package is None:
+        given = f"{request.measuring.model} is not an nnpackage"
+        raise ModelError(given, hint="Give a folder with metadata/MANIFEST to --nnpackage.")
     check_scheduled(model.path, request.out, overwrite=request.overwrite)
     if not request.profile:
         say(f"Read the traces of {package_name(model.path)} in {request.traces}")
@@ -76,13 +79,6 @@ def stab(
         measuring = replace(request.measuring, runtimes=(RUNTIME,))
         proof = place(measuring, folder / "proved", watch=watch, tell=tell)
         return _scheduled(request, model, _kept_traces(request, proof, say), proof, say, began_s)
-
-
-def _package(path: Path) -> Model:
-    model = load(path)
-    if model.package is None:
-        raise ModelError(f"{path} is not an nnpackage", hint="Give a folder with metadata/MANIFEST to --nnpackage.")
-    return model
 
 
 def _kept_traces(request: StabRequest, proof: PlaceDocument, say: Tell) -> TraceSet:

@@ -90,13 +90,8 @@ def table_document(
     rows = sorted(table.rows, key=lambda row: -times.get(row.unit, 0.0))
     return kind(
         table=str(path),
-        space=manifest.space,
-        context=manifest.context,
-        clock=manifest.clock,
-        overhead_s=manifest.overhead_s,
-        anchor=manifest.anchor or None,
+        **fields_of(TableDocument, manifest) | {"anchor": manifest.anchor or None},
         fused=manifest.rules,
-        evidence=manifest.evidence,
         counts={status: sum(r.status == status for r in rows) for status in ("ok", "unstable", "failed")},
         units=tuple(_unit(row, times.get(row.unit)) for row in rows),
         complaints=tuple(warnings),

@@ -162,7 +162,7 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
         here = [unit for unit in part if unit in placed]
         found = measure_beside_gauge(bench, gauge, "units", [placed[unit] for unit in here])
         for unit in here:
-            row = _row(bench, unit, placed[unit], found)
+            row = _row(unit, placed[unit], found)
             if row.status == "unstable" and row.processes <= once:
                 shaky.append(unit)
             yield row
@@ -170,10 +170,10 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
     for part in _parts(shaky, bench):
         found = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
         for unit in part:
-            yield _row(bench, unit, placed[unit], found)
+            yield _row(unit, placed[unit], found)
 
 
-def _row(bench: Bench, unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
+def _row(unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
     one = found[placed.key]
     if one.reason:
         return Row(unit=unit, status="failed", at_s=one.at_s, reason=one.reason)
