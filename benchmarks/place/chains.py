@@ -41,7 +41,7 @@ def figures(name: str, record: Path) -> dict[str, Any]:
         drawn = random_chains(blocks, len(placer.targets), 4 * CHAINS, np.random.default_rng(2024))
         run = {c for c in drawn if lab.runner.known(trace_of(placer.chain("plan", "", c, None)).key).runs}
         chains = [c for c in drawn if c not in run][:CHAINS]
-        predicted = [sum(result.prices.segment_s(*part) for part in c) for c in chains]
+        predicted = [result.prices.chain_s(c) for c in chains]
         contenders = [placer.chain("plan", str(c), c, p) for c, p in zip(chains, predicted, strict=True)]
         # All chains beside one anchor, the fastest whole model: live times are compared as interleaved ratios.
         effort = replace(request.effort, processes_least=3, processes_most=3, together=CHAINS + 1, laggard=1e9)

@@ -44,7 +44,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
         "Lab",
         SimpleNamespace(
             graph=model.graph,
-            source=path,
+            read=SimpleNamespace(source=path),
             placed=placed,
             request=SimpleNamespace(effort=Effort(), seed=0, used_s=0.0),
             runner=SimpleNamespace(known=lambda key: known[key], over=lambda stage, needs_s: False),
@@ -79,7 +79,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
         known[contender.key] = Measured(key=contender.key, runs=(run,), failure=None)
         known[trace_of(contender).key] = Measured(key=trace_of(contender).key, runs=(traced,), failure=None)
 
-    def price(self: AcrossPlacer, anchor: object, greedy: object) -> None:
+    def price(self: AcrossPlacer, *known: object) -> None:
         raise Priced("priced", hint="none")
 
     monkeypatch.setattr(AcrossPlacer, "price_chains", price)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +101,10 @@ class SegmentPrices:
         """The predicted time of a segment."""
         inner = float(self.block_s[first:last, backend].sum())
         return inner + float(self.enter_s[first, backend] + self.leave_s[last, backend])
+
+    def chain_s(self, chain: Iterable[tuple[int, int, int]]) -> float:
+        """The predicted time of segments (first, last, backend) one after the other."""
+        return sum(self.segment_s(*segment) for segment in chain)
 
 
 def segment_prices(prior_s: Array, times: Sequence[SegmentTime]) -> SegmentPrices:

@@ -185,6 +185,13 @@ class SegmentFiles:
         return tensors
 
 
+_WORTH = 0.98
+"""The share of the fastest whole model's time below which a mix is worth looking for."""
+_ATTEMPTS = 8
+"""How often a chain is asked for in a round of those that promise a gain."""
+_OTHERWISE = 0.015
+"""What the cuts of a chain cost more in the round, as a share of the whole, so that the next one has others."""
+
 _MOST_SEGMENTS = 4
 """Segments of a random chain at most."""
 
@@ -327,7 +334,7 @@ class AcrossPlacer:
             return unmixed("the graph has no cut that is narrow enough")
         prior, least = found
         ideal = float(least.min(axis=1).sum())
-        if ideal > 0.98 * float(totals.min()) and not always:
+        if ideal > _WORTH * float(totals.min()) and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
         # The proof alone would take as long as what was done.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
@@ -335,10 +342,10 @@ class AcrossPlacer:
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
-        times = self.price_chains(anchor, greedy)
-        times += [
+        alone = [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
         ]
+        times = alone + self.price_chains(prior, alone, anchor, greedy)
         prices, solution = self._settle(prior, times, anchor)
         extra = self._extra(prices, merge(solution.assignment), greedy)
         return AcrossResult(
@@ -363,15 +370,46 @@ class AcrossPlacer:
         least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in found]) * scale[:, None]
         return np.asarray(sums), least.T
 
-    def price_chains(self, anchor: Anchor, greedy: Chain) -> list[SegmentTime]:
-        """Times of segments inside the greedy and random real chains, each in a process of its own."""
-        blocks = len(self.files.places) - 1
+    def price_chains(
+        self, prior: Array, alone: Sequence[SegmentTime], anchor: Anchor, greedy: Chain
+    ) -> list[SegmentTime]:
+        """Times of segments inside real chains, each in a process of its own.
+
+        The greedy one and random ones tell what cuts cost. Then come those that should be faster than any whole model
+        by what is known, until there is none: a mix is looked for as long as one can pay.
+        """
+        blocks = len(prior)
         rng = np.random.default_rng([self.lab.request.seed, 7])
-        chains = random_chains(blocks, len(self.targets), 3 * blocks, rng)
+        chains = random_chains(blocks, len(self.targets), blocks, rng)
         if len(greedy) > 1 and greedy not in chains:
             chains.append(greedy)
-        contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
-        return self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
+        enough_s = _WORTH * min(time.time_s for time in alone)
+        times: list[SegmentTime] = []
+        tried: set[Chain] = set()
+        while chains:
+            contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
+            times += self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
+            tried.update(chains)
+            room = min(self._once(1).together - 1, 3 * blocks - len(tried))
+            chains = self._promising(segment_prices(prior, [*alone, *times]), enough_s, tried, room)
+        return times
+
+    def _promising(self, prices: SegmentPrices, enough_s: float, tried: Container[Chain], room: int) -> list[Chain]:
+        """The best chains that were not tried and should take less than `enough_s`, `room` of them at most.
+
+        Those after the first have other cuts where they can, so that more is learned of what cuts cost.
+        """
+        extra_s: dict[End, float] = {}
+        found: list[Chain] = []
+        for _ in range(_ATTEMPTS * (room > 0)):
+            chain = merge(solve(self._model(prices, extra_s)).assignment)
+            if len(found) == room or len(chain) < 2 or prices.chain_s(chain) > enough_s:
+                break
+            if chain not in tried and chain not in found:
+                found.append(chain)
+            for end in self._ends(chain):
+                extra_s[end] = extra_s.get(end, 0.0) + _OTHERWISE * enough_s
+        return found
 
     def _times(
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
@@ -436,13 +474,16 @@ class AcrossPlacer:
             effort, processes_least=processes, processes_most=processes, together=min(4, effort.together), laggard=1e9
         )
 
-    def _model(self, prices: SegmentPrices) -> CostModel:
-        """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other."""
+    def _model(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> CostModel:
+        """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other.
+
+        Ends of segments cost `extra_s` more, as if that were measured.
+        """
         blocks = len(prices.block_s)
         names = tuple(t.configuration.name for t in self.targets)
         enter_s, leave_s = prices.enter_s.copy(), prices.leave_s.copy()
-        for cut, number, begins in self._barred():
-            (enter_s if begins else leave_s)[cut, number] = math.inf
+        for (cut, number, begins), seconds in {**(extra_s or {}), **dict.fromkeys(self._barred(), math.inf)}.items():
+            (enter_s if begins else leave_s)[cut, number] += seconds
         pairs = []
         for cut in range(1, blocks):
             cost = leave_s[cut][:, None] + enter_s[cut][None, :]
@@ -460,7 +501,7 @@ class AcrossPlacer:
         kinds: dict[Chain, Kind] = {plan: "plan"}
         kinds.setdefault(greedy, "greedy")
         return [
-            self.chain(kind, f"{kind} of {len(chain)} segments", chain, sum(prices.segment_s(*link) for link in chain))
+            self.chain(kind, f"{kind} of {len(chain)} segments", chain, prices.chain_s(chain))
             for chain, kind in kinds.items()
             if len(chain) > 1 and not self._ends(chain) & self._barred()
         ]

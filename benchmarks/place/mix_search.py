@@ -1,0 +1,102 @@
+"""How good the mixes are that `place` finds across runtimes, and how many chains it runs for them, in made-up worlds.
+
+In a world the blocks of a model take other times on each runtime, and each cut costs something to leave and to enter.
+The profile tells the blocks' times with an error of 5 % each, and a chain is measured with one of 1.5 % as a whole and
+2 % a segment. The product's own search looks for a mix; what it chooses is compared with the best that there is, where
+a mix that is slower than the best whole model counts as that, as the proof would find it out. Figures: how much longer
+the choice takes than the best (mean and largest, percent), and how many processes ran chains.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from benchmarks.common import arguments, publish
+from gnomon.core.pricing.price import SegmentPrices, SegmentTime
+from gnomon.core.solver.solve import solve
+from gnomon.jobs.place.across import AcrossPlacer, Chain, merge
+from gnomon.measure.effort import Effort
+
+BLOCKS, SEEDS = 8, 60
+CUTS, SPREADS = (0.01, 0.03, 0.08, 0.15), (0.1, 0.25, 0.5)
+"""What an end of a segment costs on average, as a share of the model's time; how far runtimes differ in a block."""
+
+
+class MadeUp(AcrossPlacer):
+    """Searches a world in place of a device: chains are not built, their segments' times are drawn."""
+
+    def __init__(self, seed: int, *, runtimes: int, cut: float, spread: float) -> None:
+        self.rng = rng = np.random.default_rng(seed)
+        block_s = rng.dirichlet(np.full(BLOCKS, 4.0))[:, None] * np.exp(rng.normal(0, spread, (BLOCKS, runtimes)))
+        enter_s, leave_s = rng.exponential(cut, (2, BLOCKS + 1, runtimes))
+        enter_s[0] = leave_s[BLOCKS] = 0.0
+        self.truth = SegmentPrices(block_s=block_s / block_s.sum(axis=0).min(), enter_s=enter_s, leave_s=leave_s)
+        self.totals_s = self.truth.block_s.sum(axis=0)
+        self.targets = cast(Any, [SimpleNamespace(configuration=SimpleNamespace(name=str(k))) for k in range(runtimes)])
+        self.files = cast(Any, SimpleNamespace(places=range(BLOCKS + 1)))
+        self.lab = cast(Any, SimpleNamespace(request=SimpleNamespace(seed=seed, effort=Effort())))
+        self._taken, self._refused, self.processes = set(), [], 0
+
+    def chain(self, kind: Any, label: str, chain: Chain, predicted_s: float | None) -> Any:
+        """Nothing is built."""
+        return chain
+
+    def _times(self, stage: str, chains: Any, anchor: Any, effort: Effort) -> list[SegmentTime]:
+        times = []
+        for chain in [chain for chain in chains for _ in range(effort.processes_least)]:
+            self.processes += 1
+            speed = np.exp(self.rng.normal(0, 0.015))
+            for first, last, backend in chain:
+                seconds = self.true_s(((first, last, backend),)) * speed * np.exp(self.rng.normal(0, 0.02))
+                times.append(SegmentTime(first=first, last=last, backend=backend, time_s=float(seconds)))
+        return times
+
+    def true_s(self, chain: Chain) -> float:
+        """What a chain really takes."""
+        return self.truth.chain_s(chain)
+
+    def choice(self) -> Chain:
+        """The mix that the product's search ends with, or the best whole model."""
+        prior = self.truth.block_s * np.exp(self.rng.normal(0, 0.05, self.truth.block_s.shape))
+        prior *= self.totals_s / prior.sum(axis=0)
+        alone = [
+            SegmentTime(first=0, last=BLOCKS, backend=b, time_s=float(t), weight=4.0)
+            for b, t in enumerate(self.totals_s * np.exp(self.rng.normal(0, 0.005, len(self.totals_s))))
+        ]
+        greedy = merge([int(b) for b in prior.argmin(axis=1)])
+        times = alone + self.price_chains(prior, alone, cast(Any, None), greedy)
+        return merge(self._settle(prior, times, cast(Any, None))[1].assignment)
+
+
+def figures(runtimes: int, cut: float, spread: float) -> dict[str, Any]:
+    """The worlds of one kind."""
+    longer, processes, possible = [], [], []
+    for seed in range(SEEDS):
+        world = MadeUp(seed, runtimes=runtimes, cut=cut, spread=spread)
+        alone_s = float(world.totals_s.min())
+        best_s = min(solve(world._model(world.truth)).value, alone_s)
+        longer.append(100 * (min(world.true_s(world.choice()), alone_s) / best_s - 1))
+        possible.append(100 * (alone_s / best_s - 1))
+        processes.append(world.processes)
+    return {
+        "runtimes": runtimes,
+        "cut_share": cut,
+        "spread": spread,
+        "alone_longer_percent": float(np.mean(possible)),
+        "longer_percent": {"mean": float(np.mean(longer)), "most": float(np.max(longer))},
+        "processes": {"mean": float(np.mean(processes)), "most": max(processes)},
+    }
+
+
+def main() -> None:
+    """All kinds of worlds."""
+    given = arguments(__doc__)
+    rows = [figures(runtimes, cut, spread) for runtimes in (2, 4) for cut in CUTS for spread in SPREADS]
+    publish({"benchmark": "mix_search", "worlds_each": SEEDS, "kinds": rows}, given)
+
+
+if __name__ == "__main__":
+    main()
