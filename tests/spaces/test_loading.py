@@ -70,7 +70,7 @@ def test_a_users_file_is_run(file: Path, attribute: str) -> None:
 
 
 def test_unknown_names_tell_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"my.yaml is a config, which gnomon space profiles"):
+    with pytest.raises(UsageError, match=r"my.yaml cannot be read"):
         load_space("my.yaml")
     with pytest.raises(UsageError, match="no search space 'mobilenet'") as refused:
         load_space("mobilenet")

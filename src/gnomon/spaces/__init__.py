@@ -6,7 +6,7 @@ from gnomon.spaces.blocks import Block, BlockSpace, Choice, Stage, from_onnx, fr
 from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
 from gnomon.spaces.layers import Layer, layer
-from gnomon.spaces.loading import SearchSpace, draw, known_spaces, load_space
+from gnomon.spaces.loading import SearchSpace, draw, from_aw_nas, known_spaces, load_space
 from gnomon.spaces.unit import Net, Node, Symbol, Unit, empty, live, net_of, unit_of
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Unit",
     "draw",
     "empty",
+    "from_aw_nas",
     "from_onnx",
     "from_torch",
     "fuse",

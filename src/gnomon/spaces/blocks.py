@@ -165,10 +165,14 @@ def skip(x: Symbol) -> Symbol:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A position where one of several blocks stands, by name."""
+    """A position where one of several blocks stands, by name.
+
+    With `again` a slot of this name and these choices that stands before it decides here too, as in a cell group.
+    """
 
     name: str
     blocks: Mapping[str, BlockLike]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,8 +233,9 @@ class BlockSpace:
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
                     blocks = tuple(map(_block_of, position.blocks.values()))
                     names = tuple(f"{slot.name}={choice}" for choice in slot.choices)
-                    places.append(Place(slot=len(slots), kind=kind, blocks=blocks, names=names))
-                    slots.append(slot)
+                    if not (position.again and slot in slots):
+                        slots.append(slot)
+                    places.append(Place(slot=slots.index(slot), kind=kind, blocks=blocks, names=names))
                 else:
                     names = (f"part {number} of the space '{self.name}'",)
                     places.append(Place(slot=-1, kind="choice", blocks=(_block_of(position),), names=names))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint
@@ -22,7 +23,7 @@ from numpy.typing import ArrayLike
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.plugins import loaded, named
+from gnomon.plugins import at, loaded, named
 from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.unit import Net
@@ -33,6 +34,7 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
+_CONFIGS = "gnomon.jobs.space.configs:space_of_config"
 # What the modules of users' files are called: an error that went through one is that file's.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -145,7 +147,7 @@ def known_spaces() -> tuple[str, ...]:
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space of that name, or what ``file.py:attribute`` names: a space, or a function that makes one.
+    """The space of that name, of a config, or what ``file.py:attribute`` names: a space, or a function that makes one.
 
     A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
     unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
@@ -155,10 +157,7 @@ def load_space(text: str) -> SearchSpace:
     if text.endswith(".py"):
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
     if text.endswith((".yaml", ".yml")):
-        raise UsageError(
-            f"{text} is a config, which gnomon space profiles, and no search space whose units are measured",
-            hint=f"Declare the space in Python, which both take: gnomon.spaces.from_torch, given as {_EXAMPLE}.",
-        )
+        return from_aw_nas(text)
     entries = named(GROUP, _OWN)
     if text not in entries:
         raise UsageError(
@@ -166,6 +165,16 @@ def load_space(text: str) -> SearchSpace:
             hint=f"Known spaces: {', '.join(entries)}. Your own: a Python file and an attribute, as in {_EXAMPLE}.",
         )
     return _shipped(text) if text in _OWN else _of_entry(entries[text])
+
+
+def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -> SearchSpace:
+    """The space of a config of aw_nas's (docs/jobs/space.md) as one whose units are priced, called after its file.
+
+    Its images say the shape. `blocks` are files of its own primitives, stem and head, which are run: what only the
+    config names is refused (UsageError). GnomonErrors for what the config has wrong.
+    """
+    read: Callable[[Path, Sequence[str]], SearchSpace] = at(_CONFIGS, "what reads configs", callable, "a function")
+    return read(Path(config), blocks)
 
 
 @functools.cache

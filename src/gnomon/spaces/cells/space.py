@@ -129,7 +129,7 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
                 hint="Let fewer groups halve the image (search_space_cfg.reduce_cell_groups), or give larger images.",
             ) from error
         _tag(tags, trace, f"l{layer}/{one.name}")
-    x = _head(x, layout)
+    x = write_head(x, layout)
     _tag(tags, trace, "head")
     return TaggedNet(net=trace.net(x), tags=tuple(tags))
 
@@ -187,7 +187,8 @@ def _placed(one: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
     return y
 
 
-def _head(x: Symbol, layout: CellLayout) -> Symbol:
+def write_head(x: Symbol, layout: CellLayout) -> Symbol:
+    """The scores of the classes, by what a space has behind its layers. ProblemError where it makes something else."""
     made = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
     if made.shape != (x.shape[0], layout.classes):
         raise ProblemError(

@@ -1,0 +1,53 @@
+"""Configs of aw_nas as spaces whose units are priced: each cell group is a slot, which all of its layers look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gnomon.errors import UsageError
+from gnomon.formats.aw_nas.config import read_aw_nas_config
+from gnomon.jobs.space.job import block_files, read_config
+from gnomon.jobs.space.profiling.images import open_images
+from gnomon.jobs.space.profiling.study import open_study
+from gnomon.spaces.blocks import Block, BlockSpace, Choice
+from gnomon.spaces.cells.primitives import HEAD, STEM
+from gnomon.spaces.cells.space import write_head
+from gnomon.spaces.sources import Source
+from gnomon.training.modules import ModuleBlock
+
+
+def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
+    """The space of a config, for images as those that it names; it has the config's file name.
+
+    `blocks` are its own primitives, stem and head, which are run. UsageError where the config names others;
+    GnomonErrors for what the config has wrong.
+    """
+    text = read_config(path)
+    config, _ = read_aw_nas_config(text)
+    try:
+        own = block_files(blocks, path, config.gnomon, trust=False)
+    except UsageError as error:
+        hint = "If you know them: gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file, given as FILE.py:NAME."
+        raise UsageError(error.message, hint=hint) from error
+    images = open_images(config.gnomon, None, classes=config.manager.num_classes)
+    study = open_study(text, images.shape, blocks=own)
+    layout, ends = study.layout, study.ends
+    stem = _layers(ends[STEM], config.manager.input_channels) if STEM in ends else layout.stem
+    head = _layers(ends[HEAD], layout.classes) if HEAD in ends else partial(write_head, layout=layout)
+    cells = []
+    for layer, (group, width) in enumerate(zip(layout.groups, layout.widths, strict=True)):
+        slot = study.space.slots[group]
+        made = {name: _layers(study.primitives[name].block, width, layout.stride(layer)) for name in slot.choices}
+        cells.append(Choice(slot.name, made, again=True))
+    return BlockSpace(name=path.stem, inputs=(layout.input_shape,), parts=(*filter(None, [stem]), *cells, head))
+
+
+def _layers(block: Any, *arguments: int) -> Block:
+    """What writes a block's layers down, for these arguments behind its input; those of a module by its ONNX model."""
+    if isinstance(block, ModuleBlock):
+        return Source(lambda channels: block.factory(channels, *arguments))
+    written: Block = lambda x: block(x, *arguments)  # noqa: E731  # a name for its type
+    return written
