@@ -1,7 +1,6 @@
 from gnomon.api.check import check as check
 from gnomon.api.commands import list_commands as list_commands
 from gnomon.api.compare import compare as compare
-from gnomon.api.compare import compare_models as compare_models
 from gnomon.api.devices import add_device as add_device
 from gnomon.api.devices import check_devices as check_devices
 from gnomon.api.devices import clean_device as clean_device

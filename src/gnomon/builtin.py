@@ -285,7 +285,7 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("compare", compare="CompareDocument compare_report"),
-        functions=_functions("compare", "compare", "compare_models"),
+        functions=_functions("compare", "compare"),
     ),
     "suite": Job(
         section=RESULTS,

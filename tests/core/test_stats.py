@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import (
-    Apart,
     Block,
     Comparison,
     Side,
@@ -95,16 +94,6 @@ def test_trimmed_mean_is_scipys(values: list[float], proportion: float) -> None:
 @pytest.mark.parametrize("p", [0.005, 0.1, 0.5, 0.9, 0.975, 0.9995])
 def test_student_quantile_is_scipys(p: float, df: int) -> None:
     assert student_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-6, abs=1e-9)
-
-
-@pytest.mark.parametrize("half", [0.1, 0.02, 0.005, 0.0021])
-def test_one_process_less_than_is_needed_leaves_the_interval_too_wide(half: float) -> None:
-    found = Apart(before_s=1.0, after_s=1.0, error=0.02, scatter=0.02, freedom=14.0, p=1.0, drift=0.0)
-    needed = found.needed(8, half, 0.01)
-    assert needed is not None and 2 < needed <= 1000
-    for processes, narrow in ((needed - 1, False), (needed, needed < 1000)):
-        then = replace(found, error=0.02 * math.sqrt(8 / processes), freedom=2.0 * (processes - 1))
-        assert (math.log(then.interval(0.01)[1]) <= half) == narrow
 
 
 @pytest.mark.parametrize(("p", "df"), [(0.0, 3), (1.0, 3), (0.5, 0)])

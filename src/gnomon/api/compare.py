@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.api.options import CommandOptions, DeviceName, PathLike, Processes, Record, Timeout
+from gnomon.api.options import CommandOptions, ModelOptions, PathLike, Record
 from gnomon.errors import UsageError
 from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
-from gnomon.values import file, percent
+from gnomon.values import file, percent, seconds
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
-    from gnomon.jobs.compare.document import CompareDocument
+    from gnomon.jobs.compare.document import CompareDocument, Undecided
     from gnomon.jobs.compare.sides import Side
+    from gnomon.jobs.place.decide import Enough
+    from gnomon.jobs.place.document import ProfileDocument
+    from gnomon.measure.effort import Clock
     from gnomon.measure.progress import Watch
+    from gnomon.session.document import SampleColumns
+    from gnomon.session.request import ModelRequest
 
-Run = Annotated[PathLike, option(metavar="[RUN|MODEL]", complete="run")]
+Run = Annotated[PathLike, option(metavar="[MODEL|RUN]", complete="run")]
 Sessions = Annotated[
     float,
     option(
@@ -37,21 +42,26 @@ Changed = Annotated[
 ]
 _COMMAND = "command"
 """What commands are called that are compared with each other."""
-TURNS = 30
-"""Fresh processes of each model that `compare_models` measures by turns."""
+BUDGET_S = 300.0
+"""Seconds that models and commands are measured by turns for, at most."""
 
 
-class CompareOptions(TypedDict, total=False):
-    """How runs are compared."""
+class Verdicts(TypedDict, total=False):
+    """What is decided, and how surely."""
 
     fail_slower: Annotated[
         float | None,
         option(
             read=percent,
             metavar="3%",
-            help="Exit with 1 where a configuration is certainly slower by more than this, or is missing; with 7 where "
-            "nothing could be compared.",
+            help="Exit with 0 where every configuration is certainly slower by less than this, with 1 where one is "
+            "certainly slower by more than half of it or is missing, with 10 where that is undecided, and with 7 "
+            "where nothing could be compared.",
         ),
+    ]
+    undecided: Annotated[
+        Literal["fail", "warn"],
+        option(default="fail", help="With --fail-slower: warn exits with 0 where it is undecided.  [default: fail]"),
     ]
     relevant: Annotated[
         float,
@@ -70,18 +80,38 @@ class CompareOptions(TypedDict, total=False):
     ]
     sessions: Sessions
     changed: Changed
+
+
+class CompareOptions(Verdicts, total=False):
+    """How runs are compared."""
+
     record: Record
 
 
-class MeasuredOptions(CommandOptions, total=False):
-    """Two commands that are measured by turns, in place of runs."""
+class TurnOptions(ModelOptions, total=False):
+    """How models and commands are measured by turns."""
 
-    device: DeviceName
-    processes: Processes
-    timeout_s: Timeout
+    processes: Annotated[
+        int | None,
+        option(
+            least=1,
+            most=1000,
+            metavar="N",
+            help="Measure models in so many fresh processes each, and decide once.  [default: until it is decided]",
+        ),
+    ]
+    budget_s: Annotated[
+        float,
+        option(
+            "--budget",
+            read=seconds,
+            default=BUDGET_S,
+            help="Seconds after which models are measured no longer, decided or not.",
+        ),
+    ]
 
 
-class RunOptions(MeasuredOptions, CompareOptions, total=False):
+class RunOptions(TurnOptions, Verdicts, total=False):
     """What is compared, and how."""
 
 
@@ -101,110 +131,113 @@ def compare(
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],
 ) -> CompareDocument:
-    """Compare each later RUN with the first: every configuration, and every kernel that the runtime reports.
+    """Compare each later one with the first: every configuration, and every kernel that the runtime reports.
 
-    A RUN is the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a report in
-    HTML, a package, or a results database, of which the newest run counts. Runs of other machines, governors,
-    versions, shapes or inputs are not compared, nor are configurations of other threads, precision or options, unless
-    --changed says that this is the change.
+    MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
+    --budget is over. So are two or more --command, with MODEL as their {model} where they have one.
 
-    With two or more --command, these are measured and compared instead: by turns, a process of each and then of each
-    again, 30 times each unless --processes says otherwise. MODEL is their {model}, where they have one.
+    A RUN was measured: the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a
+    report in HTML, a package, or a results database, of which the newest run counts. Beside a MODEL its own model is
+    measured again. Runs of other machines, governors, versions, shapes or inputs are not compared, nor are
+    configurations of other threads, precision or options, unless --changed says that this is the change.
 
     Raises GnomonError.
     """
+    from gnomon.core.decision import Rule
     from gnomon.jobs.compare.job import compare as compare_job
+    from gnomon.jobs.compare.job import is_decided
+    from gnomon.models.load import is_model
 
-    measuring = {name: value for name, value in options.items() if name in MeasuredOptions.__annotations__}
-    asked = {name: value for name, value in options.items() if name not in measuring}
-    fail_slower, how = compare_settings(cast("CompareOptions", asked))
-    sides: list[str | Side] = [str(run) for run in runs]
-    if measuring:
-        measuring["record"] = how["record"]
-        sides = _measured_commands([*runs], cast("Options", measuring), on_progress, on_message)
-        how |= {"sessions": 0.0, "changed": ("options", "version", *how["changed"])}
-    compared = replace(compare_job(sides, **how), fail_slower=fail_slower)
+    names = [str(run) for run in runs]
+    measuring = {name: value for name, value in options.items() if name not in Verdicts.__annotations__}
+    record = measuring.get("record")
+    asked = {name: value for name, value in options.items() if name in Verdicts.__annotations__}
+    undecided, how = compare_settings(cast("CompareOptions", {**asked, "record": record}))
+    sides: list[str | Side] = [*names]
+    if measuring.keys() - {"record"} or any(map(is_model, names)):
+        how |= {"sessions": 0.0}
+        rule = Rule(alpha=how["alpha"], relevant=how["relevant"], limit=how["fail_slower"])
+
+        def enough(samples: Sequence[Mapping[str, SampleColumns]], clock: Clock, share: float) -> bool:
+            return is_decided(samples, clock, replace(rule, alpha=rule.alpha * share))
+
+        measure = _Turns(cast("TurnOptions", measuring), enough, on_progress, on_message)
+        if len(options.get("commands", ())) > 1 and len(names) < 2:
+            sides = measure.commands(names)
+            how |= {"changed": ("options", "version", *how["changed"])}
+        else:
+            sides = measure.models(names)
+    compared = replace(compare_job(sides, **how), undecided=undecided)
     files = {"junit": junit, "markdown": markdown, "action_benchmark": action_benchmark, "bencher": bencher}
     compared.write({form: None if path is None else Path(path) for form, path in files.items()})
     return compared
 
 
-def _measured_commands(
-    models: Sequence[PathLike],
-    options: Options,
-    on_progress: Watch | None,
-    on_message: Callable[[str], None] | None,
-) -> list[str | Side]:
-    """The sides of a comparison of commands, each of which is measured as the one configuration of its side."""
-    from gnomon.api.options import commands_of, model_request
-    from gnomon.jobs.compare.document import NO_MODEL
-    from gnomon.jobs.compare.sides import Side
-    from gnomon.jobs.place.job import profile_by_turns
-    from gnomon.jobs.runs.answers import keep
-    from gnomon.system.process import guarded_folder
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """What is measured by turns, for a comparison."""
 
-    commands = commands_of(options, model=bool(models))
-    if len(commands) < 2 or len(models) > 1:
-        raise UsageError(
-            f"{len(commands)} commands and {len(models)} models cannot be compared",
-            hint='Give two commands, and a model if they take one: gnomon compare --command "A {model}" '
-            '--command "B {model}" net.onnx',
-        )
-    with guarded_folder("gnomon-compare-") as folder:
-        nothing = folder / NO_MODEL
-        nothing.touch()
-        measuring = {name: given for name, given in options.items() if name not in CommandOptions.__annotations__}
-        alike = model_request(models[0] if models else nothing, cast("Options", {"processes": TURNS, **measuring}))
-        wishes = [replace(alike.wish, commands=(replace(one, name=_COMMAND),)) for one in commands]
-        requests = [replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes]
-        profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)
+    options: TurnOptions
+    enough: Enough
+    watch: Watch | None
+    tell: Callable[[str], None] | None
+
+    def models(self, names: Sequence[str]) -> list[str | Side]:
+        """The sides of models, and of runs whose models are measured again."""
+        from gnomon.jobs.compare.sides import Side, model_of
+        from gnomon.models.load import is_model
+
+        if len(names) < 2 or not any(map(is_model, names)):
+            raise UsageError(
+                "nothing is measured here: that needs two models, or two commands",
+                hint='Such as: gnomon compare old.onnx new.onnx; or: gnomon compare --command "A {model}" --command '
+                '"B {model}" net.onnx',
+            )
+        record = record_address(self.options.get("record"))
+        requests = [self._request(model_of(name, record)) for name in names]
+        profiles = self._measured(requests)
+        return [Side(name=name, document=profile) for name, profile in zip(names, profiles, strict=True)]
+
+    def commands(self, models: Sequence[str]) -> list[str | Side]:
+        """The sides of commands, each of which is measured as the one configuration of its side."""
+        from gnomon.api.options import commands_of
+        from gnomon.jobs.compare.document import NO_MODEL
+        from gnomon.jobs.compare.sides import Side
+        from gnomon.system.process import guarded_folder
+
+        commands = commands_of(self.options, model=bool(models))
+        with guarded_folder("gnomon-compare-") as folder:
+            nothing = folder / NO_MODEL
+            nothing.touch()
+            alike = self._request(models[0] if models else nothing, CommandOptions.__annotations__)
+            wishes = [replace(alike.wish, commands=(replace(one, name=_COMMAND),)) for one in commands]
+            profiles = self._measured([replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes])
+        return [
+            Side(name=shlex.join(command.run), document=profile)
+            for command, profile in zip(commands, profiles, strict=True)
+        ]
+
+    def _request(self, model: PathLike, without: Container[str] = ()) -> ModelRequest:
+        from gnomon.api.options import model_request
+
+        options = {name: given for name, given in self.options.items() if name not in without}
+        return model_request(model, cast("Options", {"budget_s": BUDGET_S, **options}), sweeps=True)
+
+    def _measured(self, requests: Sequence[ModelRequest]) -> list[ProfileDocument]:
+        from gnomon.jobs.place.job import profile_by_turns
+        from gnomon.jobs.runs.answers import keep
+
+        enough = None if self.options.get("processes") else self.enough
+        profiles = profile_by_turns(requests, enough=enough, watch=self.watch, tell=self.tell)
         for profile in profiles:
-            keep(profile.document(), on_message)
-    return [
-        Side(name=shlex.join(command.run), document=profile)
-        for command, profile in zip(commands, profiles, strict=True)
-    ]
+            keep(profile.document(), self.tell)
+        return profiles
 
 
-def compare_settings(options: CompareOptions) -> tuple[float | None, dict[str, Any]]:
-    """The limit of the gate, and what else the options mean, with their defaults. UsageError for an unknown one."""
+def compare_settings(options: CompareOptions) -> tuple[Undecided, dict[str, Any]]:
+    """What becomes of the undecided, and what else the options mean, with defaults. UsageError for an unknown one."""
     refuse_unknown(options, CompareOptions)
-    how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "changed": (), **options}
-    fail_slower = how.pop("fail_slower", None)
-    return fail_slower, how | {"record": record_address(how.get("record")), "changed": tuple(how["changed"])}
-
-
-def compare_models(
-    before: PathLike,
-    *others: PathLike,
-    alpha: float = 0.01,
-    relevant: float = 0.01,
-    changed: Iterable[str] = (),
-    on_progress: Watch | None = None,
-    on_message: Callable[[str], None] | None = None,
-    **options: Unpack[Options],
-) -> CompareDocument:
-    """Measure models by turns, a fresh process of each and then of each again, and compare the others with the first.
-
-    The options are those of `profile`, where `processes` is 30 if it is not given. What moves the machine moves all
-    alike, so that small differences show. Each is a run of its own in the results database, the last one the newest.
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there.
-    """
-    from gnomon.api.options import model_request
-    from gnomon.jobs.compare.job import compare as compare_job
-    from gnomon.jobs.compare.sides import Side
-    from gnomon.jobs.place.job import profile_by_turns
-    from gnomon.jobs.runs.answers import keep
-
-    if not others:
-        raise UsageError("a comparison needs two models", hint='For example: compare_models("old.onnx", "new.onnx")')
-    if options.get("processes") is None:
-        options["processes"] = TURNS
-    requests = [model_request(model, options, sweeps=True, limited=True) for model in (before, *others)]
-    profiles = profile_by_turns(requests, watch=on_progress, tell=on_message)
-    for profile in profiles:
-        keep(profile.document(), on_message)
-    sides = [Side(name=profile.model.path, document=profile) for profile in profiles]
-    return compare_job(
-        sides, record=requests[0].record, alpha=alpha, relevant=relevant, changed=tuple(changed), sessions=0.0
-    )
+    how: dict[str, Any] = {"relevant": 0.01, "alpha": 0.01, "sessions": 0.02, "fail_slower": None, "changed": ()}
+    how |= {"undecided": "fail", **options}
+    undecided = how.pop("undecided")
+    return undecided, how | {"record": record_address(how.get("record")), "changed": tuple(how["changed"])}

@@ -243,12 +243,11 @@ class MeasureOptions(CommonOptions, total=False):
     budget_s: float
 
 
-class Options(CommonOptions, total=False):
-    """How to measure one model: `CommonOptions`, its inputs, and the time for all.
+class ModelOptions(CommonOptions, total=False):
+    """How to measure one model: `CommonOptions`, and its inputs.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone. For these several sizes of
-    a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`. The time
-    that a job waited for its device does not count for `max_time_s`, which `place`, `profile` and `pareto` heed.
+    a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`.
     """
 
     shapes: Shapes
@@ -282,6 +281,15 @@ class Options(CommonOptions, total=False):
             "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
         ),
     ]
+
+
+class Options(ModelOptions, total=False):
+    """How to measure one model, and the time for all.
+
+    The time that a job waited for its device does not count for `max_time_s`, which `place`, `profile` and `pareto`
+    heed.
+    """
+
     processes: Processes
     budget_s: Budget
     max_time_s: Annotated[

@@ -248,15 +248,6 @@ def profile(
             help="With --for: call at this pace, as the application does, and count the calls that come too late.",
         ),
     ] = None,
-    beside: Annotated[
-        Sequence[PathLike],
-        option(
-            repeat=True,
-            metavar="MODEL",
-            help="Measure this model too, taking turns, and compare MODEL with it: in 30 processes each, unless "
-            "--processes gives another number. May be repeated; the others are compared with the first.",
-        ),
-    ] = (),
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
@@ -266,16 +257,8 @@ def profile(
     MODEL is an .onnx, .ort, .tflite, .circle, .xml, .pte or .pt2 file, or an nnpackage folder.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Several sizes of a
-    dimension, or several files of an input, give a `SweepDocument`; with models `beside` it, the result is that of
-    `compare_models`.
+    dimension, or several files of an input, give a `SweepDocument`.
     """
-    if beside:
-        from gnomon.api.compare import compare_models
-
-        if inside or for_s is not None:
-            raise UsageError("--beside compares models", hint="Leave out --inside and --for.")
-        compared = compare_models(*beside, model, on_progress=on_progress, on_message=on_message, **options)
-        return cast("ProfileDocument", compared)
     from gnomon.jobs.place import job
     from gnomon.jobs.place.sustained import Sustain
     from gnomon.jobs.runs import answers

@@ -73,9 +73,9 @@ def compare_suites(
     """
     from gnomon.jobs.suite import job
 
-    fail_slower, how = compare_settings(options)
+    undecided, how = compare_settings(options)
     compared = job.compare_suites(before, after, **how | {"record": _record(how["record"])})
-    return replace(compared, fail_slower=fail_slower)
+    return replace(compared, undecided=undecided)
 
 
 def measure_cell(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -449,13 +448,12 @@ class Apart:
 
     `error` is the standard error of the logarithm of their ratio and `freedom` its degrees of freedom; `p` is how
     likely a ratio as far from 1 is where nothing changed. `drift` is how much of the error is the machine's own, where
-    its times show that it moved: 0 where they do not. `scatter` is the error without all that, of a steady machine.
+    its times show that it moved: 0 where they do not.
     """
 
     before_s: float
     after_s: float
     error: float
-    scatter: float
     freedom: float
     p: float
     drift: float
@@ -465,22 +463,6 @@ class Apart:
         """The time of the second over that of the first."""
         return self.after_s / self.before_s
 
-    def needed(self, processes: int, half: float, alpha: float) -> int | None:
-        """Of about how many processes a side the interval would be so narrow: `half` to either side of the logarithm.
-
-        `processes` is how many there are now, on the smaller side. None where nothing is known of the scatter, or where
-        it is the machine that moved: more of the same would not tell.
-        """
-        if not math.isfinite(self.error) or self.drift > half / 2:
-            return None
-        variance = min(self.error**2, _SUSPICION * self.scatter**2)
-        one = variance * processes / 2  # of one process, where both sides have as many
-
-        def enough(n: int) -> bool:
-            return _student(alpha, 2.0 * (n - 1)) * math.sqrt(2 * one / n) <= half
-
-        return 2 + bisect_left(range(2, _MOST_NEEDED), True, key=enough)
-
     def interval(self, alpha: float) -> tuple[float, float]:
         """The interval of the ratio with confidence 1 - alpha; (0, infinity) where nothing is known of the error."""
         if not math.isfinite(self.error):
@@ -488,6 +470,13 @@ class Apart:
         half = self.error * _student(alpha, self.freedom)
         centre = math.log(self.ratio)
         return math.exp(max(centre - half, -700.0)), math.exp(min(centre + half, 700.0))
+
+    def seen(self, alpha: float, often: float, *, above: float = 0.0) -> float | None:
+        """The slow-down (0.03: 3 %) whose interval is so `often` above a ratio (its logarithm). None where none is."""
+        if not math.isfinite(self.error):
+            return None
+        half = self.error * (_student(alpha, self.freedom) + _student(2 * (1 - often), self.freedom))
+        return math.expm1(min(above + half, 700.0))
 
 
 def _student(alpha: float, freedom: float) -> float:
@@ -565,7 +554,7 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
     logs = [np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b)]
     (first, u, df), (second, v, dg) = map(_centre, logs)
     if not math.isfinite(u + v):
-        return _apart(first, second, math.inf, math.inf, 1.0)
+        return _apart(first, second, math.inf, 1.0)
     (left, likely), (right, likely_too) = map(_wandering, logs)
     likely = likely + likely_too
     weights = np.exp(likely - likely.max())
@@ -585,7 +574,7 @@ def compare_apart(a: Side, b: Side, *, doubt: float = 0.0, sessions: Sessions | 
         freedom = total**2 / max(own + between**2 / sessions.freedom, 1e-300)
         moved = between > scatter
     drifted = math.sqrt(max(0.0, total - scatter)) if moved else 0.0
-    return _apart(first, second, math.sqrt(total + doubt**2), math.sqrt(scatter), freedom, drifted)
+    return _apart(first, second, math.sqrt(total + doubt**2), freedom, drifted)
 
 
 _FEWEST_TURNS = 6
@@ -617,10 +606,10 @@ def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
     first, second = (np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b))
     apart, variance, freedom = _centre(second - first)
     before = _centre(first)[0]
-    return _apart(before, before + apart, math.sqrt(variance + doubt**2), math.sqrt(variance), freedom)
+    return _apart(before, before + apart, math.sqrt(variance + doubt**2), freedom)
 
 
-def _apart(first: float, second: float, error: float, scatter: float, freedom: float, drift: float = 0.0) -> Apart:
+def _apart(first: float, second: float, error: float, freedom: float, drift: float = 0.0) -> Apart:
     """Two sides of these logarithms."""
     apart = second - first
     p = 1.0 if error == 0 and apart == 0 else 0.0 if error == 0 else _p_of(apart / error, freedom)
@@ -628,7 +617,6 @@ def _apart(first: float, second: float, error: float, scatter: float, freedom: f
         before_s=math.exp(first),
         after_s=math.exp(second),
         error=error,
-        scatter=scatter,
         freedom=freedom,
         p=p if math.isfinite(error) else 1.0,
         drift=drift,
@@ -641,10 +629,6 @@ Each of these models is as likely as that of a steady machine before anything wa
 
 _STEADY = 0.005
 """So unlikely is a steady machine where it is told that it moved."""
-
-_SUSPICION = 9.0
-"""By how much the variance is larger than scatter alone, where the machine is steady: the median of 200 simulated pairs
-of 20, 30, 50 and 100 processes a side (10.0, 9.6, 8.3 and 7.2)."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -695,7 +679,3 @@ def _centre(logs: Array) -> tuple[float, float, float]:
     kept = ordered[cut : n - cut]
     spread = float(np.clip(ordered, kept[0], kept[-1]).var(ddof=1))
     return float(kept.mean()), (n - 1) * spread / (kept.size * (kept.size - 1)), float(kept.size - 1)
-
-
-_MOST_NEEDED = 1000
-"""Processes beyond which it is not said how many more would be needed."""

@@ -116,6 +116,11 @@ class Steps:
         if self._meter is not None:
             self._meter.step(count)
 
+    def left(self, count: int) -> None:
+        """So many are still to come, as far as is known by now."""
+        if self._meter is not None:
+            self._meter.expect(count)
+
     def end(self) -> None:
         """They are over: what is measured now is shown by its own stages."""
         self._meter = None

@@ -72,6 +72,13 @@ def is_read(path: Path) -> bool:
     return head.startswith((NCNN_MAGIC, *OPENVINO_STARTS)) or _is_alone(head)
 
 
+def is_model(named: str) -> bool:
+    """Whether a word names a model: a file that is read, or whose name ends as theirs do, or an nnpackage."""
+    if os.path.isdir(named):  # noqa: PTH112 - it knows words that cannot be a file's name
+        return os.path.isdir(os.path.join(named, "metadata"))  # noqa: PTH112, PTH118
+    return named.endswith(tuple(_SUFFIXES)) or (os.path.isfile(named) and is_read(Path(named)))  # noqa: PTH113
+
+
 def load_unread(path: Path) -> Model:
     """A file that gnomon does not read: one operator, and nothing that goes in or comes out. ModelError."""
     with model_errors(path), open_regular(path, Limits().max_bytes) as file:

@@ -8,8 +8,9 @@ so many processes, which fails too, with what would decide (or skips: `unknown="
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,8 +26,15 @@ _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
 class Latency:
     """What one inference of a model takes: the fastest configuration, or the only one that was asked for."""
 
-    profile: Any
+    model: str | Path
+    options: Mapping[str, Any]
+    measured: Callable[[], Any]
     unknown: Literal["fail", "skip"]
+
+    @property
+    def profile(self) -> Any:
+        """What `gnomon.profile` found, once a session."""
+        return self.measured()
 
     def is_at_most(self, limit: str) -> None:
         """Fail unless the median is surely at most the limit, such as "2 ms"."""
@@ -44,19 +52,24 @@ class Latency:
             self._open(f"{told}: whether that is at most {limit} is unknown; more processes= would decide")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
-        """Fail where it is surely slower than a run before by more than a share, or lacks a configuration of that.
+        """Fail where it is surely slower than before, by a share, or lacks a configuration of that.
 
-        `before` is what `gnomon compare` takes: a file that --json wrote, a report, a run's id; `sessions` is what runs
-        of the same are taken to differ by where fewer than five earlier ones tell. What cannot be compared, such as a
-        run of another machine, is open.
+        `before` is the file of the model as it was: both are measured by turns, which decides. Else it is what
+        `gnomon compare` takes: a file that --json wrote, a report, a run's id; `sessions` is then what runs of the same
+        are taken to differ by where fewer than five earlier ones tell. What is undecided is open, and so is what cannot
+        be compared, such as a run of another machine.
         """
         __tracebackhide__ = True
         import gnomon
+        from gnomon.models.load import is_model
 
         most, differ = _share(by), _share(sessions)
-        compared = gnomon.compare(before, self.profile.campaign, record=self.profile.record, sessions=differ)
-        told = compared.headline()[1]
-        code = compared.gate(most)
+        if is_model(str(before)):
+            compared = gnomon.compare(before, self.model, fail_slower=most, **self.options)
+        else:
+            run, record = self.profile.campaign, self.profile.record
+            compared = gnomon.compare(before, run, record=record, sessions=differ, fail_slower=most)
+        told, code = compared.headline()[1], compared.exit_code
         if code == GATE_FAILED:
             pytest.fail(told)
         if code:
@@ -83,16 +96,17 @@ def gnomon_latency() -> Callable[..., Latency]:
     Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that is not decided. Equal calls
     measure once a session.
     """
-    known: dict[str, object] = {}
+    known: dict[str, Callable[[], Any]] = {}
 
     def measure(
         model: str | Path, *, unknown: Literal["fail", "skip"] = "fail", fresh: bool = True, **options: Any
     ) -> Latency:
         import gnomon
 
-        key = repr((str(model), sorted(options.items())))
-        if key not in known:
-            known[key] = gnomon.profile(model, fresh=fresh, **options)
-        return Latency(profile=known[key], unknown=unknown)
+        how = {"fresh": fresh, **options}
+        measured = known.setdefault(
+            repr((str(model), sorted(how.items()))), cache(partial(gnomon.profile, model, **how))
+        )
+        return Latency(model=model, options=how, measured=measured, unknown=unknown)
 
     return measure

@@ -120,7 +120,7 @@ def test_two_commands_are_compared_by_turns(tmp_path: Path) -> None:
     assert row.verdict == "slower" and row.ratio == pytest.approx(1.25)
     assert row.sessions is not None and row.sessions.known_by == "turns"
     assert [shlex.split(side.name)[-1] for side in compared.sides] == ["2.0", "2.5"]
-    with pytest.raises(UsageError, match="1 commands"):
+    with pytest.raises(UsageError, match="two commands"):
         gnomon.compare(commands=lines[:1], read=[TIMED], record=tmp_path / "r")
 
 

@@ -36,12 +36,12 @@ def chain(path: Path, products: int) -> Path:
 def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Path) -> None:
     old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 400)
     path = tmp_path / "record.sqlite"
-    words = ["profile", str(new), "--beside", str(old), "--runtime", "onnxruntime", "--processes", "4", "--quiet"]
-    record = ["--record", str(path)]
-    told = CliRunner().invoke(cli, [*words, *record], catch_exceptions=False)
-    assert told.exit_code == 0
+    words = ["compare", str(old), str(new), "--runtime", "onnxruntime", "--processes", "4", "--quiet"]
+    record = ["--record", str(path), "--fail-slower", "3%"]
+    told = CliRunner().invoke(cli, [*words, *record], standalone_mode=False)
+    assert told.return_value == 1
     assert "Measured by turns" in told.stdout and "Before: old.onnx" in told.stdout
-    words = ["compare", "last~1", "last", "--fail-slower", "3%", *record]
+    words = ["compare", "last~1", "last", *record]
     made = CliRunner().invoke(cli, words, standalone_mode=False)
     assert made.return_value == 1 and made.stdout == told.stdout, "by turns is known from the runs alone"
     found = gnomon.compare("last~1", "last", record=path)
@@ -52,24 +52,48 @@ def test_models_are_measured_by_turns_and_each_is_a_run_of_its_own(tmp_path: Pat
     assert [Path(one["model"]["path"]).name for one in answers if one] == ["old.onnx", "new.onnx"]
     assert all(one and one["turns"] == [side.campaign for side in found.sides] for one in answers)
     sides = [read_side(side.campaign, path) for side in found.sides]
-    moments = [levels_of(row, "wall").moments_s for side in sides for row in side.configurations.values()]
+    moments = [levels_of(row.runs.samples, "wall").moments_s for side in sides for row in side.configurations.values()]
     assert [side for _, side in sorted((t, k) for k in (0, 1) for t in moments[k])] == [0, 1, 1, 0, 0, 1, 1, 0]
 
 
 @pytest.mark.usefixtures("short_visits")
 def test_a_model_beside_itself_is_two_runs(tmp_path: Path) -> None:
     model, record = chain(tmp_path / "m.onnx", 20), tmp_path / "record.sqlite"
-    found = gnomon.compare_models(model, model, record=record, runtimes=("onnxruntime",), processes=2)
+    found = gnomon.compare(model, model, record=record, runtimes=("onnxruntime",), processes=2)
     assert found.sides[0].campaign != found.sides[1].campaign
     assert found.pairs[0].configurations[0].processes == (2, 2)
 
 
-@pytest.mark.parametrize("more", [["--inside"], ["--for", "10s"]])
-def test_what_does_not_go_together_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UsageError, match="two models"):
-        gnomon.compare_models("a.onnx")
-    assert run(["profile", "a.onnx", "--beside", "b.onnx", *more]) == 2
-    assert "--beside compares models" in capsys.readouterr().err
+@pytest.mark.usefixtures("short_visits")
+def test_models_are_measured_until_they_are_decided(tmp_path: Path) -> None:
+    old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 400)
+    record = tmp_path / "record.sqlite"
+    words = [str(old), str(new), "--fail-slower", "3%", "--budget", "3600", "--runtime", "onnxruntime"]
+    done = CliRunner().invoke(cli, ["compare", *words, "--record", str(record)], standalone_mode=False)
+    assert done.return_value == 1 and "1 slower" in done.stdout and "would have seen" in done.stdout
+    runs = [gnomon.answer_of_run(named, record=record) for named in ("last~1", "last")]
+    assert all(run and 0 < run["look"] < 1 for run in runs), "each look spends a part of the probability of error"
+    again = gnomon.compare("last~1", "last", fail_slower=0.03, record=record)
+    assert again.pairs[0].configurations[0].gate == "slower" and again.exit_code == 1
+
+
+@pytest.mark.usefixtures("short_visits")
+def test_a_run_beside_a_model_is_measured_again_where_its_file_is_as_it_was(tmp_path: Path) -> None:
+    old, new = chain(tmp_path / "old.onnx", 20), chain(tmp_path / "new.onnx", 20)
+    how: dict[str, Any] = {"record": tmp_path / "record.sqlite", "runtimes": ("onnxruntime",), "processes": 2}
+    ran = gnomon.profile(old, **how)
+    found = gnomon.compare(ran.campaign, new, **how)
+    assert [side.model for side in found.sides] == ["old.onnx", "new.onnx"]
+    assert found.sides[0].campaign != ran.campaign
+    chain(old, 30)
+    with pytest.raises(UsageError, match="file is as it was"):
+        gnomon.compare(ran.campaign, new, **how)
+
+
+@pytest.mark.parametrize("words", [["a.onnx"], ["last~1", "last", "--processes", "3"]])
+def test_what_nothing_is_measured_for_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *words]) == 2
+    assert "gnomon compare old.onnx new.onnx" in capsys.readouterr().err
 
 
 def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> None:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Literal
 
-from gnomon.errors import GATE_FAILED, NOTHING_COMPARED
+from gnomon.core.decision import Gate
+from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.plain import listed
 from gnomon.session.document import ConditionsPart
 
+Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"
 """What stands for the model where commands are compared that take none."""
-ORDER = ("slower", "faster", "unknown", "same")
-"""Verdicts in the order in which they are reported."""
+ORDER = ("slower", "undecided", "pass", "faster", "open")
+"""Kinds of verdicts in the order in which they are reported."""
 
 
-def word(verdict: str) -> str:
-    """A verdict as people read it: what documents call unknown is undecided."""
-    return "undecided" if verdict == "unknown" else verdict
+def kind_of(row: VerdictPart) -> str:
+    """What kind of verdict it is: that of the gate, or whether there is a difference."""
+    return row.gate or (row.verdict if row.verdict in ("slower", "faster") else "open")
+
+
+def word(row: VerdictPart) -> str:
+    """A verdict as people read it: that of the gate, or how large a difference there can be at most."""
+    if (kind := kind_of(row)) != "open":
+        return kind
+    if row.low is None or row.high is None:
+        return "undecided"
+    return f"no difference above {units.percent(max(row.high, 1 / row.low) - 1).lstrip('+')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +72,11 @@ class VerdictPart:
     """One configuration, or one kernel of it, on a side against the first side.
 
     `ratio` is its time over that of the first side, with an interval of the confidence that all verdicts have together.
-    `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown"; where that is unknown, `more`
-    is how many fresh processes a side would take to tell. `moved` is the standard error that the machine's own drift
-    adds, `differs` what else is known to differ between the sides, which widened the interval. `sessions` is what runs
-    are taken to differ by; null in a document of before that was told.
+    `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown"; `gate` is what `fail_slower`
+    makes of the interval, null without it. `sees` is the slow-down that would have been found in 95 of 100 such
+    measurements. `moved` is the standard error that the machine's own drift adds, `differs` what else is known to
+    differ between the sides, which widened the interval. `sessions` is what runs are taken to differ by; null in a
+    document of before that was told.
     """
 
     label: str
@@ -75,10 +88,11 @@ class VerdictPart:
     p: float
     verdict: Literal["faster", "slower", "same", "unknown"]
     processes: tuple[int, int]
-    more: int | None
     moved: float
     differs: tuple[str, ...]
     sessions: SessionsPart | None = None
+    gate: Gate | None = None
+    sees: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +127,8 @@ class PairPart:
 class CompareDocument(Answer):
     """All that `gnomon compare` found: the sides, and each later one against the first.
 
-    `fail_slower` is the share by which nothing may have become slower; null: no gate.
+    `fail_slower` is the share by which nothing may have become slower; null: no gate. What is `undecided` fails such a
+    gate, or is warned of.
     """
 
     format: Literal["gnomon-compare"] = "gnomon-compare"
@@ -123,6 +138,7 @@ class CompareDocument(Answer):
     sides: tuple[SidePart, ...]
     pairs: tuple[PairPart, ...]
     fail_slower: float | None = None
+    undecided: Undecided = "fail"
 
     main = "pairs"
 
@@ -140,47 +156,49 @@ class CompareDocument(Answer):
         if not rows:
             return f"Nothing to compare: no configuration was measured on both sides.{missing}"
         told = []
-        for verdict in ORDER:
-            found = [row for row in rows if row.verdict == verdict]
-            if found and verdict in ("slower", "faster"):
+        for kind in ORDER:
+            found = [row for row in rows if kind_of(row) == kind]
+            if found and kind in ("slower", "faster"):
                 most = max(found, key=lambda row: abs(row.ratio - 1))
                 by = f"{most.label} {units.percent(most.ratio - 1)}"
-                told.append(f"{len(found)} {verdict} ({by}{' and others' if len(found) > 1 else ''})")
+                told.append(f"{len(found)} {kind} ({by}{' and others' if len(found) > 1 else ''})")
             elif found:
-                told.append(f"{len(found)} {word(verdict)}")
+                widest = max(found, key=lambda row: (row.high or math.inf) / (row.low or 0.1))
+                told.append(f"{len(found)} {'with ' if kind == 'open' else ''}{word(widest)}")
         return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
     @property
     def exit_code(self) -> int:
         """That of the gate, where `fail_slower` makes one."""
-        return self.gate(self.fail_slower)
+        nothing = not all(pair.configurations for pair in self.pairs)
+        return gate_code(self.fail_slower, self.pairs, self.undecided, nothing=nothing)
 
     def write(self, files: Mapping[str, Path | None]) -> None:
         """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
 
-        A configuration that is slower by more than `fail_slower`, or is `missing`, is a failure in JUnit's where that
-        is given. RecordError where a file cannot be written.
+        RecordError where a file cannot be written.
         """
-        import_module("gnomon.jobs.compare.exchange").write(self, files, self.fail_slower)
+        import_module("gnomon.jobs.compare.exchange").write(self, files)
 
     def missing(self) -> tuple[str, ...]:
         """The configurations that were measured before and should have been after, and were not."""
         return tuple(dict.fromkeys(label for pair in self.pairs for label in pair.lost))
 
-    def gate(self, fail_slower: float | None) -> int:
-        """The exit code where nothing may be slower by more than that share; None: no gate."""
-        return gate_code(fail_slower, self.pairs, nothing=not all(pair.configurations for pair in self.pairs))
 
-
-def fails(row: VerdictPart, fail_slower: float | None) -> bool:
-    """Whether a configuration is surely slower, and by more than a share (0.03: 3 %); None: nothing fails."""
-    return fail_slower is not None and row.verdict == "slower" and row.ratio - 1 > fail_slower
-
-
-def gate_code(fail_slower: float | None, pairs: Sequence[PairPart], *, nothing: bool, lost: bool = False) -> int:
+def gate_code(
+    fail_slower: float | None,
+    pairs: Sequence[PairPart],
+    undecided: Undecided,
+    *,
+    nothing: bool,
+    lost: bool = False,
+) -> int:
     """The exit code of a gate over pairs: whether something fails or was `lost`, or `nothing` could be compared."""
     if fail_slower is None:
         return 0
-    if lost or any(pair.lost or any(fails(row, fail_slower) for row in pair.configurations) for pair in pairs):
+    gates = {row.gate for pair in pairs for row in pair.configurations}
+    if lost or "slower" in gates or any(pair.lost for pair in pairs):
         return GATE_FAILED
-    return NOTHING_COMPARED if nothing else 0
+    if nothing:
+        return NOTHING_COMPARED
+    return UNDECIDED if "undecided" in gates and undecided == "fail" else 0

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gnomon.errors import RecordError, system_errors
-from gnomon.jobs.compare.document import CompareDocument, fails
-from gnomon.jobs.compare.report import markdown, verdict_words
+from gnomon.jobs.compare.document import CompareDocument, word
+from gnomon.jobs.compare.report import markdown
 from gnomon.report import units
 from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, json_text
 from gnomon.system.files import write_whole
 
 
-def write(document: CompareDocument, files: Mapping[str, Path | None], fail_slower: float | None) -> None:
+def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
     """Write the comparison in the forms that are named; see `CompareDocument.write`."""
     made = {
-        "junit": lambda: junit(document, fail_slower),
+        "junit": lambda: junit(document),
         "markdown": lambda: markdown(document),
         "action_benchmark": lambda: json_text(action_benchmark(document)),
         "bencher": lambda: json_text(bencher(document)),
@@ -33,12 +33,14 @@ def write(document: CompareDocument, files: Mapping[str, Path | None], fail_slow
                 write_whole(made[name]().encode(), path)
 
 
-def junit(document: CompareDocument, fail_slower: float | None) -> str:
-    """A test case a configuration: what is surely slower by more than `fail_slower` fails, an open one is skipped.
+def junit(document: CompareDocument) -> str:
+    """A test case a configuration: with a gate what is slower fails, and what is undecided is an error, or skipped.
 
-    So do one that was lost, and a pair of which nothing could be compared, where that is given; what else only one side
-    has is skipped.
+    So does one that was lost, and a pair of which nothing could be compared; what else only one side has is skipped.
     """
+    is_gate = document.fail_slower is not None
+    undecided = "error" if document.undecided == "fail" else "skipped"
+    outcomes = {"slower": "failure", "undecided": undecided, "pass": "", None: ""}
     suite = ElementTree.Element("testsuite", name="gnomon compare")
 
     def case(name: str, outcome: str = "", message: str = "", took: str = "") -> None:
@@ -54,15 +56,14 @@ def junit(document: CompareDocument, fail_slower: float | None) -> str:
             case(told, "skipped", "cannot be compared")
         for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
             for label in labels:
-                lost = fail_slower is not None and label in pair.lost
+                lost = is_gate and label in pair.lost
                 case(label, "failure" if lost else "skipped", f"measured only {when}")
-        if fail_slower is not None and not pair.configurations and not pair.lost:
+        if is_gate and not pair.configurations and not pair.lost:
             case("anything", "failure", "nothing could be compared")
         for row in pair.configurations:
-            outcome = "failure" if fails(row, fail_slower) else "skipped" if row.verdict == "unknown" else ""
-            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {verdict_words(row)}"
-            case(row.label, outcome, told, f"{row.after_s:.9f}")
-    for name, tag in (("failures", "failure"), ("skipped", "skipped"), ("tests", "testcase")):
+            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {word(row)}"
+            case(row.label, outcomes[row.gate], told, f"{row.after_s:.9f}")
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
         suite.set(name, str(len(list(suite.iter(tag)))))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 

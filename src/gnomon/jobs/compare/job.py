@@ -11,10 +11,11 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from gnomon.core.decision import Rule, joint_bounds
 from gnomon.core.stats import (
     FEWEST_RUNS,
     Apart,
@@ -77,12 +78,14 @@ def compare(
     relevant: float = 0.01,
     changed: Iterable[str] = (),
     sessions: float = SESSIONS,
+    fail_slower: float | None = None,
 ) -> CompareDocument:
     """Compare later runs with the first one, each a side that was read or a word that names one (see `read_side`).
 
-    Every verdict of a pair holds with probability 1 - `alpha` together with all others of its kind. What lies within
-    `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose. `sessions` is
-    what runs of the same are taken to differ by, relative, where the results database has too few earlier ones to tell.
+    All verdicts on configurations hold together with probability 1 - `alpha`, and so do those on the kernels of one.
+    What lies within `relevant` (0.01: 1 %) is the same. `changed` are those of `CHANGES` that were changed on purpose.
+    `sessions` is what runs of the same are taken to differ by, relative, where the results database has too few earlier
+    ones to tell. `fail_slower` is the slow-down that nothing may have: see `gnomon.core.decision`.
     UsageError where there is nothing to compare.
     """
     if len(runs) < 2:
@@ -102,8 +105,9 @@ def compare(
         )
     _check_sides(sides)
     known = History(sides, record, sessions)
+    rule = Rule(alpha=alpha / (len(sides) - 1), relevant=relevant, limit=fail_slower)
     pairs = tuple(
-        _pair(number, sides[0], side, known, alpha=alpha, relevant=relevant, changed=frozenset(changed))
+        _pair(number, sides[0], side, known, rule=rule, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
     return CompareDocument(
@@ -111,7 +115,22 @@ def compare(
         relevant=relevant,
         sides=tuple(map(_side, sides)),
         pairs=pairs,
+        fail_slower=fail_slower,
     )
+
+
+def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
+    """Whether the samples of models that are measured by turns decide all of their configurations, given by label."""
+    first, *others = sides
+    for side in others:
+        levels = {
+            label: (levels_of(first[label], clock), levels_of(side[label], clock)) for label in first if label in side
+        }
+        apart = {label: (compare_by_turns(a, b), True) for label, (a, b) in levels.items() if by_turns(a, b)}
+        share = replace(rule, alpha=rule.alpha / len(others))
+        if len(apart) < len(levels) or not all(one.is_decided for one in joint_bounds(apart, share).values()):
+            return False
+    return True
 
 
 def _check_sides(sides: Sequence[Named]) -> None:
@@ -152,8 +171,7 @@ def _pair(
     after: Named,
     known: History,
     *,
-    alpha: float,
-    relevant: float,
+    rule: Rule,
     changed: frozenset[str],
 ) -> PairPart:
     kinds = differences(before.document, after.document)
@@ -168,21 +186,31 @@ def _pair(
         if {kind for kind, _ in found} <= changed:
             both.append(label)
     noted = _noted_turns(before.document, after.document)
+    if noted:
+        looks = (side.document.look for side in (before, after) if side.document.format == "gnomon-profile")
+        rule = replace(rule, alpha=rule.alpha * min(looks, default=1.0))
     rows: tuple[VerdictPart, ...] = ()
     operators: list[OperatorsPart] = []
     if not unlike:
         load, busier = _unequal_load(before.document, after.document)
         apart = {}
         for label in both:
-            a, b = levels_of(old[label], clock), levels_of(new[label], clock)
+            a, b = _levels(old[label], clock), _levels(new[label], clock)
             turns = noted is not None and by_turns(a, b, noted=noted)
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
-        rows = _verdicts(apart, alpha, relevant, busier)
+        rows = _verdicts(apart, rule, busier)
         steps_s = before.document.resolutions_s
         operators = [
             _operators(
-                label, old[label], new[label], alpha, relevant, load, busier, one.between, steps_s.get(label, 0.0)
+                label,
+                old[label],
+                new[label],
+                replace(rule, limit=None),
+                load,
+                busier,
+                one.between,
+                steps_s.get(label, 0.0),
             )
             for label, one in apart.items()
         ]
@@ -220,7 +248,7 @@ def _noted_turns(before: Compared, after: Compared) -> bool | None:
 
 def _timed(side: Named) -> dict[str, Configuration]:
     """The configurations of a side that were measured: all that have a time have one by wall time."""
-    return {label: row for label, row in side.configurations.items() if levels_of(row, "wall").levels_s}
+    return {label: row for label, row in side.configurations.items() if _levels(row, "wall").levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +295,7 @@ class History:
             apart = {kind for kind, _ in differences(run.document, side.document)}
             if apart <= _OF_MODEL and _by(run, clock):
                 for label, row in run.configurations.items():
-                    levels = levels_of(row, clock)
+                    levels = _levels(row, clock)
                     if levels.levels_s:
                         groups.setdefault((run.document.model.sha256, label), []).append(levels)
         return list(groups.values())
@@ -287,7 +315,7 @@ def _known_by(who: Literal["model", "machine"], found: Sessions, groups: Sequenc
 def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
     """What runs of a side's model measured of a configuration where nothing differed."""
     found = [
-        levels_of(run.configurations[label], clock)
+        _levels(run.configurations[label], clock)
         for run in runs
         if label in run.configurations
         and _same_model(run, side)
@@ -351,9 +379,12 @@ def _counted(samples: SampleColumns) -> bool:
     return values is not None and all(block and quantile(block, QUANTILE["cpu"]) > 0 for block in values)
 
 
-def levels_of(row: Configuration, clock: Clock) -> Side:
+def _levels(row: Configuration, clock: Clock) -> Side:
+    return levels_of(row.runs.samples, clock)
+
+
+def levels_of(samples: SampleColumns, clock: Clock) -> Side:
     """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
-    samples = row.runs.samples
     values = samples.cpu_us if clock == "cpu" else samples.wall_us
     found: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
@@ -368,45 +399,27 @@ def levels_of(row: Configuration, clock: Clock) -> Side:
     )
 
 
-def _verdicts(
-    apart: Mapping[str, _Found], alpha: float, relevant: float, told: tuple[str, ...]
-) -> tuple[VerdictPart, ...]:
-    share = alpha / max(1, len(apart))
+def _verdicts(found: Mapping[str, _Found], rule: Rule, told: tuple[str, ...]) -> tuple[VerdictPart, ...]:
+    bounds = joint_bounds({label: (one.apart, one.paired) for label, one in found.items()}, rule)
     return tuple(
-        # What only one side had is in both where they were measured by turns: no interval is wider for it.
-        _verdict(label, found, alpha=share, relevant=relevant, told=() if found.paired else told)
-        for label, found in apart.items()
-    )
-
-
-def _verdict(label: str, found: _Found, *, alpha: float, relevant: float, told: tuple[str, ...]) -> VerdictPart:
-    apart = found.apart
-    low, high = apart.interval(alpha)
-    threshold = math.log1p(relevant)
-    verdict: Any = "unknown"
-    if not low <= 1 <= high and abs(math.log(apart.ratio)) >= threshold / 2:
-        verdict = "slower" if apart.ratio > 1 else "faster"
-    elif low > 0 and math.log(low) >= -threshold and math.log(high) <= threshold:
-        verdict = "same"
-    processes = len(found.before.levels_s), len(found.after.levels_s)
-    more = None
-    if verdict == "unknown" and math.isfinite(high) and low > 0:
-        wanted = max(threshold / 2, abs(math.log(apart.ratio)) / 2)
-        more = apart.needed(min(processes), wanted, alpha)
-    return VerdictPart(
-        label=label,
-        before_s=apart.before_s,
-        after_s=apart.after_s,
-        ratio=apart.ratio,
-        low=low if low > 0 else None,
-        high=high if math.isfinite(high) else None,
-        p=apart.p,
-        verdict=verdict,
-        processes=processes,
-        more=more,
-        moved=found.moved,
-        differs=told,
-        sessions=found.between.told,
+        VerdictPart(
+            label=label,
+            before_s=one.apart.before_s,
+            after_s=one.apart.after_s,
+            ratio=one.apart.ratio,
+            low=bounds[label].low or None,
+            high=bounds[label].high if math.isfinite(bounds[label].high) else None,
+            p=one.apart.p,
+            verdict=bounds[label].change,
+            processes=(len(one.before.levels_s), len(one.after.levels_s)),
+            moved=one.moved,
+            # What only one side had is in both where they were measured by turns: no interval is wider for it.
+            differs=() if one.paired else told,
+            sessions=one.between.told,
+            gate=bounds[label].gate,
+            sees=bounds[label].sees,
+        )
+        for label, one in found.items()
     )
 
 
@@ -414,8 +427,7 @@ def _operators(
     label: str,
     old: Configuration,
     new: Configuration,
-    alpha: float,
-    relevant: float,
+    rule: Rule,
     load: float,
     told: tuple[str, ...],
     between: Between,
@@ -431,7 +443,7 @@ def _operators(
         for name, a in left.items()
         if name in right and a.levels_s and right[name].levels_s
     }
-    rows = _verdicts(apart, alpha, relevant, told)
+    rows = _verdicts(apart, rule, told)
     changed = tuple(row for row in rows if row.verdict in ("slower", "faster"))
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
 

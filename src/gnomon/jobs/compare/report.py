@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from gnomon.core.decision import SEEN
 from gnomon.jobs.compare.document import (
     NO_MODEL,
     ORDER,
@@ -13,6 +15,7 @@ from gnomon.jobs.compare.document import (
     PairPart,
     SidePart,
     VerdictPart,
+    kind_of,
     word,
 )
 from gnomon.jobs.place.shared_report import held_for
@@ -32,21 +35,6 @@ def compare_report(document: CompareDocument, page: Page) -> None:
         _pair(sides[0], sides[pair.side], pair, document, page)
 
 
-def verdict_words(row: VerdictPart) -> str:
-    """The verdict, and what it would take where it is open."""
-    if row.verdict == "unknown" and (needed := _needed(row)):
-        return f"undecided: {needed} earlier run{'' if needed == 1 else 's'} would decide"
-    if row.verdict == "unknown" and row.more:
-        return f"undecided: --processes {row.more} would decide"
-    return word(row.verdict)
-
-
-def _needed(row: VerdictPart) -> int | None:
-    """How many earlier runs would show how far runs differ, where that is what is in the way."""
-    sessions = row.sessions
-    return sessions.needed if sessions and sessions.known_by == "assumed" and sessions.spread else None
-
-
 def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDocument, page: Page) -> None:
     for when, side in (("Before", before), ("After", after)):
         page.line(f"{when}: {f'{side.name}, ' if page.every else ''}{_who(side)}.")
@@ -56,19 +44,16 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         page.line(f"Changed on purpose: {told}.")
     for told in pair.unlike:
         page.item(f"Not compared: {told}.", _CHANGED)
-    rows = sorted(pair.configurations, key=lambda row: (ORDER.index(row.verdict), -abs(row.ratio - 1)))
+    rows = sorted(pair.configurations, key=lambda row: (ORDER.index(kind_of(row)), -abs(row.ratio - 1)))
     if rows:
         sure = units.share(1 - document.alpha)
         page.heading(
             f"One inference by {units.CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])"
         )
-        table = _table("configuration", rows, verdict_words).number(
-            "processes", lambda row: " + ".join(map(str, row.processes))
-        )
+        table = _table("configuration", rows).number("processes", lambda row: " + ".join(map(str, row.processes)))
         table.split = 6
-        relevant = units.percent(document.relevant).lstrip("+")
-        table.note = f"same: within {relevant}; a run's fresh processes are what counts."
         page.table(table)
+        _power(rows, document.fail_slower, page)
     if any(row.sessions and row.sessions.known_by == "turns" for row in rows):
         page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
     for told, advice in doubts(rows):
@@ -77,6 +62,25 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         if labels:
             page.line(f"Measured only {name}: {listed(labels)}.")
     _operators(pair.operators, page)
+
+
+def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
+    """What the measurement could have seen, and what to type where it does not decide."""
+    sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
+    told = (
+        f"{units.percent(sees)} with {units.share(SEEN)}"
+        if math.isfinite(sees)
+        else "nothing: one process tells nothing"
+    )
+    page.line(f"This would have seen {told}.", indent=1, style="dim")
+    if limit is None or not any(row.gate == "undecided" for row in rows):
+        return
+    longer = "Measure longer (--budget), or at a quiet time."
+    by_turns = f"Measure both models' files by turns: gnomon compare OLD NEW --fail-slower {100 * limit:g}%"
+    page.item(
+        f"It is undecided whether something is slower by {units.percent(limit).lstrip('+')}.",
+        longer if all(row.sessions and row.sessions.known_by == "turns" for row in rows) else by_turns,
+    )
 
 
 def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
@@ -95,14 +99,15 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
                 "differ.",
             )
         )
-    undecided = [row for row in rows if row.verdict == "unknown" and _needed(row)]
-    if undecided and (sessions := undecided[0].sessions):
+    unknown = (row.sessions for row in rows if row.verdict == "unknown" and row.sessions)
+    sessions = next((one for one in unknown if one.known_by == "assumed" and one.spread), None)
+    if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
         found.append(
             (
                 f"How much runs of the same model differ on this machine is not known: {spread} is assumed (standard "
                 "deviation).",
-                f"Measure it {_needed(undecided[0])} times more with this results database, or say what is so: "
+                f"Measure it {sessions.needed} times more with this results database, or say what is so: "
                 "--sessions 1%.",
             )
         )
@@ -125,12 +130,12 @@ def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
         if not changed:
             continue
         page.heading(f"{part.label}: kernels that changed, the first first ({len(changed)} of {part.compared})")
-        table = _table("kernel", changed, lambda row: word(row.verdict))
+        table = _table("kernel", changed)
         table.most = _FEW if page.brief else _MOST
         page.table(table)
 
 
-def _table(what: str, rows: Sequence[VerdictPart], verdict: Callable[[VerdictPart], str]) -> Table[VerdictPart]:
+def _table(what: str, rows: Sequence[VerdictPart]) -> Table[VerdictPart]:
     """What was measured before and after, with the verdict on it."""
     return (
         Table(rows)
@@ -139,7 +144,7 @@ def _table(what: str, rows: Sequence[VerdictPart], verdict: Callable[[VerdictPar
         .number("after", lambda row: row.after_s, units.time)
         .number("ratio", lambda row: row.ratio, units.digits)
         .text("interval", lambda row: ratio_interval(row.low, row.high), least=14)
-        .text("verdict", verdict, least=8)
+        .text("verdict", word, least=8)
     )
 
 
@@ -152,7 +157,7 @@ def markdown(document: CompareDocument) -> str:
         lines += [f"- measured only after: {_cell(label)}" for label in pair.only_after]
         if not pair.configurations:
             continue
-        table = _table("configuration", pair.configurations, verdict_words)
+        table = _table("configuration", pair.configurations)
         titles = [column.title for column in table.columns]
         lines += ["", f"| {' | '.join(titles)} |", "|---|--:|--:|--:|---|---|"]
         lines += [f"| {' | '.join(_cell(column.cell(row)) for column in table.columns)} |" for row in table.rows]

@@ -62,6 +62,22 @@ def rows_of(document: Compared) -> Sequence[Configuration]:
     return document.contenders if document.format == "gnomon-place" else document.columns
 
 
+def model_of(named: str, record: RecordAddress | None) -> Path:
+    """The file of a model, or of a run's, as it was in that run. GnomonError where it is not there, or changed."""
+    from gnomon.models.load import is_model, load
+
+    if is_model(named):
+        return Path(named)
+    model = read_side(named, record).document.model
+    path = Path(model.path)
+    if os.path.isdir(named) or not path.exists() or load(path, inferred=False).graph.digest != model.sha256:  # noqa: PTH112
+        raise UsageError(
+            f"{named} cannot be measured beside a model: it is not a run whose model's file is as it was",
+            hint="Give model files alone, or runs alone.",
+        )
+    return path
+
+
 def read_side(named: str, record: RecordAddress | None) -> Side:
     """The side that a word names, as `read_run` does it.
 

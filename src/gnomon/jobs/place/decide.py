@@ -5,13 +5,15 @@ The operators of a placement, row by row: where each was planned, where it ran, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.core.codec import fields_of
+from gnomon.core.decision import Looks
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
@@ -53,6 +55,7 @@ from gnomon.session.contender import (
 )
 from gnomon.session.document import (
     OperatorPart,
+    SampleColumns,
     difference_part,
     environment_parts,
     graph_part,
@@ -96,15 +99,24 @@ _TRACES = 6
 """Turns in which kernels are timed, too."""
 
 
-def profile_turns(labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, steps: Steps) -> list[ProfileDocument]:
+_NO_LAGGARD = 1e9
+"""So many times slower than the fastest lags nothing that is compared with another model's."""
+Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
+"""Whether a look at the samples of models, by label and by this clock, decides; it may spend a share of the error."""
+
+
+def profile_turns(
+    labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, steps: Steps, enough: Enough | None
+) -> list[ProfileDocument]:
     """Measure the models of open labs by turns: see `gnomon.jobs.place.job.profile_by_turns`."""
     sensitivities = [reference(lab) for lab in labs]
     contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
     turn = list(zip(labs, contenders, strict=True))
-    traces = min(_TRACES, effort.processes_least)
+    traces = _TRACES if enough else min(_TRACES, effort.processes_least)
+    looks, look, began_s = Looks(effort.budget_s), 1.0, labs[0].request.used_s
     steps.expect(len(turn) * effort.processes_least)
-    for number in range(1, effort.processes_least + 1):
-        effort = replace(effort, processes_least=number, processes_most=number)
+    for number in itertools.count(1) if enough else range(1, effort.processes_least + 1):
+        effort = replace(effort, processes_least=number, processes_most=number, laggard=_NO_LAGGARD)
         # Each goes first as often as last: else a machine that gets slower makes the last one slower.
         for lab, wanted in turn if number % 2 else reversed(turn):
             measured = lab.runner.measure("profile", [c.candidate for c in wanted], effort)
@@ -112,13 +124,25 @@ def profile_turns(labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, 
             if number <= traces and right:
                 lab.runner.measure("profile, traced", right, effort)
             steps.step(1)
+        if enough is None:
+            continue
+        used_s = labs[0].request.used_s - began_s
+        steps.left(round(len(turn) * number * max(effort.budget_s / used_s - 1, 0)))
+        if not (share := looks.share(used_s, number)):
+            continue
+        look = share
+        known = [[(c, lab.runner.known(c.key)) for c in wanted] for lab, wanted in turn]
+        clocks = {choose_clock(lab, (found for _, found in own)) for lab, own in zip(labs, known, strict=True)}
+        samples = [{c.label: runs_part(found).samples for c, found in own if found.ok} for own in known]
+        if looks.are_over or enough(samples, "cpu" if clocks == {"cpu"} else "wall", look):
+            break
     alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
     profiles = [
         _profiled(lab, sensitivity, own, choose_clock(lab, (lab.runner.known(c.key) for c in own)))
         for lab, own, sensitivity in zip(labs, alive, sensitivities, strict=True)
     ]
     turns = tuple(document.campaign for document in profiles)
-    return [replace(document, turns=turns) for document in profiles]
+    return [replace(document, turns=turns, look=look) for document in profiles]
 
 
 def _profiled(

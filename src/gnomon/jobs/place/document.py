@@ -392,7 +392,8 @@ class ProfileDocument(MeasuredDocument):
     """All that `gnomon profile` found: a column for each configuration that gives right outputs.
 
     `turns` are the campaigns that were measured by turns, a fresh process of each after the other, its own among them;
-    null in a document of before that was told.
+    null in a document of before that was told. They were looked at several times until they were decided: the last
+    `look` may spend this share of the probability of error.
     """
 
     format: Literal["gnomon-profile"] = "gnomon-profile"
@@ -403,6 +404,7 @@ class ProfileDocument(MeasuredDocument):
     operators: tuple[ProfiledOperator, ...]
     sustained: tuple[SustainedPart, ...] = ()
     turns: tuple[str, ...] | None = None
+    look: float = 1.0
 
     charts_by = "gnomon.jobs.place.picture:profile_charts"
     main = "columns"

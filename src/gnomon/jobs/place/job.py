@@ -19,6 +19,7 @@ from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
+    from gnomon.jobs.place.decide import Enough
     from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
     from gnomon.jobs.place.sustained import Sustain
 
@@ -57,12 +58,17 @@ def profile(
 
 
 def profile_by_turns(
-    requests: Sequence[ModelRequest], *, watch: Watch | None = None, tell: Tell | None = None
+    requests: Sequence[ModelRequest],
+    *,
+    enough: Enough | None,
+    watch: Watch | None = None,
+    tell: Tell | None = None,
 ) -> list[ProfileDocument]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
-    So what moves the machine moves all of them alike. Each is a run of its own in the results database. Raises
-    GnomonError; what was measured until then is there.
+    So what moves the machine moves all of them alike. It ends when it is `enough`, which is asked at each look, or when
+    the effort's budget is over; without `enough` after as many turns as the effort has processes. Each is a run of its
+    own in the results database. Raises GnomonError; what was measured until then is there.
     """
     first = timed(requests[0])
 
@@ -88,7 +94,7 @@ def profile_by_turns(
             folders = [stack.enter_context(guarded_folder("gnomon-segments-")) for _ in labs]
             from gnomon.jobs.place.decide import profile_turns
 
-            return profile_turns(labs, folders, again.effort, steps)
+            return profile_turns(labs, folders, again.effort, steps, enough)
 
     return patiently(profiled, first, tell)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.codec import fields_of
-from gnomon.jobs.compare.document import CompareDocument, PairPart, VerdictPart, gate_code, word
+from gnomon.jobs.compare.document import CompareDocument, PairPart, Undecided, VerdictPart, gate_code
 from gnomon.report.answer import Answer
 
 if TYPE_CHECKING:
@@ -108,13 +109,15 @@ class SuiteCompareDocument(Answer):
     alpha: float
     cells: tuple[ComparedCell, ...]
     fail_slower: float | None = None
+    undecided: Undecided = "fail"
 
     main = "cells"
 
     @property
     def exit_code(self) -> int:
         """That of the gate, where `fail_slower` makes one."""
-        return gate_code(self.fail_slower, self.pairs(), nothing=not self.verdicts(), lost=self.missing())
+        nothing = not self.verdicts()
+        return gate_code(self.fail_slower, self.pairs(), self.undecided, nothing=nothing, lost=self.missing())
 
     def headline(self) -> tuple[str, str]:
         """The suite, and how many configurations became slower or faster."""
@@ -123,8 +126,9 @@ class SuiteCompareDocument(Answer):
 
     def counts(self) -> str:
         """How many configurations are slower, faster, the same and undecided."""
-        verdicts = [row.verdict for row in self.verdicts()]
-        return ", ".join(f"{verdicts.count(kind)} {word(kind)}" for kind in ("slower", "faster", "same", "unknown"))
+        counts = Counter(row.verdict for row in self.verdicts())
+        told = f"{counts['slower']} slower, {counts['faster']} faster, {counts['same']} same"
+        return f"{told}, {counts['unknown']} undecided"
 
     def missing(self) -> bool:
         """Whether a cell that was done before is not done after, or lacks a configuration that it had."""

@@ -405,11 +405,12 @@ def compare_suites(
     relevant: float = 0.01,
     changed: tuple[str, ...] = (),
     sessions: float = SESSIONS,
+    fail_slower: float | None = None,
 ) -> SuiteCompareDocument:
     """Compare the cells that two runs have in common, by `gnomon.jobs.compare`.
 
-    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` as there. RecordError where there
-    are no such runs.
+    All verdicts of all cells together hold with probability 1 - `alpha`; `sessions` and `fail_slower` as there.
+    RecordError where there are no such runs.
     """
     with open_record(record) as store:
         runs = [find_campaign(store, named, kind=KIND) for named in (before, after)]
@@ -440,6 +441,7 @@ def compare_suites(
                         relevant=relevant,
                         changed=changed,
                         sessions=sessions,
+                        fail_slower=fail_slower,
                     )
                 except GnomonError as error:
                     why = error.message
@@ -458,6 +460,7 @@ def compare_suites(
         after=runs[1].id,
         alpha=alpha,
         cells=tuple(cells),
+        fail_slower=fail_slower,
     )
 
 

@@ -1,0 +1,125 @@
+"""Deciding what became slower: bounds of all configurations together, at each of several looks, and what they say.
+
+Whoever measures until the answer is certain looks several times, and each look may err. So the looks are fixed before:
+at shares of the budget that grow by a factor. Each spends as much of the probability of error as of the budget has
+passed since the last one (K. Kim and D. L. DeMets, 1987, of power 1), added up as if looks were independent. Within a
+look configurations share it by Holm's procedure (S. Holm, 1979): what is decided leaves its share to the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gnomon.core.stats import Apart
+
+Change = Literal["faster", "slower", "same", "unknown"]
+Gate = Literal["pass", "slower", "undecided"]
+
+SEEN = 0.95
+"""How often the slow-down is found that a report names as what would have been seen."""
+_POWER = 0.8
+"""How often a gate over two sessions must find a slow-down of its limit for its passing to count."""
+_GROWTH = 1.4
+"""By how much one look's share of the budget is larger than that of the look before."""
+_FEWEST_TURNS = 6
+"""Turns before which nobody looks: of fewer, nothing tells an ordinary process from a disturbed one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a configuration is decided.
+
+    `alpha` is the probability that any verdict is wrong. What differs by less than `relevant` (0.01: 1 %) is the same.
+    `limit` is the slow-down that a gate is for; None: there is no gate.
+    """
+
+    alpha: float
+    relevant: float
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is said of one configuration: the interval of its ratio, and what that says.
+
+    `gate` is None without a limit. `sees` is the slow-down that would have been found in 95 of 100 such measurements;
+    None where nothing would.
+    """
+
+    low: float
+    high: float
+    change: Change
+    gate: Gate | None
+    sees: float | None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether more measuring would not change the verdict."""
+        return self.change != "unknown" if self.gate is None else self.gate != "undecided"
+
+
+def joint_bounds(sides: Mapping[str, tuple[Apart, bool]], rule: Rule) -> dict[str, Bounds]:
+    """The bounds of configurations, all of which hold together with probability 1 - `rule.alpha`.
+
+    Of each it is said whether both sides are of `one_session`. Of two sessions a gate passes only where it would find a
+    slow-down of its limit in 80 of 100 measurements: else what passes is what nobody could have seen.
+    """
+    found: dict[str, Bounds] = {}
+    while left := [label for label in sides if label not in found]:
+        share = rule.alpha / len(left)
+        tried = {label: _bounds(*sides[label], rule, share) for label in left}
+        decided = {label: bounds for label, bounds in tried.items() if bounds.is_decided}
+        found |= decided or tried
+    return {label: found[label] for label in sides}
+
+
+def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds:
+    low, high = apart.interval(alpha)
+    threshold = math.log1p(rule.relevant)
+    change: Change = "unknown"
+    if not low <= 1 <= high and abs(math.log(apart.ratio)) >= threshold / 2:
+        change = "slower" if apart.ratio > 1 else "faster"
+    elif low > 0 and math.log(low) >= -threshold and math.log(high) <= threshold:
+        change = "same"
+    if rule.limit is None:
+        sees = apart.seen(alpha, SEEN)
+        return Bounds(low=low, high=high, change=change, gate=None, sees=sees and max(sees, rule.relevant))
+    gate, least = gate_of(low, high, rule.limit), math.log1p(rule.limit / 2)
+    found = apart.seen(alpha, _POWER, above=least)
+    if gate == "pass" and not one_session and (found is None or found > rule.limit):
+        gate = "undecided"
+    sees = apart.seen(alpha, SEEN, above=least)
+    # What is precise enough to pass is not called slower, though it is: nearer to the limit nothing is seen.
+    passes = apart.seen(1.0, SEEN, above=math.log1p(rule.limit) - math.log(high / apart.ratio))
+    return Bounds(low=low, high=high, change=change, gate=gate, sees=sees and passes and max(sees, passes))
+
+
+def gate_of(low: float, high: float, limit: float) -> Gate:
+    """What a gate says of an interval of ratios: it passes below 1 + limit, and fails above 1 + limit / 2."""
+    if high < 1 + limit:
+        return "pass"
+    return "slower" if low > 1 + limit / 2 else "undecided"
+
+
+class Looks:
+    """The looks of one measurement by turns, which may go on for `budget_s`."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._budget_s, self._spent = budget_s, 0.0
+
+    def share(self, used_s: float, turns: int) -> float:
+        """The share of the probability of error that a look may spend after so many turns; 0: it is not looked now."""
+        passed = min(used_s / self._budget_s, 1.0)
+        if turns < _FEWEST_TURNS or passed <= 0:
+            return 0.0
+        look = _GROWTH ** -math.ceil(math.log(1 / passed) / math.log(_GROWTH))
+        share, self._spent = look - self._spent, max(look, self._spent)
+        return max(share, 0.0)
+
+    @property
+    def are_over(self) -> bool:
+        """Whether that was the last look."""
+        return self._spent >= 1
