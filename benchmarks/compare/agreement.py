@@ -32,6 +32,7 @@ from benchmarks.compare.runs import measure, stretches
 from benchmarks.compare.worlds import WORLDS, World
 from gnomon.core.stats import FEWEST_RUNS, Sessions, Side, compare_apart, granted_sessions, sessions_of
 from gnomon.jobs.compare.job import SESSIONS, levels_of
+from gnomon.session.document import SampleColumns
 
 ALPHA, RELEVANT = 0.01, 0.01
 EFFECTS = (0.01, 0.03, 0.1)
@@ -132,7 +133,8 @@ def real(data: Path, size: int, folder: Path) -> dict[str, Any]:
         scaled = [(a, changed(b, lambda _, by=effect: 1 + by)) for a, b in equal]  # type: ignore[misc]
         found[f"documents scaled by {effect:.0%}"] = verdicts(scaled, folder)
     found |= {f"a model slower by {int(kind) - 100} %": verdicts(beside[kind], folder) for kind in ("101", "103")}
-    levels = [[levels_of(column, "cpu") for column in side["columns"]] for side in plain]
+    columns = [[SampleColumns(**column["runs"]["samples"]) for column in side["columns"]] for side in plain]
+    levels = [[levels_of(samples, "cpu") for samples in side] for side in columns]
     # What else there is of the same model stands for the earlier runs of a results database.
     learnt = [
         any(called(levels[k], levels[k + 1], [sessions_of([[s[0] for s in levels[:k] + levels[k + 2 :]]])]))

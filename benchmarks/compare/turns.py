@@ -1,63 +1,200 @@
-"""Two models measured by turns and compared, as `gnomon profile NEW --beside OLD` does it: one JSON document.
+"""Models measured by turns, as `gnomon compare OLD NEW` does it: how often it is wrong, and what it finds.
 
-The models are the chains of `runs.py`: 100 equal matrix products beside itself, and beside 101 and 103, whose calls
-truly take 1 % and 3 % longer. Each --pairs times, in order, with the product's own defaults but for --processes, in a
-fresh results database. Asked for are no verdict of equal models but "same" and "unknown", in 98.5 of 100 pairs; and
-that 3 % is found in 95 and 1 % in 60 of 100, within 60 s of measuring a side.
+A series is a model beside itself, turn by turn, as `--record` measured it (`runs.chain`, 5 ms a call, one thread): of
+each turn the level of both processes, and how long the turn took. `series.json` has some, with the load of the machine
+they are of. Each is replayed: stretches of turns are drawn from it, and go through the shipped looks, bounds and
+verdicts (`gnomon.core.decision`) until these are certain or the budget is over. In equal pairs none may be called
+slower or faster, once the series' own ratio is taken out; with the second process's times multiplied by 1.01, 1.03 and
+1.05 the difference shall be found, and a gate of 3 % shall never pass one of 5 %. In drifts all times grow by 5 % while
+a stretch lasts. With --pairs, so many live pairs of each beside it: the models are truly 0, 1, 3 and 5 % slower.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
-import time
+from argparse import Namespace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import gnomon
-from benchmarks.common import own_record, parser, publish, spread
-from benchmarks.compare.runs import PLAIN, SLOWER, chain
+from benchmarks.common import own_record, parser, publish
+from benchmarks.compare.runs import PLAIN, chain
+from benchmarks.compare.worlds import World
+from gnomon.core.decision import Bounds, Looks, Rule, joint_bounds
+from gnomon.core.stats import Side, compare_by_turns
+from gnomon.jobs.compare.job import levels_of
+
+_SERIES = Path(__file__).parent / "series.json"
+_WORLDS = (
+    World(name="simulated: processes scatter by 0.5 %", processes=2000, luck=0.005),
+    World(name="simulated: 1 %", processes=2000),
+    World(name="simulated: 1 %, heavy tails", processes=2000, heavy=True),
+    World(
+        name="simulated: 0.7 %, speed wanders by 2 % in 10 s", processes=2000, luck=0.007, wander=0.02, memory_s=10.0
+    ),
+)
+_TOGETHER = 10
+"""Turns in a row that are drawn together, so that what lasts from turn to turn is in what is drawn."""
+_TURN_S = 1.5
+_DRIFT = 0.05
+_EFFECTS = (0.0, 0.01, 0.03, 0.05)
+_LIMIT = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """What was measured by turns of a model beside itself: both levels and the seconds of each turn."""
+
+    name: str
+    first_s: tuple[float, ...]
+    second_s: tuple[float, ...]
+    turn_s: tuple[float, ...]
+
+    def sides(self, turns: int) -> list[Side]:
+        """Both sides of the first turns."""
+        moments = tuple(map(float, range(turns)))
+        return [Side(levels_s=levels[:turns], moments_s=moments) for levels in (self.first_s, self.second_s)]
+
+
+def recorded(name: str, turns: int, record: Path, folder: Path) -> dict[str, Any]:
+    """A series of so many turns."""
+    model, load = chain(folder, PLAIN), os.getloadavg()[0]
+    found = gnomon.compare(
+        model, model, runtimes=("onnxruntime",), threads=1, processes=turns, record=record, fresh=True
+    )
+    clock = found.pairs[0].clock
+    answers = [gnomon.read_document(gnomon.answer_of_run(side.campaign, record=record) or {}) for side in found.sides]
+    sides = [levels_of(answer.columns[0].runs.samples, clock) for answer in answers]  # type: ignore[arg-type]
+    begun = np.minimum(sides[0].moments_s, sides[1].moments_s)
+    return {
+        "name": name,
+        "clock": clock,
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "first_s": [round(level, 8) for level in sides[0].levels_s],
+        "second_s": [round(level, 8) for level in sides[1].levels_s],
+        "turn_s": [round(float(s), 2) for s in (*np.diff(begun), np.median(np.diff(begun)))],
+    }
+
+
+def simulated(world: World) -> Series:
+    """A series of a world, each process first as often as last; a turn takes as long as its two processes."""
+    ((run,),) = world.runs(np.random.default_rng(40), 1)
+    levels = np.reshape(run.levels_s, (-1, 2))
+    levels[1::2] = levels[1::2, ::-1]
+    first, second = levels.T.tolist()
+    return Series(name=world.name, first_s=tuple(first), second_s=tuple(second), turn_s=(_TURN_S,) * len(levels))
+
+
+def centred(series: Series) -> tuple[Series, float, float]:
+    """The series with equal sides on average, what their ratio was, and its standard error: what is drawn from a
+    series again and again has the luck of it in all that is drawn.
+    """
+    found = compare_by_turns(*series.sides(len(series.turn_s)))
+    return replace(series, second_s=tuple(level / found.ratio for level in series.second_s)), found.ratio, found.error
+
+
+def drawn(series: Series, effect: float, drift: float, budget_s: float, rng: np.random.Generator) -> Series:
+    """A stretch of turns that takes the budget, in which the second is slower by an effect."""
+    count, at, total_s = len(series.turn_s), [], 0.0
+    while total_s < budget_s:
+        place = (rng.integers(count) + np.arange(_TOGETHER)) % count
+        at += place.tolist()
+        total_s += sum(series.turn_s[k] for k in place)
+    turn_s = np.asarray(series.turn_s)[at]
+    speed = 1 + drift * np.cumsum(turn_s) / budget_s
+    # Of a pair that goes first in turn, one is further along in the drift.
+    ahead = drift * turn_s / budget_s / 2 * np.where(np.arange(len(at)) % 2, -1, 1)
+    first, second = (np.asarray(levels)[at] for levels in (series.first_s, series.second_s))
+    return Series(
+        name=series.name,
+        first_s=tuple(first * speed),
+        second_s=tuple(second * (speed + ahead) * (1 + effect)),
+        turn_s=tuple(turn_s),
+    )
+
+
+def decided(series: Series, budget_s: float, limit: float | None) -> tuple[Bounds, float]:
+    """What the command would say of a series, and after how many seconds."""
+    rule, looks, used_s = Rule(alpha=0.01, relevant=0.01, limit=limit), Looks(budget_s), 0.0
+    for turn, took_s in enumerate(series.turn_s, 1):
+        used_s += took_s
+        if not (share := looks.share(used_s, turn)):
+            continue
+        look = Rule(alpha=rule.alpha * share, relevant=rule.relevant, limit=limit)
+        bounds = joint_bounds({"one": (compare_by_turns(*series.sides(turn)), True)}, look)["one"]
+        if looks.are_over or bounds.is_decided:
+            break
+    return bounds, used_s
+
+
+def replayed(series: Series, effect: float, drift: float, budget_s: float, count: int) -> dict[str, Any]:
+    """The verdicts on so many drawn stretches, without a limit and with one."""
+    rng = np.random.default_rng(41)
+    told: dict[str, Any] = {"effect": effect, "drift": drift, "budget_s": budget_s, "of": count}
+    for limit in (None, _LIMIT):
+        found = [decided(drawn(series, effect, drift, budget_s, rng), budget_s, limit) for _ in range(count)]
+        words = [bounds.gate or bounds.change for bounds, _ in found]
+        told["change" if limit is None else "gate"] = {word: words.count(word) for word in sorted(set(words))}
+        told["seconds" if limit is None else "gate_seconds"] = round(float(np.median([s for _, s in found])), 1)
+        sees = [bounds.sees for bounds, _ in found if bounds.sees is not None]
+        told["sees" if limit is None else "gate_sees"] = round(float(np.median(sees)), 4)
+    return told
+
+
+def live(pairs: int, record: Path, folder: Path, budget_s: float) -> list[dict[str, Any]]:
+    """Pairs of models that are measured, by the product's own looks."""
+    rows = []
+    for products in (PLAIN, *(round(PLAIN * (1 + effect)) for effect in _EFFECTS[1:])):
+        for _ in range(pairs):
+            found = gnomon.compare(
+                chain(folder, PLAIN),
+                chain(folder, products),
+                runtimes=("onnxruntime",),
+                threads=1,
+                budget_s=budget_s,
+                record=record,
+                fresh=True,
+            )
+            (row,) = found.pairs[0].configurations
+            rows.append({"products": products, "verdict": row.verdict, "ratio": row.ratio, "sees": row.sees})
+    return rows
+
+
+def _given() -> Namespace:
+    options = parser(__doc__)
+    options.add_argument("--record", metavar="NAME", help="measure a series, and add it to series.json")
+    options.add_argument("--turns", type=int, default=150, help="how many turns that has")
+    options.add_argument("--replays", type=int, default=300, help="how often each series is replayed")
+    options.add_argument("--pairs", type=int, default=0, help="how many live pairs of each")
+    options.add_argument("--budget", type=float, default=60.0, help="seconds of a live pair")
+    return options.parse_args()
 
 
 def main() -> None:
-    """The pairs, by turns themselves."""
-    options = parser(__doc__)
-    options.add_argument("--pairs", type=int, default=10, help="how many of each")
-    options.add_argument("--processes", type=int, help="fresh processes a side, if not the default")
-    given = options.parse_args()
-    rows: dict[int, list[dict[str, Any]]] = {products: [] for products in (PLAIN, *SLOWER)}
+    """A series is recorded, or all are replayed."""
+    given = _given()
+    known = json.loads(_SERIES.read_text("utf-8")) if _SERIES.exists() else []
     with tempfile.TemporaryDirectory() as folder, own_record() as record:
-        models = {products: chain(Path(folder), products) for products in rows}
-        for _ in range(given.pairs):
-            for products, found in rows.items():
-                began = time.monotonic()
-                how: dict[str, Any] = {"processes": given.processes} if given.processes else {}
-                pair = gnomon.compare_models(
-                    models[PLAIN], models[products], runtimes=("onnxruntime",), record=record, fresh=True, **how
-                ).pairs[0]
-                (row,) = pair.configurations
-                kernels = sum(len(part.changed) for part in pair.operators)
-                found.append(
-                    {
-                        "verdict": row.verdict,
-                        "ratio": row.ratio,
-                        "interval": [row.low, row.high],
-                        "p": row.p,
-                        "clock": pair.clock,
-                        "kernels_changed": kernels,
-                        "seconds_a_side": (time.monotonic() - began) / 2,
-                    }
-                )
+        if given.record:
+            known.append(recorded(given.record, given.turns, record, Path(folder)))
+            _SERIES.write_text(json.dumps(known) + "\n", encoding="utf-8")
+        pairs = live(given.pairs, record, Path(folder), given.budget)
+    series = [Series(**{name: one[name] for name in Series.__dataclass_fields__}) for one in known]
+    own = {one.name: dict(zip(("ratio", "error"), centred(one)[1:], strict=True)) for one in series}
     told = {
-        f"{products} beside {PLAIN}": {
-            "verdicts": {v: sum(r["verdict"] == v for r in found) for v in ("slower", "faster", "same", "unknown")},
-            "ratio": spread([r["ratio"] for r in found]),
-            "half_width": spread([(r["interval"][1] - r["interval"][0]) / 2 for r in found if r["interval"][0]]),
-            "seconds_a_side": spread([r["seconds_a_side"] for r in found]),
-            "pairs": found,
-        }
-        for products, found in rows.items()
+        one.name: [
+            replayed(one, effect, drift, budget_s, given.replays)
+            for budget_s in (60.0, 300.0)
+            for effect, drift in (*((effect, 0.0) for effect in _EFFECTS), (0.0, _DRIFT))
+        ]
+        for one in (*(centred(one)[0] for one in series), *map(simulated, _WORLDS))
     }
-    publish({"benchmark": "compare by turns", "models": told}, given)
+    publish({"benchmark": "compare by turns", "own": own, "series": told, "pairs": pairs}, given)
 
 
 if __name__ == "__main__":
