@@ -54,9 +54,9 @@ class Verdicts(TypedDict, total=False):
         option(
             read=percent,
             metavar="3%",
-            help="Exit with 0 where every configuration is certainly slower by less than this, with 1 where one is "
-            "certainly slower by more than half of it or is missing, with 10 where that is undecided, and with 7 "
-            "where nothing could be compared.",
+            help="Exit with 0 where nothing is slower by this, for certain; with 1 where a configuration is certainly "
+            "slower by more than half of this, or is missing; with 10 where that is undecided; with 7 where nothing "
+            "could be compared.",
         ),
     ]
     undecided: Annotated[
@@ -136,7 +136,7 @@ def compare(
     MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
     --budget is over. So are two or more --command, with MODEL as their {model} where they have one.
 
-    A RUN was measured: the id of a run (or how it begins; last; last~1: the one before), a file that --json wrote, a
+    A RUN is the id of an earlier run (or how it begins; last; last~1: the one before), a file that --json wrote, a
     report in HTML, a package, or a results database, of which the newest run counts. Beside a MODEL its own model is
     measured again. Runs of other machines, governors, versions, shapes or inputs are not compared, nor are
     configurations of other threads, precision or options, unless --changed says that this is the change.

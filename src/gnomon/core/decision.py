@@ -22,7 +22,7 @@ SEEN = 0.95
 """How often the slow-down is found that a report names as what would have been seen."""
 _POWER = 0.8
 """How often a gate over two sessions must find a slow-down of its limit for its passing to count."""
-_GROWTH = 1.4
+_GROWTH = 2.0
 """By how much one look's share of the budget is larger than that of the look before."""
 _FEWEST_TURNS = 6
 """Turns before which nobody looks: of fewer, nothing tells an ordinary process from a disturbed one."""

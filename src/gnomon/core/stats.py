@@ -599,12 +599,13 @@ def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
 def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
     """Compare two configurations whose processes ran by turns (`by_turns`): each with the one beside it.
 
-    Student's test on the logarithms of the ratios, robust as `compare_apart` is. What moves both of a pair alike is in
+    Student's test on the logarithms of the ratios, without a tenth of them at either end: beside busy neighbours a few
+    are far off in every measurement. What moves both of a pair alike is in
     none of them, so that neither the machine's drift nor how sessions differ need be known. `doubt` is a further
     standard error, of what both sides have alike in all processes, such as a clock's resolution.
     """
     first, second = (np.log(np.asarray(s.levels_s))[np.argsort(np.asarray(s.moments_s), kind="stable")] for s in (a, b))
-    apart, variance, freedom = _centre(second - first)
+    apart, variance, freedom = _centre(second - first, share=_TRIMMED)
     before = _centre(first)[0]
     return _apart(before, before + apart, math.sqrt(variance + doubt**2), freedom)
 
@@ -667,15 +668,23 @@ def _disturbed(logs: Array) -> bool:
     return logs.size >= _TRIMMED_FROM and any(outliers(logs.tolist()))
 
 
-def _centre(logs: Array) -> tuple[float, float, float]:
-    """The centre of a side, the variance of that, and its degrees of freedom; an infinite variance of one process."""
+_TRIMMED = 0.1
+"""What is left out at either end of the ratios of turns: beside a load of 18 on two cores intervals of 30 turns get 10
+to 30 % narrower by it, and of normal ones 7 % wider."""
+
+
+def _centre(logs: Array, *, share: float = 0.0) -> tuple[float, float, float]:
+    """The centre of a side, the variance of that, and its degrees of freedom; an infinite variance of one process.
+
+    It is that without a `share` at either end, a fifth where one lies far off.
+    """
     n = logs.size
     if n < 2:
         return float(logs.mean()), math.inf, 1.0
-    if not _disturbed(logs):
+    cut = max(1, n // 5) if _disturbed(logs) else int(share * n)
+    if not cut:
         return float(logs.mean()), float(logs.var(ddof=1)) / n, float(n - 1)
     ordered = np.sort(logs)
-    cut = max(1, n // 5)
     kept = ordered[cut : n - cut]
     spread = float(np.clip(ordered, kept[0], kept[-1]).var(ddof=1))
     return float(kept.mean()), (n - 1) * spread / (kept.size * (kept.size - 1)), float(kept.size - 1)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnomon.core.codec import fields_of
-from gnomon.core.decision import Looks
 from gnomon.core.graph import Graph
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
@@ -97,8 +96,6 @@ _CURED = 0.9
 """A configuration that cures what is in a file is faster where it takes less than this share of the time."""
 _TRACES = 6
 """Turns in which kernels are timed, too."""
-
-
 _NO_LAGGARD = 1e9
 """So many times slower than the fastest lags nothing that is compared with another model's."""
 Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
@@ -109,6 +106,8 @@ def profile_turns(
     labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, steps: Steps, enough: Enough | None
 ) -> list[ProfileDocument]:
     """Measure the models of open labs by turns: see `gnomon.jobs.place.job.profile_by_turns`."""
+    from gnomon.core.decision import Looks
+
     sensitivities = [reference(lab) for lab in labs]
     contenders = [_contenders(lab, folder) for lab, folder in zip(labs, folders, strict=True)]
     turn = list(zip(labs, contenders, strict=True))
@@ -127,7 +126,7 @@ def profile_turns(
         if enough is None:
             continue
         used_s = labs[0].request.used_s - began_s
-        steps.left(round(len(turn) * number * max(effort.budget_s / used_s - 1, 0)))
+        steps.left(round(len(turn) * number * max(effort.budget_s / max(used_s, 1e-9) - 1, 0)))
         if not (share := looks.share(used_s, number)):
             continue
         look = share
