@@ -1,4 +1,4 @@
-"""A search space of PyTorch modules for images of 8x8: kernel, width and depth are choices. See docs/jobs/spaces.md."""
+"""A search space of PyTorch modules for images of 8x8, in which resolution, kernel, width and depth are choices."""
 
 from torch import nn
 
@@ -32,7 +32,7 @@ space = from_torch(
     },
     stem=nn.Conv2d(1, 8, 3, padding=1),
     head=lambda channels: nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10)),
-    input=(1, 1, 8, 8),
+    input=[(1, 1, 8, 8), (1, 1, 4, 4)],
     name="digits",
     training={"ss_profiler_cfg": {"first_train_optimizer_cfg": {"type": "AdamW", "lr": 0.005}}},
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .frame import Facts, Job, Refused, Settings, Work, one_thread, serve
+from .frame import Facts, Job, Refused, Settings, Work, fitted, one_thread, serve
 
 _FREE_BATCH = 100
 
@@ -31,14 +31,11 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
 
     def work(job: Job) -> Facts:
         shape, call = opened(job["model"])
-        sizes = [size if size > 0 else None for size in shape[1:]]
-        fits = len(shape) == images.ndim
-        if not fits or any(w not in (None, n) for w, n in zip(sizes, images.shape[1:], strict=True)):
-            raise Refused(f"images {list(images.shape)} do not fit the model's input {shape}")
+        sized = fitted("images", images, shape)
         batch = shape[0] if shape[0] > 0 else _FREE_BATCH
         classes = []
-        for start in range(0, len(images), batch):
-            part = images[start : start + batch]
+        for start in range(0, len(sized), batch):
+            part = sized[start : start + batch]
             short = batch - len(part) if shape[0] > 0 else 0
             result = call(np.concatenate([part, np.repeat(part[-1:], short, axis=0)]) if short else part)
             if len(result) != batch and shape[0] > 0:

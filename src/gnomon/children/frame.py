@@ -116,6 +116,26 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
     return inputs[0].name, [dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims]
 
 
+def fitted(what: str, images: Any, shape: list[Any]) -> Any:
+    """Images as large as a model's input, in which what is no number above 0 is free; larger ones are averaged.
+
+    Refused where they do not fit.
+    """
+    import numpy as np
+
+    there = images.shape[1:]
+    sizes = [size if isinstance(size, int) and size > 0 else n for size, n in zip(shape[1:], there, strict=False)]
+    fits = images.ndim == len(shape) and sizes[:1] == list(there[:1])
+    if not fits or any(size > n for size, n in zip(sizes, there, strict=True)):
+        raise Refused(f"{what} {list(images.shape)} do not fit the model's input {shape}")
+    for axis, size in enumerate(sizes[1:], 2):
+        count = images.shape[axis]
+        if size != count:
+            ends = [(k * count // size, -(-(k + 1) * count // size)) for k in range(size)]
+            images = np.stack([images.take(range(*own), axis).mean(axis) for own in ends], axis)
+    return images
+
+
 def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     """The calibration images as arrays of a model's input shape (its first dimension is the batch).
 
@@ -128,10 +148,9 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
             raise Refused(f"{Path(job['calibration']).name} has no array x")
         images = np.ascontiguousarray(stored["x"][:most], dtype=np.float32)
     batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else 1
-    wanted = [size if isinstance(size, int) and size > 0 else None for size in shape[1:]]
-    fits = images.ndim == len(shape) and all(w in (None, n) for w, n in zip(wanted, images.shape[1:], strict=True))
-    if not fits or len(images) < batch:
-        raise Refused(f"calibration images {list(images.shape)} do not fit the model's input {shape}")
+    images = fitted("calibration images", images, shape)
+    if len(images) < batch:
+        raise Refused(f"{len(images)} calibration images are no batch of {batch}")
     if not np.isfinite(images).all():
         raise Refused("calibration images hold what is not a finite number")
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]

@@ -237,7 +237,7 @@ def _train_epoch(run: _Run, number: int) -> float:
     total = torch.zeros((), device=run.job.device)
     for x, y in run.supply.training(number):
         run.optimizer.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.cross_entropy(run.module(x), y)
+        loss = torch.nn.functional.cross_entropy(run.module(_sized(run, x)), y)
         loss.backward()
         run.optimizer.step()
         total += loss.detach() * len(y)  # the device is not waited for
@@ -246,12 +246,18 @@ def _train_epoch(run: _Run, number: int) -> float:
     return float(total.item()) / trained_images(run.dataset.count("train"), recipe.batch_size)
 
 
+def _sized(run: _Run, x: Any) -> Any:
+    """Images as large as the network takes them: larger ones are averaged."""
+    size = run.job.tagged.net.inputs[0][2:]
+    return x if x.shape[2:] == size else torch_package().nn.functional.adaptive_avg_pool2d(x, size)
+
+
 def _right(run: _Run, part: str) -> NDArray[np.uint8]:
     """For each image of a part 1 where the module, in evaluation mode, has its class right, else 0."""
     torch = torch_package()
     run.module.eval()
     with torch.no_grad():
-        right = [(run.module(x).argmax(1) == y) for x, y in run.supply.evaluation(part)]
+        right = [(run.module(_sized(run, x)).argmax(1) == y) for x, y in run.supply.evaluation(part)]
     return np.asarray(torch.cat(right).to(torch.uint8).cpu().numpy())
 
 

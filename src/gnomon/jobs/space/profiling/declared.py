@@ -7,6 +7,7 @@ the profile; what makes networks of it needs the space itself, whose Python runs
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import sys
@@ -125,18 +126,22 @@ def is_declared(config: Any) -> bool:
 
 
 def declared_study(given: Any) -> DeclaredStudy:
-    """The study of a space in Python. UsageError for one that is not made of blocks, does not take images of one shape,
-    or makes no scores; ProblemError for blocks that do not fit.
+    """The study of a space in Python. UsageError for one that is not made of blocks, does not take images, or makes no
+    scores; ProblemError for blocks that do not fit. Images come in the largest of its resolutions.
     """
     space = given if isinstance(given, BlockSpace) else load_space(str(given))
     origin = space_origin(given)
     if not isinstance(space, BlockSpace):
         raise UsageError(f"{space.name} is not made of blocks", hint="Give a space of from_torch, or a BlockSpace.")
-    if len(space.inputs) != 1 or len(space.inputs[0]) != 4:
+    largest = max(space.inputs, key=math.prod)
+    fits = (
+        len(one) == 4 and one[:2] == largest[:2] and all(n <= most for n, most in zip(one, largest, strict=True))
+        for one in space.inputs
+    )
+    if len(largest) != 4 or not all(fits):
         raise UsageError(
-            f"networks are trained on images of one shape, and the space {space.name} takes "
-            + " and ".join(map(str, space.inputs)),
-            hint="Give it one input (1, C, H, W); another resolution may be a choice that pools.",
+            f"networks are trained on images, and the space {space.name} takes " + " and ".join(map(str, space.inputs)),
+            hint="Give it inputs (1, C, H, W) of alike channels, one of which is the largest both ways.",
         )
     slots = space.space.slots
     counts = [len(slot.choices) for slot in slots]
@@ -150,7 +155,7 @@ def declared_study(given: Any) -> DeclaredStudy:
     digest = digest_of([[[n.unit.canonical(), *n.inputs] for n in one.net.nodes] for one in nets])
     known = _Declared(
         name=_plain(space.name),
-        input=space.inputs[0],
+        input=largest,
         classes=made[1],
         slots={slot.name: slot.choices for slot in slots},
         digest=digest,
