@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Annotated
 
+from gnomon.core.codec import within
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import MOST_ELEMENTS, MOST_LONG, Layer, Shape, Value, kind_of, layer, output_shape
 
@@ -22,6 +24,7 @@ Pair = int | tuple[int, int]
 _DTYPES = ("float32", "float16")
 _FIELDS = frozenset({"layers", "inputs", "dtype", "layout"})
 _ID_DIGITS = 12
+_Count = Annotated[int, within(0, MOST_ELEMENTS, "a whole number from 0")]
 VIEWS = {"Reshape"}
 """Kinds of layers that move nothing: the same values in another shape."""
 
@@ -214,6 +217,19 @@ class Net:
         for index, node in enumerate(self.nodes):
             for position, kind in enumerate(node.unit.kinds):
                 yield layer_name(index, position, kind), index, position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSize:
+    """What a net needs whatever runs it: trained numbers, multiply-accumulates, and memory beside its weights.
+
+    `peak_bytes` are those of the values that are needed at once, operators in their order and elementwise ones in
+    place; None where a block is a module, whose own values are not known. None of all: the net is not at hand.
+    """
+
+    parameters: _Count | None = None
+    macs: _Count | None = None
+    peak_bytes: _Count | None = None
 
 
 def layer_name(node: int, position: int, kind: str) -> str:

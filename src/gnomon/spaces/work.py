@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import ELEMENTWISE, GENERIC, MOST_ELEMENTS, Layer, Shape, features_of
 from gnomon.spaces.loading import users_errors
-from gnomon.spaces.unit import VIEWS, Net, Unit, shapes
+from gnomon.spaces.unit import VIEWS, Net, NetSize, Unit, shapes
 
 WORK = ("pointwise", "depthwise", "dense", "bytes", "weights", "pooled", "plain", "units")
 """Multiply-adds of convolutions with a 1x1 kernel, of those that keep channels apart, and of all others with those of
@@ -28,19 +27,6 @@ elements that anything else makes which is not a convolution; and one for the un
 _BYTES = {"float32": 4, "float16": 2}
 _POOLS = frozenset({"AveragePool", "MaxPool", "GlobalAveragePool"})
 _IN_PLACE = frozenset({*ELEMENTWISE, *VIEWS, "BatchNormalization", "Scale", "Bias", "Add", "Mul"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetSize:
-    """What a net needs whatever runs it: trained numbers, multiply-accumulates, and memory beside its weights.
-
-    `peak_bytes` are those of the values that are needed at once, operators in their order and elementwise ones in
-    place; None where a block is a module, whose own values are not known. None of all: the net is not at hand.
-    """
-
-    parameters: int | None = None
-    macs: int | None = None
-    peak_bytes: int | None = None
 
 
 def size_of(net: Net) -> NetSize:
@@ -58,12 +44,8 @@ def _beside_weights(one: Layer, came: Shape) -> int:
     """The trained numbers of a layer that are no weights: biases, and what normalisations scale and shift by."""
     if one.kind in ("Conv", "Linear"):
         return _outputs(one) if one["bias"] else 0
-    if one.kind == "Embedding":
-        return one.integer("rows") * one.integer("width")
-    if one.kind == "LayerNormalization":
-        return 2 * came[-1]
-    channels = {"BatchNormalization": 2, "Scale": 1, "Bias": 1}.get(one.kind)
-    return channels * came[1] if channels else 0
+    axis = {"BatchNormalization": 1, "LayerNormalization": -1}.get(one.kind)
+    return 0 if axis is None else 2 * came[axis]
 
 
 def _peak_bytes(net: Net) -> int:

@@ -49,5 +49,4 @@ def _layers(block: Any, *arguments: int) -> Block:
     """What writes a block's layers down, for these arguments behind its input; those of a module by its ONNX model."""
     if isinstance(block, ModuleBlock):
         return Source(lambda channels: block.factory(channels, *arguments))
-    written: Block = lambda x: block(x, *arguments)  # noqa: E731  # a name for its type
-    return written
+    return lambda x: block(x, *arguments)

@@ -14,6 +14,7 @@ from gnomon.installing import Missing
 from gnomon.report.answer import Answer
 from gnomon.spaces.cells.space import CostedNetwork
 from gnomon.spaces.selection.pareto import Contender, Kept
+from gnomon.spaces.unit import NetSize
 
 Three = tuple[float, float, float]
 """A value and the ends of its 95 % interval."""
@@ -111,8 +112,8 @@ class AccuracyPart:
 class MeasuredNetwork:
     """A network that a toolchain made and a runtime ran: seconds of a call with the 95 % interval.
 
-    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits. What it
-    needs in float32 (`NetSize`) is null where that is not known.
+    `correct` is the share of images that it got right there, `quantised` that of its convolutions in 8 bits. `size` is
+    what it needs in float32.
     """
 
     id: str
@@ -123,9 +124,7 @@ class MeasuredNetwork:
     correct: float | None
     quantised: float | None
     reason: str
-    parameters: int | None = None
-    macs: int | None = None
-    peak_bytes: int | None = None
+    size: NetSize = field(default_factory=NetSize)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +306,7 @@ class MeasuredPoint:
 class FrontNetwork:
     """A network of a front: whether it is exactly on the predicted one, and among the best as measured.
 
-    `chance` is that it is on the true front, `meets` that it meets the bound. What it needs is as `NetSize` has it.
+    `chance` is that it is on the true front, `meets` that it meets the bound. `size` is what it needs.
     """
 
     id: str
@@ -319,9 +318,7 @@ class FrontNetwork:
     predicted: PredictedPoint
     measured: MeasuredPoint | None
     best: bool
-    parameters: int | None = None
-    macs: int | None = None
-    peak_bytes: int | None = None
+    size: NetSize = field(default_factory=NetSize)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

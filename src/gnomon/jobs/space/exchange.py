@@ -39,6 +39,7 @@ from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
 from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_reader
+from gnomon.spaces.unit import NetSize
 from gnomon.system.files import read_file, save_text
 
 _MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, drawn at random."
@@ -150,6 +151,7 @@ def export_networks(
             latency_s=row.call_s,
             device=row.context.get("device", ""),
             **fields_of(NetRow, row),
+            **fields_of(NetRow, row.size),
         )
         for toolchain in toolchains_of(latency)
         for row in latest(latency, toolchain).values()
@@ -327,9 +329,7 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
             processes=net.processes,
             context={**({"device": net.device} if net.device else {}), "measured": "elsewhere"},
             origin=file.name,
-            parameters=net.parameters,
-            macs=net.macs,
-            peak_bytes=net.peak_bytes,
+            size=NetSize(**fields_of(NetSize, net)),
         )
         if not (net.low_s or 0.0) <= net.latency_s <= (net.latency_s if net.high_s is None else net.high_s):
             raise ProblemError(

@@ -235,10 +235,10 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         lambda network: network.predicted.latency_s,
         _time_words if is_whole else lambda time: units.time(time[0]),
     )
-    if any(network.parameters is not None for network in rows):
-        table.number("parameters", lambda network: network.parameters, units.count)
-        table.number("MACs", lambda network: network.macs, units.count)
-        table.number("memory at most", lambda network: network.peak_bytes, _bytes, extra=True)
+    if any(network.size.parameters is not None for network in rows):
+        table.number("parameters", lambda network: network.size.parameters, units.count)
+        table.number("MACs", lambda network: network.size.macs, units.count)
+        table.number("memory at most", lambda network: units.value(network.size.peak_bytes, "B"), extra=True)
     table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
     table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
     page.draw("gnomon.jobs.space.picture:space_front_charts", document)
@@ -270,10 +270,6 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
 
 def _time_words(time: Three | None) -> str:
     return "-" if time is None else f"{units.time(time[0])} {units.interval(time[1], time[2], time[0], predicted=True)}"
-
-
-def _bytes(count: int | None) -> str:
-    return "-" if count is None else f"{units.count(count)}B"
 
 
 def _tau(value: float | None) -> str:
@@ -326,9 +322,9 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
         .number("latency", lambda one: one.latency_s, units.time, extra=True)
         .number("95 % interval", lambda one: units.interval(one.low_s, one.high_s, one.latency_s), extra=True)
         .number("accuracy", lambda one: right.get(one.id), percent, extra=True)
-        .number("parameters", lambda one: one.parameters, units.count, extra=True)
-        .number("multiply-accumulates", lambda one: one.macs, units.count, extra=True)
-        .number("memory at most", lambda one: one.peak_bytes, _bytes, extra=True)
+        .number("parameters", lambda one: one.size.parameters, units.count, extra=True)
+        .number("MACs", lambda one: one.size.macs, units.count, extra=True)
+        .number("memory at most", lambda one: units.value(one.size.peak_bytes, "B"), extra=True)
         .text("reason", lambda one: one.reason, extra=True)
     )
     _failures(toolchain.failed, "network", page)

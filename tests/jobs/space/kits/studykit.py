@@ -8,7 +8,6 @@ from typing import Any
 
 from tests.jobs.space.kits.spacekit import CONFIG
 
-from gnomon.core.codec import fields_of
 from gnomon.jobs.space.profiling.folder import AccuracyRow, LatencyRow, ProfileFolder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.effects import balanced_design
@@ -59,8 +58,7 @@ def synthetic(
     for family in one.families.values():
         for network in family.swaps():
             folder.add(trained(network, accuracy(network)))
-            size = fields_of(LatencyRow, one.size(network))
-            folder.add(timed(network, latency(network), toolchain, **size))
+            folder.add(timed(network, latency(network), toolchain, size=one.size(network)))
     folder.close()
 
 

@@ -25,7 +25,7 @@ from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import best_weights
 from gnomon.report.frame import frame
 from gnomon.spaces.cells.effects import Learned, learn
-from gnomon.spaces.work import NetSize
+from gnomon.spaces.unit import NetSize
 from gnomon.training.modules import load_factories
 from gnomon.training.network import build
 
@@ -91,15 +91,10 @@ class Believer:
 
     def to_pandas(self) -> Any:
         """The networks of the profile as a `pandas.DataFrame`: primitives by group, what is told of each, its size."""
-        rows = [
-            {
-                **dict(zip(self.choices, network, strict=True)),
-                "accuracy": self.accuracy(network).value,
-                "latency_s": self.latency_s(network).value,
-                **asdict(self.size(network)),
-            }
-            for network in self.networks
-        ]
+        rows = []
+        for network in self.networks:
+            told = {"accuracy": self.accuracy(network).value, "latency_s": self.latency_s(network).value}
+            rows.append({**dict(zip(self.choices, network, strict=True)), **told, **asdict(self.size(network))})
         return frame(rows, "pandas")
 
     def _told(self, price: int, primitives: Sequence[str]) -> Believed:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from gnomon.core.codec import fields_of
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
@@ -119,7 +118,7 @@ def find_front(
             ),
             measured=_measured(network.id, proved) if measure else None,
             best=network.id in best,
-            **fields_of(FrontNetwork, study.size(network)),
+            size=study.size(network),
         )
         for number, some in enumerate(rounds, 1)
         for k, network in enumerate(networks_of(study, some.networks))

@@ -29,8 +29,8 @@ from gnomon.spaces.cells.primitives import Primitive, digest_of
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, swaps
 from gnomon.spaces.loading import SearchSpace, load_space, users_errors
 from gnomon.spaces.sources import OF_PYTHON
-from gnomon.spaces.unit import Symbol
-from gnomon.spaces.work import NetSize, size_of
+from gnomon.spaces.unit import NetSize, Symbol
+from gnomon.spaces.work import size_of
 
 _STRICT = Strict(what="space of the profile", hint=HINT, most_letters=1 << 24)
 Size = Annotated[int, within(1, 1 << 31, "a whole number from 1")]

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from gnomon.core.codec import Must, decode
 from gnomon.core.strict_json import Complaints, Strict, indented, is_text
 from gnomon.errors import RecordError, UsageError, system_errors
+from gnomon.spaces.unit import NetSize
 from gnomon.system.files import Journal, read_file, read_journal, write_whole
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ class LatencyRow:
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
     where and with what. `steps` are in lines of an older gnomon alone. What was measured elsewhere has an `origin`, the
-    file that it was imported from. `proof` says that it was measured to hold a prediction against it. What the network
-    needs in float32 is as `NetSize` has it.
+    file that it was imported from. `proof` says that it was measured to hold a prediction against it. `size` is what
+    it needs in float32.
     """
 
     key: Text
@@ -150,9 +151,7 @@ class LatencyRow:
     context: Mapping[str, Text] = field(default_factory=dict)
     origin: Text = ""
     proof: bool = False
-    parameters: Count | None = None
-    macs: Count | None = None
-    peak_bytes: Count | None = None
+    size: NetSize = field(default_factory=NetSize)
 
 
 class ProfileFolder:

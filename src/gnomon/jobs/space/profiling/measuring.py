@@ -111,7 +111,7 @@ class Measurer:
                 known[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
                 self.profile.folder.add(known[n.id])
             elif (row := self.profile.folder.latency.get(key)) is None:
-                rows[n.id] = replace(bare, **fields_of(LatencyRow, self.profile.study.size(n)))
+                rows[n.id] = replace(bare, size=self.profile.study.size(n))
             elif row.proof and not self.proof:
                 known[n.id] = replace(row, proof=False)
                 self.profile.folder.add(known[n.id])

@@ -28,10 +28,9 @@ from gnomon.spaces.cells.space import (
     tagged_net,
 )
 from gnomon.spaces.loading import users_errors
-from gnomon.spaces.unit import Symbol
+from gnomon.spaces.unit import NetSize, Symbol
 
 if TYPE_CHECKING:
-    from gnomon.spaces.work import NetSize
     from gnomon.training.modules import ModuleBlock
 
 
@@ -153,7 +152,7 @@ class Study:
 
     def size(self, network: Network) -> NetSize:
         """What a network needs; nothing is known of it where its blocks are not at hand, or its images not known."""
-        from gnomon.spaces.work import NetSize, size_of  # what chooses does without
+        from gnomon.spaces.work import size_of  # what chooses does without
 
         return size_of(self.tagged(network).net) if self.images_known else NetSize()
 
