@@ -29,7 +29,7 @@ from gnomon.store.sqlite import SqliteStore
 
 pytestmark = needs_tvm
 
-VISITS = 5
+VISITS = 15
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +82,9 @@ def test_a_library_runs_here_layer_by_layer(tuned: dict[str, Any], tmp_path: Pat
         (campaign,) = store.query(CampaignQuery(kind="exec", finished=True))
         visits = Counter(run.candidate for run in store.query(RunQuery(campaign=campaign.id)))
         assert answer_of(store, campaign).document() == found
-    # The network is visited several times in each process, a layer once.
+    # The network is visited several times in each process, a layer once in those that were asked for.
     assert visits.pop("the network") == VISITS * found["network"]["processes"]
-    assert set(visits.values()) == {found["network"]["processes"]} and len(visits) == len(found["layers"])
+    assert set(visits.values()) == {2} and len(visits) == len(found["layers"])
     bare = execute(tuned["library"], layers=False, **QUICK)
     assert (bare["layers"], bare["layers_sum_s"], bare["unaccounted_s"]) == ([], None, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from gnomon.jobs.tune.request import Care
 from gnomon.measure.campaign import Measured
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
-from gnomon.tuning.bench import Loop, NetworkCall, Timed
+from gnomon.tuning.bench import LayerCall, Loop, NetworkCall, Timed
 
 CALLS = {name: NetworkCall(library=Path(f"{name}.so"), inputs=Path("in.npz")) for name in ("a", "b", "broken", "shaky")}
-PROCESSES, VISITS = 3, 5
+PROCESSES, VISITS = 3, 15
 
 
 class FakeBench:
@@ -51,9 +51,11 @@ class FakeBench:
         return Timed(times_s=(1e-3, 2e-3) if name == "a" else (5e-9,), error=1e-4, server="here")
 
 
-def measured(bench: FakeBench, campaign: CallCampaign) -> dict[str, Measured]:
+def measured(
+    bench: FakeBench, campaign: CallCampaign, called: Mapping[str, NetworkCall | LayerCall] = CALLS
+) -> dict[str, Measured]:
     care, how = Care(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
-    return measure_calls(bench, CALLS, care, **how, campaign=campaign)  # type: ignore[arg-type]
+    return measure_calls(bench, called, care, **how, campaign=campaign)  # type: ignore[arg-type]
 
 
 def calls(**details: Any) -> CallCampaign:
@@ -106,16 +108,30 @@ def test_what_was_finished_is_measured_again(own_home: Path) -> None:
     assert [len(one) for one in runs(own_home / "record.sqlite", "exec")] == [len(bench.called)] * 2
 
 
-def test_what_is_not_known_well_is_measured_in_more_processes(own_home: Path) -> None:
+def test_calls_as_long_as_a_sample_are_visited_less_often(own_home: Path) -> None:
+    class Slow(FakeBench):
+        def call(self, what: NetworkCall, loop: Loop) -> Timed | Failure:
+            said = super().call(what, loop)
+            return said if isinstance(said, Failure) else dataclasses.replace(said, times_s=(0.02,))
+
+    bench = Slow()
+    with calls() as record:
+        measured(bench, record)
+    assert [bench.called.count(name) for name in ("a", "b")] == [5 * PROCESSES] * 2
+
+
+def test_networks_that_are_not_known_well_are_measured_in_more_processes(own_home: Path) -> None:
     class Restless(FakeBench):
         def call(self, what: NetworkCall, loop: Loop) -> Timed | Failure:
             said = super().call(what, loop)
             steps = 1 + len(self.called) // 20
             return said if isinstance(said, Failure) else dataclasses.replace(said, times_s=(steps * 5e-9,))
 
+    layer = LayerCall(library=Path("layer.so"), arguments=(), outputs=())
     with calls() as record:
-        found = measured(Restless(), record)
-    assert [len(first_visits(blocks_of(found[name].runs))) for name in ("a", "b", "shaky")] == [2 * PROCESSES] * 3
+        found = measured(Restless(), record, {**CALLS, "layer": layer})
+    processes = {name: len(first_visits(blocks_of(found[name].runs))) for name in found if name != "broken"}
+    assert processes == {"a": 2 * PROCESSES, "b": 2 * PROCESSES, "shaky": 2 * PROCESSES, "layer": PROCESSES}
 
 
 def test_cpu_time_decides_where_all_calls_have_it(own_home: Path) -> None:

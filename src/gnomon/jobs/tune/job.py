@@ -112,14 +112,13 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 untuned=untuned,
             )
             proof = prove_network(bench, compiled, request.care, model=model, watch=watch, campaign=campaign)
-            taken_s = time.monotonic() - began_s
             parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
                 model=model,
                 device=device_part(device, request.device.config.name),
                 records=str(campaign.path),
                 library=str(compiled.library) if isinstance(compiled, Compiled) else None,
-                seconds=taken_s,
+                seconds=time.monotonic() - began_s,
                 stopped=_stopped(progress),
                 trials=_trials(campaign, layers, request, before, len(relevant(progress.values()))),
                 layers=tuple(

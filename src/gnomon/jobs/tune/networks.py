@@ -22,7 +22,9 @@ from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall, visits
 from gnomon.tuning.networks import CompiledNetwork, Network
 
-_ROUNDS = 5
+_ROUNDS, _QUICK_ROUNDS = 5, 15
+"""Visits in a process; more where a call is shorter than a sample has to be: they cost less than the process did."""
+
 _LAGGARD = 1.6
 """Networks up to so many times as slow as the fastest are visited so often in a process; slower ones once."""
 
@@ -46,9 +48,9 @@ def measure_calls(
     """Measure all calls in each of so many fresh processes of the device, in another order each time.
 
     Whole networks that may be the fastest are visited by turns in each, several times, as a processor's speed wanders;
-    and in up to twice as many processes, until the median of each is known within 2 %. What failed once is not called
-    again, and what the campaign has is not measured again. `watch` sees a step a call. The bench has the machine's
-    state meanwhile. DeviceError where the device cannot be had.
+    and all networks in up to twice as many processes, until the median of each of these is known within 2 %. What
+    failed once is not called again, and what the campaign has is not measured again. `watch` sees a step a call. The
+    bench has the machine's state meanwhile. DeviceError where the device cannot be had.
     """
     failed: set[str] = set()
 
@@ -69,12 +71,14 @@ def measure_calls(
     def wanted(name: str, visit: int) -> bool:
         rivals = near()
         if visit:
-            return name in rivals
-        return missing(name) > 0 or not (given_up(name) or all(map(_is_narrow, rivals.values())))
+            rival = rivals.get(name)
+            return rival is not None and (visit < _ROUNDS or 1e3 * rival.median_s < care.min_repeat_ms)
+        more = isinstance(calls[name], NetworkCall) and not all(map(_is_narrow, rivals.values()))
+        return missing(name) > 0 or (more and not given_up(name))
 
     meter = Meter(stage, sum(map(missing, calls)), watch)
     with bench.watched():
-        for name, visit in visits(bench, calls, 2 * care.processes, care.seed, wanted, rounds=_ROUNDS):
+        for name, visit in visits(bench, calls, 2 * care.processes, care.seed, wanted, rounds=_QUICK_ROUNDS):
             before, said = missing(name), bench.call(calls[name], care.loop(dtype))
             campaign.add_call(name, said, visit)
             if isinstance(said, Failure):
@@ -163,8 +167,9 @@ def compile_network(
     made = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
     if isinstance(made, Failure):
         return made
-    by = network.reference(beside["inputs"], beside["outputs"])
-    if isinstance(by, Failure):
+    said = network.reference(beside["inputs"], beside["outputs"])
+    by = "" if isinstance(said, Failure) else said
+    if not by:
         beside["outputs"].unlink(missing_ok=True)
     rows: list[dict[str, Any]] = codec.to_json(network.layers(device.target))
     described = {
@@ -174,16 +179,11 @@ def compile_network(
         "model": codec.to_json(model),
         "functions": made.functions,
         "scheduled": made.scheduled,
-        "reference_by": None if isinstance(by, Failure) else by,
+        "reference_by": by or None,
         "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
     }
     write_description(library, described)
-    return Compiled(
-        library=library,
-        untuned=untuned,
-        network=made,
-        reference_by="" if isinstance(by, Failure) else by,
-    )
+    return Compiled(library=library, untuned=untuned, network=made, reference_by=by)
 
 
 def prove_network(
@@ -202,8 +202,7 @@ def prove_network(
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        call = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
-        said = bench.call(call, care.loop(model.dtype))
+        said = bench.call(NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), care.loop(model.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
