@@ -30,10 +30,14 @@ from gnomon.devices.lease import lease, lease_folder
 from gnomon.errors import DeviceError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.jobs.documents import read_document
+from gnomon.jobs.place.document import ProfileDocument
+from gnomon.jobs.place.job import profile
 from gnomon.jobs.tune.records import RecordFile, pooled_trials
 from gnomon.jobs.tune.report import tune_report
+from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Progress
 from gnomon.report.page import Page
+from gnomon.session.request import ModelRequest
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
 from gnomon.system import locks
@@ -179,12 +183,22 @@ def test_other_runtimes_are_measured_beside_the_tuned_network(
     assert first["beside"] is None, "it was not asked for"
     out = shutil.copytree(first["out"], tmp_path / "out")
     seem_faster(out / "records" / "local.tiny.float32.json")
+    efforts: list[Effort] = []
+
+    def noted(asked: ModelRequest, **how: Any) -> ProfileDocument:
+        efforts.append(asked.effort)
+        return profile(asked, **how)
+
+    monkeypatch.setattr("gnomon.jobs.tune.beside.profile", noted)
     document = tune(larger, out, 5, compare=True)
     found = document["beside"]
     assert found["failure"] == ""
     tuned = next(row for row in found["columns"] if row["tuned"])
     assert document["network"]["tuned"]["median_s"] == tuned["time"]["median_s"], "one network, one time"
     assert document["network"]["tuned"]["clock"] == tuned["time"]["clock"] == found["clock"]
+    (effort,) = efforts
+    assert (effort.processes_least, effort.processes_most) == (1, 2), "as many as for the network alone"
+    assert effort.laggard > 4, "what is usual behind the fastest runtime has all visits"
     columns = {row["label"]: row for row in found["columns"]}
     assert {"onnxruntime", "tvm"} <= set(columns) and [row["tuned"] for row in columns.values()].count(True) == 1
     times = [row["time"]["median_s"] for row in found["columns"]]

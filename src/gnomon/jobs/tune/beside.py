@@ -37,6 +37,8 @@ from gnomon.tuning.target import NATIVE
 
 _RECORDS = "GNOMON_TVM_RECORDS"
 _TVM = "tvm"
+_LAGGARD = 10.0
+"""Up to so many times as slow as the fastest runtime the tuned network has all visits: these times are its headline."""
 
 
 def beside(
@@ -58,6 +60,7 @@ def beside(
     if request.dtype != "float32":
         reason = f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}"
         return BesidePart(failure=reason), proof
+    processes = request.care.processes
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = ModelRequest(
@@ -66,7 +69,7 @@ def beside(
             runtimes=(_TVM, *others),
             wish=Wish(threads=threads or 1, environments=({_RECORDS: str(records)},)),
             shapes={name: tuple(shape) for name, shape in request.shapes.items()},
-            effort=Effort(processes_least=request.care.processes, processes_most=request.care.processes),
+            effort=Effort(processes_least=processes, processes_most=2 * processes, laggard=_LAGGARD),
             seed=request.care.seed,
             wait_s=request.device.wait_s,
         )
