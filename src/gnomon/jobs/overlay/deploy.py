@@ -86,6 +86,8 @@ def deploy(
                     with open_device(shop, wishes[device.key], device, tell) as (_, bench):
                         rows += _proved(shop, bench, network, analysis, device, request, watch)
                         doubts += worst(bench.environments)
+                if not request.compile:
+                    continue
                 library = folder.library(device, document.model, choice=OVERLAY)
                 choice = _choice(analysis, analysis.chosen())
                 made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
