@@ -148,11 +148,11 @@ def compare(
     from gnomon.jobs.compare.job import is_decided
     from gnomon.models.load import is_model
 
+    refuse_unknown(options, RunOptions)
     names = [str(run) for run in runs]
+    asked = {name: value for name, value in options.items() if name in CompareOptions.__annotations__}
     measuring = {name: value for name, value in options.items() if name not in Verdicts.__annotations__}
-    record = measuring.get("record")
-    asked = {name: value for name, value in options.items() if name in Verdicts.__annotations__}
-    undecided, how = compare_settings(cast("CompareOptions", {**asked, "record": record}))
+    undecided, how = compare_settings(cast("CompareOptions", asked))
     sides: list[str | Side] = [*names]
     if measuring.keys() - {"record"} or any(map(is_model, names)):
         how |= {"sessions": 0.0}
