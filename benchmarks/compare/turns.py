@@ -4,7 +4,7 @@ A series is a model beside itself, turn by turn, as `--record` measured it (`run
 each turn the level of both processes, and how long the turn took. `series.json` has some, with the load of the machine
 they are of. Each is replayed: stretches of turns are drawn from it, and go through the shipped looks, bounds and
 verdicts (`gnomon.core.decision`) until these are certain or the budget is over. In equal pairs none may be called
-slower or faster, once the series' own ratio is taken out; with the second process's times multiplied by 1.01, 1.03 and
+slower or faster; with the second process's times multiplied by 1.01, 1.03 and
 1.05 the difference shall be found, and a gate of 3 % shall never pass one of 5 %. In drifts all times grow by 5 % while
 a stretch lasts. With --pairs, so many live pairs of each beside it: the models are truly 0, 1, 3 and 5 % slower.
 """
@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 from argparse import Namespace
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,30 +90,21 @@ def simulated(world: World) -> Series:
     return Series(name=world.name, first_s=tuple(first), second_s=tuple(second), turn_s=(_TURN_S,) * len(levels))
 
 
-def centred(series: Series) -> tuple[Series, float, float]:
-    """The series with equal sides on average, what their ratio was, and its standard error: what is drawn from a
-    series again and again has the luck of it in all that is drawn.
-    """
-    found = compare_by_turns(*series.sides(len(series.turn_s)))
-    return replace(series, second_s=tuple(level / found.ratio for level in series.second_s)), found.ratio, found.error
-
-
 def drawn(series: Series, effect: float, drift: float, budget_s: float, rng: np.random.Generator) -> Series:
     """A stretch of turns that takes the budget, in which the second is slower by an effect."""
-    count, at, total_s = len(series.turn_s), [], 0.0
-    while total_s < budget_s:
-        place = (rng.integers(count) + np.arange(_TOGETHER)) % count
-        at += place.tolist()
-        total_s += sum(series.turn_s[k] for k in place)
-    turn_s = np.asarray(series.turn_s)[at]
+    levels = np.asarray((series.first_s, series.second_s))
+    count, at, second = len(series.turn_s), np.empty(0, dtype=int), np.empty(0, dtype=int)
+    while sum(turn_s := np.asarray(series.turn_s)[at]) < budget_s:
+        at = np.append(at, (rng.integers(count) + np.arange(_TOGETHER)) % count)
+        # Both are the same model: which is called the second is drawn too, else a series has its luck in all of them.
+        second = np.append(second, np.full(_TOGETHER, rng.integers(2)))
     speed = 1 + drift * np.cumsum(turn_s) / budget_s
     # Of a pair that goes first in turn, one is further along in the drift.
     ahead = drift * turn_s / budget_s / 2 * np.where(np.arange(len(at)) % 2, -1, 1)
-    first, second = (np.asarray(levels)[at] for levels in (series.first_s, series.second_s))
     return Series(
         name=series.name,
-        first_s=tuple(first * speed),
-        second_s=tuple(second * (speed + ahead) * (1 + effect)),
+        first_s=tuple(levels[1 - second, at] * speed),
+        second_s=tuple(levels[second, at] * (speed + ahead) * (1 + effect)),
         turn_s=tuple(turn_s),
     )
 
@@ -185,14 +176,15 @@ def main() -> None:
             _SERIES.write_text(json.dumps(known) + "\n", encoding="utf-8")
         pairs = live(given.pairs, record, Path(folder), given.budget)
     series = [Series(**{name: one[name] for name in Series.__dataclass_fields__}) for one in known]
-    own = {one.name: dict(zip(("ratio", "error"), centred(one)[1:], strict=True)) for one in series}
+    apart = {one.name: compare_by_turns(*one.sides(len(one.turn_s))) for one in series}
+    own = {name: {"ratio": found.ratio, "error": found.error} for name, found in apart.items()}
     told = {
         one.name: [
             replayed(one, effect, drift, budget_s, given.replays)
             for budget_s in (60.0, 300.0)
             for effect, drift in (*((effect, 0.0) for effect in _EFFECTS), (0.0, _DRIFT))
         ]
-        for one in (*(centred(one)[0] for one in series), *map(simulated, _WORLDS))
+        for one in (*series, *map(simulated, _WORLDS))
     }
     publish({"benchmark": "compare by turns", "own": own, "series": told, "pairs": pairs}, given)
 
