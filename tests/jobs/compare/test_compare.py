@@ -646,6 +646,8 @@ def test_the_command_fails_a_build_and_writes_every_form(tmp_path: Path) -> None
     assert "slower" in done.stdout
     suite = ElementTree.fromstring(files["junit"].read_text(encoding="utf-8"))  # noqa: S314 - our own
     assert int(suite.get("failures", 0)) == len(suite.findall("testcase/failure")) > 0
+    forms = [one.get("message", "") for one in suite.findall("testcase/failure")]
+    assert all("would have seen +" in form for form in (*forms, files["markdown"].read_text(encoding="utf-8")))
     assert "| slower |" in files["markdown"].read_text(encoding="utf-8")
     rows = json.loads(files["action-benchmark"].read_text(encoding="utf-8"))
     assert all(row["unit"] == "us" and row["value"] == pytest.approx(6500, rel=0.02) for row in rows)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.compare.document import CompareDocument, word
-from gnomon.jobs.compare.report import markdown
+from gnomon.jobs.compare.report import markdown, power
 from gnomon.report import units
 from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, json_text
@@ -61,7 +61,7 @@ def junit(document: CompareDocument) -> str:
         if is_gate and not pair.configurations and not pair.lost:
             case("anything", "failure", "nothing could be compared")
         for row in pair.configurations:
-            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {word(row)}"
+            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {word(row)}. {power([row])}"
             case(row.label, outcomes[row.gate], told, f"{row.after_s:.9f}")
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
         suite.set(name, str(len(list(suite.iter(tag)))))

@@ -64,15 +64,17 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
     _operators(pair.operators, page)
 
 
+def power(rows: Sequence[VerdictPart]) -> str:
+    """What the measurement would have seen of the least sure of some configurations."""
+    sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
+    if not math.isfinite(sees):
+        return "This would have seen nothing: one process tells nothing."
+    return f"This would have seen {units.percent(sees)} with {units.share(SEEN)}."
+
+
 def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
     """What the measurement could have seen, and what to type where it does not decide."""
-    sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
-    told = (
-        f"{units.percent(sees)} with {units.share(SEEN)}"
-        if math.isfinite(sees)
-        else "nothing: one process tells nothing"
-    )
-    page.line(f"This would have seen {told}.", indent=1, style="dim")
+    page.line(power(rows), indent=1, style="dim")
     if limit is None or not any(row.gate == "undecided" for row in rows):
         return
     longer = "Measure longer (--budget), or at a quiet time."
@@ -161,6 +163,7 @@ def markdown(document: CompareDocument) -> str:
         titles = [column.title for column in table.columns]
         lines += ["", f"| {' | '.join(titles)} |", "|---|--:|--:|--:|---|---|"]
         lines += [f"| {' | '.join(_cell(column.cell(row)) for column in table.columns)} |" for row in table.rows]
+        lines += ["", power(pair.configurations)]
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]
