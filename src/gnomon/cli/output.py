@@ -17,7 +17,7 @@ import click
 
 from gnomon.cli.help import VERBOSE
 from gnomon.errors import GnomonError, RecordError
-from gnomon.report.plain import json_text
+from gnomon.report.plain import json_text, listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,9 +131,10 @@ def report_page() -> Page:
 
 
 def end_report(page: Page) -> None:
-    """Name what a brief page left out."""
+    """Name what a brief page left out: counts first, and how many more things there are."""
     if page.omitted:
-        page.line(f"With -v also: {', '.join(page.omitted)}.", indent=2, style="dim")
+        names = sorted(page.omitted, key=lambda name: not name[0].isdigit())
+        page.line(f"With -v also: {listed(names, 4)}.", indent=2, style="dim")
 
 
 def write_lines(lines: Iterable[str]) -> None:

@@ -214,8 +214,9 @@ class Page:
         self.line(sentence)
 
     def heading(self, title: str) -> None:
-        """A title, with an empty line above."""
-        self._print("")
+        """A title, on a page that is not brief with an empty line above."""
+        if not self.brief:
+            self._print("")
         self._wrapped(title, style="bold")
 
     def line(self, sentence: str, *, indent: int = 0, style: str = "") -> None:

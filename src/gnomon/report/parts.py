@@ -75,7 +75,7 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
     ties = [(label, found) for label, found in each if found and found.verdict == "tie" and not _is_narrow(found)]
     near, far = ([label for label, found in ties if is_open(found) is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
-    most = 2 if page.brief else len(ties)
+    most = 1 if page.brief else len(ties)
     if near:
         page.item(f"Undecided: whether {' or '.join(near[:most])} is as fast as {best} or faster.", advice)
     if far and not (near and page.brief):

@@ -17,8 +17,8 @@ from gnomon.cli.main import cli, run
 from gnomon.core.pricing.stab import exact_decision
 from gnomon.core.sample import Trace
 from gnomon.errors import GnomonError, ProblemError
+from gnomon.jobs.place.report import package_proof
 from gnomon.jobs.stab import job
-from gnomon.jobs.stab import report as stab_text
 from gnomon.jobs.stab.traces import write_traces
 from gnomon.models.load import load
 from gnomon.models.model import Model
@@ -155,5 +155,5 @@ def test_equal_outputs_are_said_to_be_equal(off: float, told: str) -> None:
     file = io.StringIO()
     proof = placement()
     difference = DifferencePart(absolute=off, relative=off)
-    stab_text._proof(replace(proof, verified=replace(proof.verified, difference=difference)), Page(file, width=100))
+    package_proof(replace(proof, verified=replace(proof.verified, difference=difference)), Page(file, width=100))
     assert [line for line in file.getvalue().splitlines() if line.endswith(told)]

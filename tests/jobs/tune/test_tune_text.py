@@ -109,7 +109,7 @@ def test_without_a_library_nothing_is_told_to_be_run() -> None:
     told = words_of(tune_report, tune(network=failed, library=None))
     assert told.startswith("mobile on phone: the tuned network failed, hang at compile: took longer than 600 s.")
     assert "gnomon exec" not in told
-    assert "gnomon overlay collect 'my tunes/phone.mobile.float32.json'" in told
+    assert "records my tunes/phone.mobile.float32.json" in told
 
 
 def test_nothing_to_tune_is_no_table() -> None:

@@ -55,16 +55,14 @@ def place_report(document: PlaceDocument, page: Page) -> None:
     """Write the report: the answer first, then what it rests on, then what speaks against it."""
     page.headline(document.decision.reason)
     _measured_model(document, page)
-    _contenders(document, page)
+    contenders_table(document, page)
     with page.details("why nothing is mixed"):
         _why_not_mixed(document, page)
-    with page.details("predictions and the solver's proof"):
-        _prediction(document, page)
+    with page.details("the solver's proof"):
+        _solved(document, page)
     with page.details("the choice operator by operator"):
         _plan(document, page)
     package_proof(document, page)
-    with page.details("unattributed time"):
-        _unattributed(document, page)
     _what_speaks_against(document, page, {c.label for c in document.contenders if c.failure})
     _files(document, page)
     _closing(document, page)
@@ -95,7 +93,8 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
     )
 
 
-def _contenders(document: PlaceDocument, page: Page) -> None:
+def contenders_table(document: PlaceDocument, page: Page) -> None:
+    """What each configuration took, beside the best that does not mix, and which of them failed."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
@@ -112,6 +111,8 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
         .number("peak memory", lambda c: c.peak_rss_bytes, units.mebibytes)
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
         .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
+        .number("unattributed", lambda c: c.unattributed_s, units.time, extra=True)
+        .number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time, extra=True)
     )
     page.table(with_samples(table, document))
     page.draw("gnomon.jobs.place.picture:predicted_charts", document)
@@ -133,7 +134,8 @@ def _contenders(document: PlaceDocument, page: Page) -> None:
             notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
     summaries = [summary for c in alive if (summary := c.summary(clock))]
     notes.append(counted(summaries))
-    page.line("; ".join(notes) + ".", indent=1, style="dim")
+    with page.details("what the columns are"):
+        page.line("; ".join(notes) + ".", indent=1, style="dim")
     processes = max(summary.processes for summary in summaries)
     certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
     for contender in document.contenders:
@@ -204,16 +206,7 @@ def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
         page.line(f"{why}.{free}")
 
 
-def _prediction(document: PlaceDocument, page: Page) -> None:
-    mixes = [c for c in document.contenders if c.kind != "single" and c.prediction_error is not None]
-    # By wall time a prediction is of the fastest 20 % of the calls, which nothing else interrupted.
-    how = "" if document.clock == "cpu" else " in the fastest 20 % of its calls"
-    for contender in mixes:
-        predicted, took = units.time(contender.predicted_s), units.time(contender.level_s)
-        page.line(
-            f"Prediction: {contender.label} was predicted to take {predicted}; it took {took}{how} "
-            f"(prediction off by {units.percent(contender.prediction_error)})."
-        )
+def _solved(document: PlaceDocument, page: Page) -> None:
     for name, solution in document.solutions.items():
         proof = "the exact minimum of the prices" if solution.optimal else "the best found, not proved the minimum"
         page.line(f"Solver ({name}): {proof}, {units.time(solution.value_s)}, by {solution.method}.")
@@ -326,21 +319,8 @@ def package_proof(document: PlaceDocument, page: Page) -> None:
         page.item(f"{why[:1].upper()}{why[1:]}.")
 
 
-def _unattributed(document: PlaceDocument, page: Page) -> None:
-    divided = [c for c in document.contenders if c.unattributed_s is not None]
-    if not divided:
-        return
-    page.heading(f"Unattributed time ({units.CLOCKS[document.clock]} outside of operators and kernels)")
-    table = Table(divided).text("configuration", lambda c: c.label)
-    table.number("time", lambda c: c.unattributed_s, units.time)
-    if any(c.profiler_overhead_s for c in divided):
-        table.number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time)
-        table.note = "Operators that take longer with the profiler are scaled down."
-    page.table(table)
-
-
 def _files(document: PlaceDocument, page: Page) -> None:
-    if not page.brief:
+    with page.details("the files"):
         page.heading("Written")
     package, device, verified = document.package, document.device, document.verified
     if package is None:
@@ -350,13 +330,12 @@ def _files(document: PlaceDocument, page: Page) -> None:
         return
     if device != "local":
         page.line(
-            f"To run it on {device}, copy the package there first. The Python there needs what the package's "
-            "README.txt names: what gnomon installed was for measuring.",
-            indent=2,
+            f"To run it on {device}, copy the package there first, and install what its README.txt names.", indent=2
         )
-    page.path("package", package)
+    with page.details("the files"):
+        page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && {document.run} --output out.npz")
-    with page.details("pictures"):
+    with page.details("the files"):
         for picture in document.pictures:
             page.path("picture", picture)
 
@@ -366,19 +345,27 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
     columns = sorted(document.columns, key=lambda c: (c.against_fastest is not None, c.level_s))
     page.headline(_profile_headline(columns, document.clock))
     _measured_model(document, page)
-    page.heading("One inference (median, [95 % interval])")
+    with page.details("what the columns are"):
+        clock = units.CLOCKS[document.clock]
+        page.heading(f"One inference (median, [95 % interval]; a ratio above 1 is slower, by {clock})")
+    shown = columns[:_MOST_ROWS] if page.brief else columns
+    if len(shown) < len(columns):
+        page.omitted.append(f"{len(columns) - len(shown)} more configurations")
     page.table(
-        Table(columns, split=6)
+        Table(shown, split=6)
         .text("configuration", lambda c: c.label, least=20)
         .times("wall", lambda c: c.wall, least=16)
-        .number("p10", lambda c: c.wall.p10_s, units.time)
-        .number("p90", lambda c: c.wall.p90_s, units.time)
         .number("CPU", lambda c: units.time(c.cpu.median_s) if c.cpu else "not reported")
+        .number("ratio", lambda c: units.digits(found.ratio) if (found := c.against_fastest) else "1")
+        .text("to the fastest", lambda c: bounds_and_outcome(found) if (found := c.against_fastest) else "", least=21)
+        .number("p90", lambda c: c.wall.p90_s, units.time)
         .number("load", lambda c: c.load_s, units.time)
         .number("first call", lambda c: c.first_call_s, units.time)
         .number("peak memory", lambda c: c.peak_rss_bytes, units.mebibytes)
-        .number("unattributed", lambda c: c.unattributed_s, units.time)
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
+        .number("unattributed", lambda c: c.unattributed_s, units.time, extra=True)
+        .number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time, extra=True)
+        .number("p10", lambda c: c.wall.p10_s, units.time, extra=True)
         .number("p99", lambda c: c.wall.p99_s, units.time, extra=True)
         .number("samples", lambda c: f"{c.wall.n} in {c.wall.processes}", extra=True)
         .bars(
@@ -387,26 +374,21 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
             lambda c: CHOSEN if c.label == document.fastest else LOOKS[0],
         )
     )
-    _compared(columns, document.clock, page)
+    with page.details("what the columns are"):
+        page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
+    compared = [(c.label, c.against_fastest) for c in columns]
+    certainty(compared, columns[0].label, max(c.wall.processes for c in columns), page)
     restless = [c.label for c in columns if c.wall.trend]
     if restless:
         page.item(f"Times rose or fell while measuring: {listed(restless)}.", "Measure again at a quieter time.")
-    slowed = [f"{c.label} {units.time(c.profiler_overhead_s)}" for c in columns if c.profiler_overhead_s]
-    with page.details("profiler overhead"):
-        if slowed:
-            took = listed(slowed)
-            page.line(f"Profiler overhead (what kernels take longer than a call without it): {took}.", indent=1)
     if document.sustained:
         sustained_text(document.sustained, page)
-    for column in columns[:1]:
-        _kernels(column, document, page)
-    with page.details("the kernels of the others"):
-        for column in columns[1:]:
+    with page.details("the most expensive kernels"):
+        for column in columns:
             _kernels(column, document, page)
     for column in columns:
         _inside(column, document, page)
     _what_speaks_against(document, page, set())
-    page.heading("Kept")
     _closing(document, page)
 
 
@@ -442,27 +424,12 @@ def _ratio(compared: Comparison) -> str:
     return f"{units.digits(compared.ratio)} {bounds(compared)}"
 
 
-def _compared(columns: Sequence[ColumnPart], clock: str, page: Page) -> None:
-    fastest, *others = columns
-    compared = [(c.label, c.against_fastest) for c in others]
-    if others:
-        page.heading(f"Against {fastest.label}, by {units.CLOCKS[clock]} (a ratio above 1 is slower)")
-        page.table(
-            Table((label, against) for label, against in compared if against)
-            .text("configuration", lambda row: row[0], least=20)
-            .number("ratio", lambda row: row[1].ratio, units.digits)
-            .text("[95 % interval]", lambda row: bounds_and_outcome(row[1]), least=21)
-        )
-    page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
-    certainty(compared, fastest.label, max(c.wall.processes for c in columns), page)
-
-
 def _kernels(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
     kernels, label = column.kernels, column.label
     total_s = sum(kernel.time_s for kernel in kernels)
     if total_s <= 0:
         return
-    top = sorted(kernels, key=lambda kernel: -kernel.time_s)[: 3 if page.brief else _EXPENSIVE]
+    top = sorted(kernels, key=lambda kernel: -kernel.time_s)[:_EXPENSIVE]
     page.heading(f"{label}: the {len(top)} most expensive of {len(kernels)} kernels (with the profiler on)")
     # A model that was converted has operators of its own, of which the document has nothing.
     own = any(row.times_s.get(label) is not None for row in document.operators)

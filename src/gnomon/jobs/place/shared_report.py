@@ -159,10 +159,10 @@ def unproved(rows: Sequence[Doubt], reference: str | None, checked_by: str | Non
 
 def closing(page: Page, *, record: str, campaign: str, seconds: float, waited_s: float, resumed_from: str) -> None:
     """Where everything is kept, and how long it took; `resumed_from` is what was gone on from, "" where nothing was."""
-    with page.details("the results database"):
-        page.path("record", record)
     where = f" --record {shlex.quote(record)}" if page.own_record else ""
     page.path("show it", f"gnomon runs show {campaign[:8]}{where}")
-    resumed = f", resumed from {resumed_from}" if resumed_from else ""
-    waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
-    page.line(f"Elapsed: {units.duration(seconds)}{waited}{resumed}.", indent=2)
+    with page.details("the results database"):
+        page.path("record", record)
+        resumed = f", resumed from {resumed_from}" if resumed_from else ""
+        waited = f", without {units.duration(waited_s)} of waiting for the device" if waited_s >= 1 else ""
+        page.line(f"Elapsed: {units.duration(seconds)}{waited}{resumed}.", indent=2)

@@ -13,7 +13,6 @@ from gnomon.jobs.space.document import (
     FamilyPart,
     MeasuredNetwork,
     PrimitivesDocument,
-    RankedPart,
     RankingPart,
     RuleAccuracies,
     SelectionDocument,
@@ -77,15 +76,21 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
         page.line(
             f"From networks measured again the choice is expected to be {units.share(document.stability)} the same."
         )
-    page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
+    with page.details("the rule"):
+        page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
     for what, origins in document.imported.items():
         for origin, count in origins.items():
             page.line(f"{count} {what} are imported from {origin}.")
     page.draw("gnomon.jobs.space.picture:choice_charts", document)
     _family(document, page)
-    for number, names in enumerate(document.groups):
-        _group(document, number, names, page)
+    if page.brief:
+        table = Table(enumerate(document.groups), most=_ROWS, more="more cell groups")
+        table.text("cell group", lambda row: str(row[0]))
+        page.table(table.text("kept", lambda row: ", ".join(row[1]), most=72))
+    with page.details("what each cell group drops"):
+        for number, names in enumerate(document.groups):
+            _group(document, number, names, page)
     with page.details("why rare primitives stay, and the numbering"):
         _rare(document, page)
         _numbering(document, page)
@@ -93,7 +98,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     page.path("config", document.output)
     if document.lookup is not None:
         page.path("lookup", document.lookup)
-        if document.lookup_model is not None:
+        if document.lookup_model is not None and not page.brief:
             page.line(f"It is of {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
         if not document.latency_file:
             page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
@@ -418,11 +423,16 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
     page.headline(_answer(document))
     for toolchain in document.latency:
         page.conditions(_conditions(toolchain))
-    page.line(_searched(document))
-    if document.accuracy is not None:
-        _accuracy(document, document.accuracy, page)
-    for toolchain in document.latency:
-        _latency(document, toolchain, page)
+    with page.details("the space"):
+        page.line(_searched(document))
+    if page.brief:
+        _families(document, page)
+    with page.details("accuracies, network by network"):
+        if document.accuracy is not None:
+            _accuracy(document, document.accuracy, page)
+    with page.details("latencies, family by family"):
+        for toolchain in document.latency:
+            _latency(document, toolchain, page)
     if document.notes:
         page.heading("Notes")
         for note in document.notes:
@@ -431,6 +441,21 @@ def profile_report(document: SpaceDocument, page: Page) -> None:
     if document.seconds:
         parts = ", ".join(f"{name} {units.duration(value)}" for name, value in document.seconds.items())
         page.line(f"This time it took: {parts}.", indent=2)
+
+
+def _families(document: SpaceDocument, page: Page) -> None:
+    """The families: the best variant of each, and the median time of its variants by each toolchain."""
+    best = {ranking.family: ranking.networks[0] for ranking in _rankings(document) if ranking.networks}
+    table = Table(document.families, most=_ROWS, more="more families").text("family", str)
+    table.text("most accurate", lambda name: best[name].id if name in best else "-", most=24)
+    table.number("accuracy", lambda name: percent(best[name].accuracy) if name in best else "-")
+    for toolchain in document.latency:
+        table.number(f"by {toolchain.toolchain}", _median_of(document, toolchain))
+    page.table(table)
+
+
+def _median_of(document: SpaceDocument, toolchain: ToolchainPart) -> Callable[[str], str]:
+    return lambda name: _single_row(document, name, toolchain.networks)[2]
 
 
 def _answer(document: SpaceDocument) -> str:
@@ -511,21 +536,14 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
     family = document.families.get(name)
     shown = {*range(count if page.every else min(_BEST, count)), count - 1}
     shown |= {k for k, network in enumerate(networks) if family and not family.swapped(network.primitives)}
-    rows: list[int | None] = []
-    for place in sorted(shown):
-        rows += [None, place] if place and place - 1 not in shown else [place]
-
-    def of(show: Callable[[RankedPart], str]) -> Callable[[int | None], str]:
-        return lambda place: "" if place is None else show(networks[place])
-
     page.draw("gnomon.jobs.space.picture:ranking_charts", ranking)
     page.table(
-        Table(rows)
-        .number("rank", lambda place: ".." if place is None else place + 1)
-        .text("network", of(lambda network: network.id), most=24)
-        .text("swapped", of(lambda network: _swap_words(family, network.primitives)), most=40)
-        .number("accuracy", of(lambda network: percent(network.accuracy)))
-        .number("95 % interval", of(lambda network: _ends_words(network.low, network.high)))
+        Table((place + 1, networks[place]) for place in sorted(shown))
+        .number("rank", lambda row: row[0])
+        .text("network", lambda row: row[1].id, most=24)
+        .text("swapped", lambda row: _swap_words(family, row[1].primitives), most=40)
+        .number("accuracy", lambda row: row[1].accuracy, percent)
+        .number("95 % interval", lambda row: _ends_words(row[1].low, row[1].high))
     )
     if count == 1:  # which has no order
         return
@@ -561,10 +579,7 @@ def _next(document: SpaceDocument, page: Page) -> None:
         page.item("Latencies are missing.", _latencies_missing(document))
     noisy = _noisy(rankings)
     if noisy and statistics.fmean(ranking.repeatability for ranking in rankings) < 0.6:
-        page.item(
-            f"The order within {listed(noisy)} does not repeat itself.",
-            "More networks (--networks), longer trainings (--epochs) or more seeds (--seeds) distinguish more of them.",
-        )
+        page.item("More --networks, --epochs or --seeds distinguish more of them.")
     if any(journal.failed for journal in (document.accuracy, *document.latency) if journal is not None):
         page.path("logs", f"{profile}/log_files")
     if document.accuracy is not None and timed:

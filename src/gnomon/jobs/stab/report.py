@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 
-from gnomon.jobs.place.document import PlaceDocument
-from gnomon.jobs.place.report import package_proof, with_samples
-from gnomon.jobs.place.shared_report import conditions_line, doubts, unproved
+from gnomon.jobs.place.report import contenders_table, package_proof
+from gnomon.jobs.place.shared_report import conditions_line, doubts, first_warnings
 from gnomon.jobs.stab.document import ScheduledOperator, StabDocument
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page, Table
-from gnomon.report.parts import assignment_text, counted, failure_text, numbers
+from gnomon.report.parts import assignment_text, numbers
 
 
 def stab_report(document: StabDocument, page: Page) -> None:
@@ -23,27 +23,31 @@ def stab_report(document: StabDocument, page: Page) -> None:
         page.conditions(conditions_line(proof.model, proof.device, proof.conditions))
     else:
         page.conditions(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
-    _predictions(document, page)
-    _published(document, page)
-    page.heading("The placement that was written, operator by operator")
-    page.line(assignment_text([row.written or "-" for row in document.operators]), indent=1)
+    found = [*document.doubts, *(proof.doubts if proof else ())]
+    first_warnings(found, page)
+    with page.details("sums of the traces") if proof else nullcontext():
+        _predictions(document, page)
+        _published(document, page)
     with page.details("every operator"):
+        page.heading("The placement that was written, operator by operator")
+        page.line(assignment_text([row.written or "-" for row in document.operators]), indent=1)
         _operators(document, page)
     if proof is not None:
-        _proof(proof, page)
+        contenders_table(proof, page)
+        package_proof(proof, page)
     with page.details("what the traces do not contain"):
         page.heading("What the traces do not contain")
         for lack in document.exact.lacks:
             page.item(lack)
-    doubts([*document.doubts, *(proof.doubts if proof else ())], page)
-    page.heading("Written")
+    doubts(found, page)
     package = document.package
-    page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && python gnomon/gnomon-agent.pyz run gnomon/plan.json")
-    page.path("or", f". {shlex.quote(package + '/gnomon/environment.sh')}")
-    if document.profiled:
-        for trace in document.traces:
-            page.path("trace", trace.file)
+    with page.details("the files"):
+        page.path("or", f". {shlex.quote(package + '/gnomon/environment.sh')}")
+        page.path("package", package)
+        if document.profiled:
+            for trace in document.traces:
+                page.path("trace", trace.file)
 
 
 def _us(value: float | None) -> str:
@@ -113,26 +117,3 @@ def _operators(document: StabDocument, page: Page) -> None:
 
 def _times_on(backend: str) -> Callable[[ScheduledOperator], str]:
     return lambda row: _traced(row.times_us.get(backend))
-
-
-def _proof(proof: PlaceDocument, page: Page) -> None:
-    best, chosen = proof.decision.best_single, proof.decision.chosen
-    why = unproved(proof.doubts, proof.reference, proof.reference_checked_by)
-    page.heading(f"{'Measured' if why else 'Proved'} on {proof.device}")
-    alive = sorted((c for c in proof.contenders if c.summary(proof.clock)), key=lambda c: c.level_s or 0.0)
-    table = (
-        Table(alive, chosen=lambda c: c.label == chosen)
-        .text("configuration", lambda c: c.label, least=20)
-        .times(units.CLOCKS[proof.clock], lambda c: c.summary(proof.clock), "[95 % interval]")
-        .number("ratio", lambda c: c.against_best.ratio if c.against_best else 1.0, units.digits)
-        .number("predicted", lambda c: c.predicted_s, units.time, extra=True)
-        .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
-    )
-    page.table(with_samples(table, proof))
-    page.draw("gnomon.jobs.place.picture:predicted_charts", proof)
-    processes = counted([summary for c in alive if (summary := c.summary(proof.clock))])
-    page.line(f"> was written; the ratio is to {best}, the best single backend; {processes}.", indent=1, style="dim")
-    for contender in proof.contenders:
-        if contender.failure:
-            page.item(f"{contender.label} was refused: {failure_text(contender.failure)}")
-    package_proof(proof, page)

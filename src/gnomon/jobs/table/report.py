@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.jobs.place.shared_report import measured_with
+from gnomon.jobs.place.shared_report import doubts, first_warnings, measured_with
 from gnomon.jobs.table.document import (
     SpacesDocument,
     TableDiffDocument,
@@ -28,6 +28,7 @@ def table_report(document: TableDocument, page: Page) -> None:
     fine = "nothing was measured" if not total else "of unknown precision" if vague else "all known well"
     page.headline(f"{many(total, 'unit')} of {document.space}: " + (", ".join(bad) or fine) + ".")
     page.conditions(measured_with(document.context, document.conditions, document.clock))
+    first_warnings(document.doubts or (), page)
     if document.overhead_s > 0:
         page.line(
             f"A call of the no-op model takes {units.time(document.overhead_s)}; it is subtracted from each unit."
@@ -58,11 +59,7 @@ def table_report(document: TableDocument, page: Page) -> None:
         page.heading("Warnings")
         for warning in document.complaints:
             page.item(warning + ".")
-    with page.details("what was seen while it was measured"):
-        if document.doubts:
-            page.heading("While it was measured")
-            for doubt in document.doubts:
-                page.item(doubt.message, doubt.hint)
+    doubts(document.doubts or (), page)
     page.line("")
     if document.seconds is not None:
         page.line(f"{document.measured} units measured in {units.duration(document.seconds)}.")

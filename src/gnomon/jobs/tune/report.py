@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from gnomon.jobs.place.shared_report import doubts, held
+from gnomon.jobs.place.shared_report import doubts, first_warnings, held
 from gnomon.jobs.tune.document import (
     BesidePart,
     ExecDocument,
@@ -220,6 +220,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
     """
     page.headline(_tuned(document))
     held(named(document.model.name), device_key(document.device.key), document.conditions, page)
+    first_warnings(document.doubts, page)
     page.line(_spent(document))
     compared_with(document.network.compared_with, document.network.tuned, page)
     whole = [("untuned", document.network.untuned, LOOKS[0]), ("tuned", document.network.tuned, CHOSEN)]
@@ -232,7 +233,8 @@ def tune_report(document: TuneDocument, page: Page) -> None:
     )
     _beside(document.beside, page)
     _layers(document.layers, page)
-    failure_items(document.failures, "Failed trials", page)
+    with page.details("failed trials"):
+        failure_items(document.failures, "Failed trials", page)
     doubts(document.doubts, page)
     with page.details("notes"):
         notes(document.notes, page)
@@ -387,15 +389,15 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
 
 
 def _written(document: TuneDocument, page: Page) -> None:
-    page.heading("Written")
-    page.path("records", document.records)
     if wrong(document.network.max_error, document.model.dtype):
         page.item("The outputs are wrong.", "Do not deploy the library; look at the layers' errors in the records.")
     if document.library is not None:
-        page.path("library", document.library)
         name = document.device.name or document.device.key
         page.path("run it", f"gnomon exec {shlex.quote(document.library)}{on_device(name)}")
-    page.path("overlay", f"gnomon overlay collect {shlex.quote(document.records)} --device ANOTHER-DEVICE")
+    with page.details("the files"):
+        page.path("records", document.records)
+        if document.library is not None:
+            page.path("library", document.library)
 
 
 def exec_report(document: ExecDocument, page: Page) -> None:
@@ -408,6 +410,7 @@ def exec_report(document: ExecDocument, page: Page) -> None:
         error = outputs(document.max_error, document.model.dtype)
         page.headline(f"{where}: {units.time(network.median_s)} {interval_of(network)}, {error}.")
         held(named(document.model.name), device_key(document.device.key), document.conditions, page)
+        first_warnings(document.doubts, page)
         samples = many(network.samples, "sample")
         page.line(f"Median and 95 % interval of {samples} in {many(network.processes, 'process', 'processes')}.")
     compared_with(document.compared_with, network, page)
