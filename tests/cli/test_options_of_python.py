@@ -11,6 +11,7 @@ import pytest
 
 import gnomon
 from gnomon.api import tune
+from gnomon.api.options import model_request
 from gnomon.builtin import JOBS
 from gnomon.cli import declared
 from gnomon.cli.main import run
@@ -54,6 +55,12 @@ def test_nothing_starts_anew_and_measures_nothing(capsys: pytest.CaptureFixture[
             call("m.tflite", fresh=True, measure=False)
     with pytest.raises(UsageError, match="--fresh measures again"):
         gnomon.place_on("m.tflite", ["local"], fresh=True, measure=False)
+
+
+def test_one_name_is_a_list_of_one() -> None:
+    request = model_request("m.onnx", {"runtimes": "onnxruntime", "backends": "cpu", "precisions": "bfloat16"})
+    assert request.runtimes == ("onnxruntime",)
+    assert (request.wish.backends, request.wish.precisions) == (("cpu",), ("bfloat16",))
 
 
 @pytest.mark.parametrize("seed", [-1, 2**31 - 1])

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from tests.cli.placement_kit import HOSTILE, placement, profiled
 from tests.jobs.solve.test_solve_job import PROBLEM
+from tests.report.tuning_kit import tune
 
 import gnomon
 from gnomon.errors import UsageError
+from gnomon.jobs.documents import read_document
 from gnomon.report.answer import SVG, Answer
 
 RESULTS: dict[str, Answer] = {
@@ -41,6 +43,11 @@ def test_a_result_shows_in_three_lines(name: str) -> None:
 
 
 def test_the_three_lines_say_what_of_and_what_was_found() -> None:
+    assert repr(profiled()).splitlines()[1] == "onert:cpu is the fastest of 2: 220 us a call."
+    tuned = read_document(tune())
+    library = "my tunes/phone.mobile.float32.so"
+    told = ["TuneDocument of mobile on phone", f"601 us tuned, 11.6 ms untuned: {library}"]
+    assert repr(tuned).splitlines()[:2] == told
     model, reason, _ = repr(placement()).splitlines()
     assert model == "PlaceDocument of hand\\x07.circle on local"
     assert reason == "Mix: the plan is faster."

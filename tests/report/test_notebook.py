@@ -29,7 +29,7 @@ def test_a_notebook_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.
     )
     nbclient.NotebookClient(notebook, timeout=None, kernel_name="python3", resources={}).execute(cwd=str(tmp_path))
     (shown,) = outputs(notebook, 0)
-    assert shown["text/plain"].startswith("ProfileDocument of digits.onnx on local\nonnxruntime is the fastest of 1.")
+    assert shown["text/plain"].startswith("ProfileDocument of digits.onnx on local\nonnxruntime is the fastest of 1: ")
     assert "<th>configuration</th>" in shown["text/html"] and "onnxruntime" in shown["text/html"]
     assert "onnxruntime</text>" in shown[SVG]
     (count,) = outputs(notebook, 1)

@@ -372,13 +372,13 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     device = _device_of(options)
     return {
         "device": device,
-        "runtimes": tuple(options.get("runtimes") or device.runtimes),
+        "runtimes": names_of(options.get("runtimes") or device.runtimes),
         "wish": Wish(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
             usual=usual and not threads and device.threads is None,
-            backends=tuple(options.get("backends", ())),
-            precisions=tuple(options.get("precisions", ())),
+            backends=names_of(options.get("backends", ())),
+            precisions=names_of(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),
             commands=commands_of(options),
             **_sessions(options.get("options", ())),
@@ -391,6 +391,11 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     }
 
 
+def names_of(given: Sequence[str]) -> tuple[str, ...]:
+    """Names as they were given; one text is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declaration, ...]:
     """The commands that are measured too, of a `model` or of none. UsageError."""
     given, read, config = options.get("commands", ()), options.get("read", ()), options.get("commands_file")
@@ -400,7 +405,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
         return ()
     from gnomon.runtimes.declared import chosen_commands
 
-    return chosen_commands(tuple(given), tuple(read), None if config is None else Path(config), model=model)
+    return chosen_commands(names_of(given), names_of(read), None if config is None else Path(config), model=model)
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:

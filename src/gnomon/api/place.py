@@ -30,6 +30,7 @@ from gnomon.api.options import (
     PathLike,
     device_option,
     model_request,
+    names_of,
     package_path,
     parts_of,
 )
@@ -72,7 +73,7 @@ def place(
     """
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
     how |= {"on_progress": on_progress, "on_message": on_message}
-    names = tuple(dict.fromkeys(devices))
+    names = tuple(dict.fromkeys(names_of(devices)))
     if not package and len(names) > 1:
         raise UsageError(
             "several devices keep their packages, each in a folder of its own",
@@ -194,7 +195,7 @@ def place_on(
     from gnomon.jobs.place.fleet import place_on as place_fleet
     from gnomon.session.request import timed
 
-    each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(devices)]
+    each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(names_of(devices))]
     asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
     requests = {request.device.name: timed(request) for request in asked}
     destination = package_path(model) if out is None else Path(out)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast
 
-from gnomon.api.options import Fetch, Model, PathLike, Shapes
+from gnomon.api.options import Fetch, Model, PathLike, Shapes, names_of
 from gnomon.errors import UsageError
 from gnomon.measure.progress import TellOf, Watch, WatchOf
 from gnomon.options import option, refuse_unknown
@@ -199,7 +199,7 @@ def tune(
         first_round=first_round,
         plateau=plateau,
         budget_s=budget_s,
-        layers=_names(layers),
+        layers=names_of(layers),
         dtype=dtype,
         shapes=dict(shapes or {}),
         fresh=fresh,
@@ -298,7 +298,7 @@ def overlay_collect(
             device=wish,
             best=best,
             close=configurations,
-            layers=_names(layers),
+            layers=names_of(layers),
             care=_care(options),
             out=_out(options),
             fresh=fresh,
@@ -360,10 +360,10 @@ def overlay_analyze(
     refuse_unknown(options, CareOptions)
     if prove and not write:
         raise UsageError("--prove compiles the network", hint="Leave out --no-write.")
-    paths, names = tuple(map(Path, logs)), _names(log_devices)
+    paths, names = tuple(map(Path, logs)), names_of(log_devices)
     analysis = job.analyze(
         paths,
-        layers=_names(layers),
+        layers=names_of(layers),
         portfolio=portfolio or 0,
         resamples=resamples,
         seed=options.get("seed", 0),
@@ -389,10 +389,6 @@ def overlay_analyze(
     return document
 
 
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 def _tell(on_message: Any) -> Callable[[str], None]:
     tell: Callable[[str], None] = on_message or (lambda sentence: None)
     return tell
@@ -413,7 +409,7 @@ def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceWish]:
     """The devices that are meant, each once: `devices`, or that of the options."""
     from gnomon.jobs.tune.request import DeviceWish
 
-    names = dict.fromkeys(devices) or [options.get("device", "local")]
+    names = dict.fromkeys(names_of(devices)) or [options.get("device", "local")]
     how: dict[str, Any] = {key: options[key] for key in ("target", "linker", "threads", "wait_s") if key in options}
     return [DeviceWish(config=_config(name, options), **how) for name in names]
 

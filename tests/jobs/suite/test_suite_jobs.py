@@ -65,5 +65,5 @@ def test_table_measures_a_space_once(tmp_path: Path) -> None:
 @needs_tvm
 def test_tune_compiles_a_network(tmp_path: Path) -> None:
     cell = cell_of(tmp_path, "tune", "m.onnx", "trials = 2, processes = 1, repeat = 1, compare = false")
-    assert str(cell.answer).startswith("Compiled network: ")
+    assert " tuned" in str(cell.answer)
     assert Path(str(cell.answer).partition(": ")[2]).is_relative_to(tmp_path / "jobs.suite" / "local")

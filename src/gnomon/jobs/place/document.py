@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Speedup, Summary
 from gnomon.measure.environment import Doubt
+from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import Accelerator
@@ -412,7 +413,7 @@ class ProfileDocument(MeasuredDocument):
     def headline(self) -> tuple[str, str]:
         """The model and the device, and the fastest configuration."""
         of = f"{Path(self.model.path).name} on {self.device}"
-        return of, f"{self.fastest} is the fastest of {len(self.columns)}."
+        return of, f"{self.fastest} is the fastest of {len(self.columns)}: {units.time(self.chosen.level_s)} a call."
 
     @property
     def chosen(self) -> ColumnPart:

@@ -197,9 +197,12 @@ class TuneDocument(Answer):
         return 0 if self.network.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:
-        """The file of all trials, and the compiled network."""
-        compiled = "The network could not be compiled." if self.library is None else f"Compiled network: {self.library}"
-        return self.records, compiled
+        """The network and its device, its time tuned and untuned, and the compiled network."""
+        of, tuned, untuned = f"{self.model.name} on {self.device.key}", self.network.tuned, self.network.untuned
+        if tuned is None:
+            return of, "The tuned network failed."
+        beside = f", {units.time(untuned.median_s)} untuned" if untuned else ""
+        return of, f"{units.time(tuned.median_s)} tuned{beside}: {self.library}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
