@@ -28,6 +28,7 @@ from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
+from gnomon.jobs.html.views import first_table
 from gnomon.jobs.place.picture import sustained_charts
 
 MOST_BYTES = 2_000_000
@@ -101,6 +102,16 @@ def test_conditions_stand_beside_the_title_once(name: str) -> None:
     dated = json.loads(json.dumps(FOUND[name]).replace('"date": ""', '"date": "2026-01-02"'))
     heading = page([dated], [name]).partition("</h1>")[2].partition('<p class="answer">')[0]
     assert re.fullmatch(r'\s*<p class="note">[^<]*\b2026-01-02\b[^<]*</p>\s*', heading), heading
+
+
+def test_a_column_without_a_value_is_not_shown() -> None:
+    found = placement().document()
+    titles = [column.title for column in first_table(found, 9).columns]  # type: ignore[union-attr]
+    assert "predicted" in titles and "profiler overhead" not in titles
+    for one in found["contenders"]:
+        one["predicted_s"] = one["prediction_error"] = None
+    columns = first_table(found, 9).columns  # type: ignore[union-attr]
+    assert [c.title for c in columns] == [title for title in titles if not title.startswith("predict")]
 
 
 def test_what_is_chosen_is_marked_once() -> None:

@@ -68,14 +68,16 @@ class View:
 
 
 def grid(title: str, table: Table[Any], most: int = MOST_ROWS) -> Grid:
-    """A table as a page shows it: with all its columns, and `most` of its rows."""
+    """A table as a page shows it: with all its columns that have something to show, and `most` of its rows."""
     shown = table.rows[:most]
+    first, *others = table.columns
+    columns = [first, *(one for one in others if any(one.cell(row) not in ("", "-") for row in shown))]
     left = len(table.rows) - len(shown)
     more = f"and {left} more: the document has all" if left else ""
     return Grid(
         title=title,
-        columns=tuple(table.columns),
-        rows=tuple(tuple(column.cell(row) for column in table.columns) for row in shown),
+        columns=tuple(columns),
+        rows=tuple(tuple(column.cell(row) for column in columns) for row in shown),
         note="; ".join(filter(None, (table.note, more))),
         chosen=frozenset(k for k, row in enumerate(shown) if table.chosen(row)),
     )
