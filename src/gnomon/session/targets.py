@@ -19,7 +19,6 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort, Energy
-from gnomon.measure.energy import ENERGY, find_counters, metered
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.measure.progress import Tell
@@ -470,6 +469,8 @@ NOTE = "energy"
 
 def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
     """UsageError for counters that are named where energy is not an objective."""
+    from gnomon.measure.energy import ENERGY
+
     if counters and ENERGY not in objectives:
         raise UsageError(
             f"the counter {counters[0]!r} is named, and energy is not an objective", hint="Add --objective energy."
@@ -478,6 +479,8 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
     """The request, to be measured with energy counters (none: the device's usual ones) where that is an objective."""
+    from gnomon.measure.energy import ENERGY
+
     if ENERGY not in objectives:
         return request
     return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
@@ -490,6 +493,8 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
     """
     if request.effort.energy is None:
         return request, None
+    from gnomon.measure.energy import find_counters, metered
+
     counters = find_counters(link, request.effort.energy.counters)
     return replace(request, effort=metered(request.effort, counters)), asdict(counters)
 
