@@ -96,6 +96,13 @@ class Graph:
                 if tensor in producer:
                     yield Edge(producer=producer[tensor], consumer=op.index, tensor=tensor)
 
+    def of_types(self) -> dict[str, list[int]]:
+        """The indices of the operators of each type."""
+        found: dict[str, list[int]] = {}
+        for operator in self.operators:
+            found.setdefault(operator.type, []).append(operator.index)
+        return found
+
     @property
     def macs(self) -> int | None:
         """Multiply-accumulates of one inference, or None where some operator's are unknown."""

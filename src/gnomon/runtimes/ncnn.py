@@ -22,6 +22,7 @@ from gnomon.runtimes.base import (
     Wish,
     environment_variants,
     trial_answers,
+    whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import labelled, usual_configuration
@@ -87,10 +88,7 @@ class Ncnn:
 
     def _by_type(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> frozenset[int]:
         """The layers of the types that ncnn loads on Vulkan when they alone are there."""
-        types: dict[str, list[int]] = {}
-        for operator in model.graph.operators:
-            types.setdefault(operator.type, []).append(operator.index)
-        answers, _ = self._answers(ask, model, configuration, types)
+        answers, _ = self._answers(ask, model, configuration, model.graph.of_types())
         return frozenset(index for answer in answers.values() for index in answer[_VULKAN])
 
     def _answers(
@@ -104,9 +102,7 @@ class Ncnn:
         """The model with the list of layers that the driver leaves on Vulkan; all others it masks."""
         graph = model.graph
         return {
-            "runtime": self.name,
-            "model": model.path,
-            "options": _options(graph, configuration, assignment),
+            **whole_segment(self.name, model, _options(graph, configuration, assignment)),
             "inputs": [[graph.tensors[t].name, own] for t, own in zip(graph.inputs, model.inputs, strict=True)],
             "outputs": [[graph.tensors[t].name, own] for t, own in zip(graph.outputs, model.outputs, strict=True)],
         }

@@ -152,12 +152,8 @@ def _trial(
     model: PlacedModel, configuration: Configuration, backend: str, moved: Mapping[str, list[int]]
 ) -> SupportsCommand:
     """The agent's command that finds what a backend takes; `moved` are the operators that the default lacks."""
-    types: dict[str, list[int]] = {}
-    for operator in model.graph.operators:
-        types.setdefault(operator.type, []).append(operator.index)
-    own = {"backend": backend, "default": configuration.backends[0], "types": types, "moved": moved}
-    own["shapes"] = model.shapes
-    options = {**configuration.options, **own}
+    own = {"backend": backend, "default": configuration.backends[0], "types": model.graph.of_types(), "moved": moved}
+    options = {**configuration.options, **own, "shapes": model.shapes}
     return {"do": "supports", "segment": {"runtime": Onert.name, "model": model.path, "options": options}}
 
 

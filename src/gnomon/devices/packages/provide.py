@@ -273,21 +273,14 @@ def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
             for candidate in found:
                 candidate.lay(part)
             part.chmod(0o755)
-            with suppress(FileExistsError):
-                _rename(part, folder)
+            try:
+                part.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another gnomon made the same meanwhile
+                    raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return folder, True
-
-
-def _rename(part: Path, folder: Path) -> None:
-    """Put the folder in place; FileExistsError if another gnomon made the same meanwhile."""
-    try:
-        part.rename(folder)
-    except OSError as error:
-        if folder.is_dir():
-            raise FileExistsError from error
-        raise
 
 
 def _forget_unused(site: Path) -> None:

@@ -33,7 +33,6 @@ Key = Literal["Forward Propagate", "Total Inference Time", "Layers Time"]
 Statistic = Literal["Min_Time", "Avg_Time", "Max_Time"]
 
 KEYS: tuple[Key, ...] = get_args(Key)
-STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
 LOOKUP = ("Layers Time", "Avg_Time")
 """The key and the statistic that a table is asked for."""
 

@@ -23,8 +23,8 @@ from gnomon.core.graph import Graph
 from gnomon.errors import ModelError
 from gnomon.models.cut import Cutter
 from gnomon.models.model import Limits, model_errors, read_regular, unique_names
-from gnomon.models.tflite.file import Buffer, Table, broken
-from gnomon.models.tflite.graph import read_flat
+from gnomon.models.tflite.file import Buffer, Table
+from gnomon.models.tflite.graph import held_by, read_flat
 from gnomon.system.files import in_place_of
 
 #: Writes what an offset of the source at a position leads to; returns its place in the new file.
@@ -108,7 +108,7 @@ class FlatWriter:
                 self.point(position + at - table.position, target)
         return position
 
-    def vector(self, count: int, payload: bytes, alignment: int) -> int:
+    def vector(self, count: int, payload: bytes | memoryview, alignment: int) -> int:
         """A vector of scalars, given as its bytes."""
         alignment = max(4, alignment)
         self._reserve(len(payload) + alignment + 4)
@@ -223,11 +223,8 @@ class FlatSource:
             _check(f"tensor {graph.tensors[number].name!r}", table, _TENSOR_REFUSED)
         for number, table in enumerate(self._operators):
             _check(f"operator {number}", table, _OPERATOR_REFUSED)
-            place = table.find(_MUTATING)
-            if place is not None:
-                start, count = table.buffer.vector(table.buffer.offset(place), 1)
-                if any(data[start : start + count]):
-                    _refuse(f"operator {number} changes a variable")
+            if any(table.content(_MUTATING)):
+                _refuse(f"operator {number} changes a variable")
 
     def part(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> bytes:
         """The model of these operators, in this order, from and to these tensors (all are indices)."""
@@ -303,18 +300,8 @@ class FlatSource:
     def _buffer(self, writer: FlatWriter, index: int) -> int:
         if index == 0:
             return writer.table({}, {})
-        source = self._buffers[index]
-        data = source.buffer.data
-        offset, size = source.integer(1, 8), source.integer(2, 8)
-        if offset > 1:  # in files over 2 GB the weights lie behind the FlatBuffers part
-            if offset + size > len(data):
-                broken("a buffer lies out of the file")
-            payload = data[offset : offset + size]
-        else:
-            place = source.find(0)
-            start, size = (0, 0) if place is None else source.buffer.vector(source.buffer.offset(place), 1)
-            payload = data[start : start + size]
-        return writer.table({}, {0: lambda: writer.vector(size, payload, 16)})
+        payload = held_by(self._buffers[index])
+        return writer.table({}, {0: lambda: writer.vector(len(payload), payload, 16)})
 
 
 def _copied(source: Table, copies: Mapping[int, Child]) -> dict[int, Maker]:

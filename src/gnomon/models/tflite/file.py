@@ -133,11 +133,6 @@ class Table:
             values.byteswap()
         return tuple(values)
 
-    def byte_count(self, field: int) -> int:
-        """The length of a vector of bytes, which is not read; 0 where absent."""
-        at = self.find(field, 4)
-        return 0 if at is None else self.buffer.vector(self.buffer.offset(at), 1)[1]
-
     def content(self, field: int) -> memoryview:
         """A vector of bytes, which is not copied; empty where absent."""
         at = self.find(field, 4)

@@ -40,10 +40,8 @@ def fixed_flat(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
         if usual:
             wanted = {i: tables[i].integers(_SHAPE) or () for i in range(len(tables))}
         _write(data, tables, wanted)
-        fixed, _ = read_flat(bytes(data), model.path.stem)
-    target = folder / model.path.name
-    target.write_bytes(data)
-    return replace(model, path=target, graph=replace(fixed, digest=model.graph.digest)), target
+    copy = _copied(model, data, folder)
+    return copy, copy.path
 
 
 def with_signature(model: Model, name: str, folder: Path) -> Model:
@@ -76,6 +74,12 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
         struct.pack_into("<I", data, at, 0)
         _lead(data, root, _GRAPHS, number, keep=model.subgraphs if called else 1)
         _lead(data, root, _SIGNATURES, place, keep=1)
+    return _copied(model, data, folder)
+
+
+def _copied(model: Model, data: bytearray, folder: Path) -> Model:
+    """The model of a changed file, written to `folder` under the name of the user's."""
+    with model_errors(model.path):
         graph, count = read_flat(bytes(data), model.path.stem)
     target = folder / model.path.name
     target.write_bytes(data)

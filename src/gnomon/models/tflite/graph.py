@@ -122,7 +122,7 @@ def read_flat(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     subgraphs = model.tables(2)
     if not subgraphs:
         broken("it has no subgraph")
-    constant_buffers = [_holds_data(buffer, len(data)) for buffer in model.tables(4)]
+    constant_buffers = [len(held_by(buffer)) > 0 for buffer in model.tables(4)]
     codes = [_operator_type(code) for code in model.tables(1)]
     graph = _Reader(subgraphs[0], codes, constant_buffers).graph(
         name=name, kind=FLAT_MAGICS[data[4:8]], digest=hashlib.sha256(data).hexdigest()
@@ -163,14 +163,14 @@ _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPO
 """Of operators that call subgraphs: the field of their options, and those of the options that have the numbers."""
 
 
-def _holds_data(buffer: Table, file_bytes: int) -> bool:
-    """Whether a buffer has content: in itself, or (in files over 2 GB) behind the FlatBuffers part."""
-    offset, size = buffer.integer(1, 8), buffer.integer(2, 8)
-    if offset > 1:
-        if offset + size > file_bytes:
-            broken("a buffer lies out of the file")
-        return size > 0
-    return buffer.byte_count(0) > 0
+def held_by(buffer: Table) -> memoryview:
+    """What a buffer has, which is not copied: in itself, or (in files over 2 GB) behind the FlatBuffers part."""
+    data, offset, size = buffer.buffer.data, buffer.integer(1, 8), buffer.integer(2, 8)
+    if offset <= 1:
+        return buffer.content(0)
+    if offset + size > len(data):
+        broken("a buffer lies out of the file")
+    return memoryview(data)[offset : offset + size]
 
 
 def _operator_type(code: Table) -> str:
