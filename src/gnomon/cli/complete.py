@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from gnomon.errors import GnomonError
+
 _MOST_RUNS = 50
 
 
 def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of the file of devices that begin so; none where the file cannot be read."""
     from gnomon.devices.config import load_devices
-    from gnomon.errors import GnomonError
 
     try:
         return [name for name in ("local", *load_devices()) if name.startswith(incomplete)]
@@ -29,7 +30,6 @@ def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The ids of the newest runs that begin so, each with what it is; none where the record cannot be read."""
     from gnomon.api.runs import runs
-    from gnomon.errors import GnomonError
 
     try:
         found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS).campaigns]

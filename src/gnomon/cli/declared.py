@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
@@ -124,7 +125,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     if "on_progress" in parameters:
         work, shown = showing(first=row.first, messages="on_message" in parameters)(call), [*shown, QUIET]
     elif "on_message" in parameters:
-        work = _echoing(call)
+        work = partial(call, on_message=_echo)
     text = (function.__doc__ or "").split("\n\n    Raises ")[0]
     params = [parameter_of(one) for one in shown]
     return Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
@@ -295,13 +296,8 @@ def _only_one(default: Any) -> Callable[[click.Context, click.Parameter, tuple[A
     return only
 
 
-def _echoing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose messages go to the standard error."""
-
-    def echoing(**values: Any) -> Any:
-        return function(on_message=lambda sentence: click.echo(f"gnomon: {sentence}", err=True), **values)
-
-    return echoing
+def _echo(sentence: str) -> None:
+    click.echo(f"gnomon: {sentence}", err=True)
 
 
 def gone(*names: str, hint: str) -> Decorator:
