@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gnomon.jobs.html.blocks import Grid
     from gnomon.store.address import RecordLike
 
 
@@ -37,3 +38,17 @@ def write_page(document: Mapping[str, object], out: Path) -> int:
     from gnomon.jobs.html.job import write_page as write
 
     return write(document, out)
+
+
+def html_page(document: Mapping[str, object], name: str) -> str:
+    """The page of one document as text: what `to_html` of a result gives."""
+    from gnomon.jobs.html.page import page
+
+    return page([document], [name])
+
+
+def first_table(document: Mapping[str, object], most: int) -> Grid | None:
+    """The first table of a document's report, of so many rows, for a notebook; None where it has none."""
+    from gnomon.jobs.html.views import first_table as table
+
+    return table(document, most)

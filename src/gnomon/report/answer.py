@@ -18,8 +18,8 @@ SVG = "image/svg+xml"
 """The type by which notebooks know a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
-_PAGE = "gnomon.jobs.html.page:page"
-_TABLE = "gnomon.jobs.html.views:first_table"
+_PAGE = "gnomon.api.html:html_page"
+_TABLE = "gnomon.api.html:first_table"
 
 
 class Answer:
@@ -53,7 +53,7 @@ class Answer:
 
     def to_html(self) -> str:
         """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md)."""
-        made: str = function_at(_PAGE)([self.document()], [type(self).__name__])
+        made: str = function_at(_PAGE)(self.document(), type(self).__name__)
         return made
 
     def table_rows(self) -> dict[str, Rows]:
