@@ -215,10 +215,9 @@ class _Run:
     def _brought(self, fingerprint: Mapping[str, Any], missing: str) -> Any:
         from gnomon.devices.packages.provide import provide
 
-        fetch = self._config.fetch
         try:
             needed = ("numpy", *(extras()["tvm"][package] for package in _NEEDED))
-            return provide(needed, fingerprint, home=user_folder(), fetch=fetch, tell=self._tell)
+            return provide(needed, fingerprint, home=user_folder(), fetch=self._config.fetch, tell=self._tell)
         except RuntimeMissingError as error:
             raise RuntimeMissingError(
                 f"{self._config.name} has no TVM that works ({missing}), and none can be installed: {error.message}",

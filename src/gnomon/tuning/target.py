@@ -71,10 +71,7 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
         rest = text.removeprefix(prefix)
         if rest == text or (rest and not _NAME.fullmatch(rest[1:])) or (rest and rest[0] != "-"):
             continue
-        made: dict[str, Any] = {"kind": "llvm", "mtriple": triple_text}
-        if prefix.startswith("armv7"):
-            made["mattr"] = ["+neon"]
-        return {**made, "mcpu": rest[1:]} if rest else made
+        return _foreign(prefix, triple_text, rest[1:])
     raise UsageError(f"no target is called {text!r}", hint=f"Give {_FORMS}.")
 
 
@@ -86,10 +83,13 @@ def _native(here: Mapping[str, Any]) -> dict[str, Any]:
         return {"kind": "llvm", "mcpu": str(here["mcpu"])}
     # LLVM names a vendor as well, which no linker's name has.
     family = "armv7" if machine.startswith("armv7") else machine
-    made: dict[str, Any] = {"kind": "llvm", "mtriple": _SYSTEMS.get(family, triple)}
-    if family == "armv7":
-        made["mattr"] = ["+neon"]
-    return {**made, "mcpu": str(here["mcpu"])}
+    return _foreign(family, _SYSTEMS.get(family, triple), str(here["mcpu"]))
+
+
+def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
+    """A processor of another kind of machine; without its name ("") any of that family."""
+    neon = {"mattr": ["+neon"]} if family.startswith("armv7") else {}
+    return {"kind": "llvm", "mtriple": triple, **neon, **({"mcpu": mcpu} if mcpu else {})}
 
 
 def _old(text: str) -> dict[str, Any]:

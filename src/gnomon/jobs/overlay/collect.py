@@ -144,12 +144,11 @@ def _known(
     """
     key = request.device.key
     found = next((log.device for log in logs if log.device.key == key), None)
-    if found is None:
-        path = folder.record(TunedDevice(key=key, target={}), model)
-        if path.is_file():
-            (own,) = read_logs([path])
-            replayable([path], [own])
-            found = own.device if own.device.key == key else None
+    path = folder.record(TunedDevice(key=key, target={}), model)
+    if found is None and path.is_file():
+        (own,) = read_logs([path])
+        replayable([path], [own])
+        found = own.device if own.device.key == key else None
     return found
 
 
