@@ -158,6 +158,20 @@ def test_one_thread_here_is_timed_by_its_cpu_time(kit: Kit) -> None:
     assert all(0 < cpu_s < wall_s - 0.003 for cpu_s, wall_s in zip(said.cpu_s, said.times_s, strict=True))
 
 
+def test_samples_are_long_enough_by_cpu_time(kit: Kit) -> None:
+    """A call that mostly waits, as on a busy machine: by the wall's clock three of them are a sample."""
+    bench = Bench(kit.shop, TunedDevice(key="local", target=TARGET, threads=1), None)
+    calls = kit.path(".txt")
+    body = "struct timespec t = {0, 4000000}; nanosleep(&t, 0); volatile int k = 0; while (k < 20000) ++k;"
+    body += f'FILE *f = fopen("{calls}", "a"); fputc(120, f); fclose(f);'
+    try:
+        said = timed(bench.call(vectors(library(kit, body)), dataclasses.replace(LOOP, min_repeat_ms=10)))
+    finally:
+        bench.fresh()
+    assert len(said.cpu_s) == len(said.times_s) == 3
+    assert calls.stat().st_size > 35, "ten times as many calls in each sample"
+
+
 def test_nothing_that_was_uploaded_is_left(bench: Bench, kit: Kit, rpc_devices: Tracked) -> None:  # noqa: F811
     timed(bench.call(built(kit, kit.named("softmax")), LOOP))
     folder = kit.shop.folder if bench.device.key == "local" else rpc_devices.folder
