@@ -1,79 +1,147 @@
 """Whether times of compiled networks are those of an own loop, also on a busy machine. No reference data needed.
 
-Three small networks are tuned for this machine (`wide`) and for plain code (`narrow`), one thread each. Then
+Three small networks are tuned for this machine and, one of them, for plain code too, one thread each. Beside what is
+asked, an own loop runs all the time: fresh processes with the same libraries, which compute by turns and tell CPU time.
 
-- `prove`: beside four busy processes, `overlay analyze --prove` of one of them, run after run, on both devices. Its
-  ratio (the choice over the device's own best) is compared with that of an own loop: the same two networks by turns, by
-  CPU time, in processes before and after, of which the geometric mean is the truth.
-- `headline`: what `gnomon tune` and `gnomon exec` tell of each network's time, compared with the own loop's, whose
-  processes run before and after the command. Two busy processes run beside all of it: else whoever comes and goes on
-  the other half of a core makes CPU time a third longer or shorter from one second to the next.
+- `proofs`: beside four busy processes, `overlay analyze --prove` of one network on two devices, run after run. Its
+  ratio (the choice over the device's own best) is compared with that of the own loop, whose processes call the two by
+  turns; the geometric mean of their median ratios is the truth.
+- `headlines`: what `gnomon tune` and `gnomon exec` tell of each network's time, beside two busy processes. A core's
+  speed jumps by half and more, for a second or ten, as whoever has its other half comes and goes. So the device is one
+  core, the own loop runs on it as well, where both have the processor by turns of some milliseconds, and those of its
+  blocks count that ran while gnomon measured.
 
 Figures asked for: the own loop's ratio inside the 95 % interval in 17 of 20 proofs, whose half-width is at most 10
 points unless the report says "undecided"; the headlines within 2 % of the own loop in 10 of 10.
+
+With --out each row is written as it is made, and the same command goes on after those that are there; with --folder
+what was tuned is kept for it.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 import json
 import math
 import multiprocessing
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gnomon
-from benchmarks.common import parser, publish
+from benchmarks.common import kept_rows, publish, row_parser
 from benchmarks.tune.speed import Drawn, network
 from gnomon.api.tune import TuneOptions, execute, overlay_analyze, overlay_collect, tune
 from gnomon.core.overlay.trials import traces_of
 from gnomon.jobs.overlay.document import AnalyzeDocument
 from gnomon.jobs.overlay.job import Analysis, analyze
 from gnomon.jobs.overlay.report import measured_of, network_sentence
+from gnomon.measure.effort import Effort
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.tvm import Workshop
 
 LOOP = """
-import json, sys, time
+import json, os, sys, time
 sys.modules["torch"] = None
 import numpy as np
 import tvm
 from tvm import relax
-inputs, *paths = sys.argv[1:]
+cores, block_s, inputs, *paths = sys.argv[1:]
+os.sched_setaffinity(0, json.loads(cores))
+block_s = float(block_s)
 with np.load(inputs) as given:
     arrays = [given[f"in_{k}"] for k in range(len(json.loads(str(given["names"]))))]
-calls = []
-for path in paths:
-    machine = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
-    calls.append((machine["main"], [tvm.runtime.tensor(array) for array in arrays]))
-    for _ in range(5):
-        calls[-1][0](*calls[-1][1])
-samples = [[] for _ in calls]
-for _ in range(100):
-    for (call, tensors), times_s in zip(calls, samples):
-        begun_ns = time.process_time_ns()
-        for _ in range(5):
-            call(*tensors)
-        times_s.append((time.process_time_ns() - begun_ns) / 5e9)
-print(json.dumps([float(np.median(times_s)) for times_s in samples]))
+libraries = [tvm.runtime.load_module(path) for path in paths]
+def made():
+    # For each turn anew, as where its memory lies makes a network some percent slower or faster.
+    machines = [relax.VirtualMachine(library, tvm.cpu()) for library in libraries]
+    return [(machine["main"], [tvm.runtime.tensor(array) for array in arrays]) for machine in machines]
+def cpu_s(call, tensors, count):
+    begun_ns = time.process_time_ns()
+    for _ in range(count):
+        call(*tensors)
+    return (time.process_time_ns() - begun_ns) / count / 1e9
+def block(one, count):
+    cpu_s(*one, 1)
+    return cpu_s(*one, count)
+counts = [max(1, round(block_s / block(one, 5))) for one in made()]
+blocks = max(1, round(0.03 / block_s))
+print(flush=True)
+for _ in sys.stdin:
+    calls = made()
+    print(json.dumps([[time.time(), *map(block, calls, counts)] for _ in range(blocks)]), flush=True)
 """
-PROCESSES = 4
+PROCESSES = 6
+SAMPLE_S = 0.01
+"""How long `exec` and proofs sample."""
+
+CORE = max(os.sched_getaffinity(0))
+"""The one that headlines are measured on."""
 
 
-def own_loop(inputs: Path, *libraries: Path) -> list[list[float]]:
-    """Seconds of a call of each library by CPU time, a row a fresh process."""
-    command = [sys.executable, "-c", LOOP, str(inputs), *map(str, libraries)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Blocks of an own process: when they began (seconds since 1970), and the CPU seconds of a call of each library."""
+
+    process: int
+    at_s: float
+    calls_s: tuple[float, ...]
+
+
+@contextlib.contextmanager
+def own_loop(
+    inputs: Path, libraries: Sequence[Path], cores: Collection[int], sample_s: float = SAMPLE_S
+) -> Iterator[list[Turn]]:
+    """Fresh processes on these cores, of which one computes at a time, until the end of the block: their turns.
+
+    Their samples are as long as gnomon's: where speed jumps, the median of short ones is another than that of long.
+    """
+    command = [sys.executable, "-c", LOOP, json.dumps(sorted(cores)), str(sample_s), str(inputs), *map(str, libraries)]
     environment = {**os.environ, "TVM_NUM_THREADS": "1"}
-    done = [
-        subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(PROCESSES)
-    ]
-    return [json.loads(one.stdout) for one in done]
+    turns: list[Turn] = []
+    over = threading.Event()
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,  # as gnomon's own: sessions share a processor alike
+                )
+            )
+            for _ in range(PROCESSES)
+        ]
+        ends = [(one.stdin, one.stdout) for one in started if one.stdin and one.stdout]
+        for _, told in ends:
+            told.readline()
+
+        def take_turns() -> None:
+            while not over.is_set():
+                for number, (asked, told) in enumerate(ends):
+                    print(file=asked, flush=True)
+                    for at_s, *calls_s in json.loads(told.readline()):
+                        turns.append(Turn(process=number, at_s=at_s, calls_s=tuple(calls_s)))
+
+        taking = threading.Thread(target=take_turns)
+        taking.start()
+        try:
+            yield turns
+        finally:
+            over.set()
+            taking.join()
 
 
 def mean(values: list[float]) -> float:
@@ -157,6 +225,14 @@ def libraries(analysis: Analysis, model: Path, folder: Path) -> dict[str, tuple[
     return made
 
 
+def truth_of(turns: Sequence[Turn], place: int) -> float:
+    """The ratio of the library at this place to the next: the mean over processes of their medians over turns."""
+    ratios: dict[int, list[float]] = {}
+    for turn in turns:
+        ratios.setdefault(turn.process, []).append(turn.calls_s[place] / turn.calls_s[place + 1])
+    return mean([statistics.median(values) for values in ratios.values()])
+
+
 def proved(document: AnalyzeDocument, truth: Mapping[str, float]) -> list[dict[str, Any]]:
     """A row for each device: the proof's interval beside the own loop's ratio."""
     told = network_sentence(measured_of(document))
@@ -170,6 +246,7 @@ def proved(document: AnalyzeDocument, truth: Mapping[str, float]) -> list[dict[s
                 {
                     "device": row.device,
                     "clock": row.time.clock if row.time else None,
+                    "processes": row.time.processes if row.time else None,
                     "ratio": [ratio.ratio, low, high],
                     "own_loop": truth[row.device],
                     "inside": low <= truth[row.device] <= high,
@@ -180,80 +257,141 @@ def proved(document: AnalyzeDocument, truth: Mapping[str, float]) -> list[dict[s
     return rows
 
 
-def prove(model: Path, out: Path, runs: int) -> list[dict[str, Any]]:
-    """Proofs beside a load, each with own loops before and after."""
-    logs = [tune(model, trials=24, device=key, out=out, compare=False).records for key in ("wide", "narrow")]
-    collected = [
-        one for key in ("wide", "narrow") for one in overlay_collect(logs, device=key, best=2, out=out).collected
-    ]
-    files = [*map(Path, logs), *(Path(one.records) for one in collected)]
-    built = libraries(analyze(files), model, out)
-    rows: list[dict[str, Any]] = []
-    with load(4):
-        for _ in range(runs):
-            found = {key: own_loop(out / "in.npz", *paths) for key, paths in built.items()}
-            document = overlay_analyze(files, prove=True, out=out)
-            for key, paths in built.items():
-                found[key] += own_loop(out / "in.npz", *paths)
-            truth = {key: mean([overlay / own for overlay, own in pairs]) for key, pairs in found.items()}
-            rows += proved(document, truth)
-            print(json.dumps(rows[-2:]), file=sys.stderr)
-    return rows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What is proved: record files, and each device's network under the choice and under its own best."""
+
+    files: tuple[Path, ...]
+    libraries: Mapping[str, tuple[Path, Path]]
 
 
-def headlines(model: Path, out: Path, runs: int) -> list[dict[str, Any]]:
-    """What `tune` and `exec` tell of a network's time, beside the own loop's."""
-    rows: list[dict[str, Any]] = []
-    if not runs:
-        return rows
-    options: TuneOptions = {"device": "wide", "out": out}
-    library = Path(str(tune(model, trials=24, compare=False, **options).library))
-    inputs = library.with_suffix(".in.npz")
-    for number in range(runs):
-        with load(2):
-            before = own_loop(inputs, library)
-            if number:
-                told, part = "exec", execute(library, layers=False, **options).network
-            else:
-                told, part = "tune", tune(model, trials=24, **options).network.tuned
-            own_s = mean([times[0] for times in (*before, *own_loop(inputs, library))])
-        if part is not None:
-            rows.append({"command": told, "clock": part.clock, "s": part.median_s, "own_s": own_s})
-            rows[-1]["apart"] = part.median_s / own_s - 1
-            print(json.dumps(rows[-1]), file=sys.stderr)
-    return rows
+def prepared(model: Path, out: Path) -> Proof:
+    """The network tuned for both devices and collected on both, unless that was done before."""
+    records = out / "records"
+    if len([*records.glob("*.json")]) < 6:
+        logs = [tune(model, trials=24, device=key, out=out, compare=False).records for key in ("wide", "narrow")]
+        for key in ("wide", "narrow"):
+            overlay_collect(logs, device=key, best=2, out=out)
+    files = tuple(sorted(records.glob("*.json")))
+    return Proof(files=files, libraries=libraries(analyze(files), model, out))
+
+
+def prove(proof: Proof, out: Path) -> dict[str, Any]:
+    """A proof beside a load, and the own loop."""
+    paths = [path for pair in proof.libraries.values() for path in pair]
+    with load(4), own_loop(out / "in.npz", paths, os.sched_getaffinity(0)) as turns:
+        document = overlay_analyze(proof.files, prove=True, compile=False, out=out)
+        busy = os.getloadavg()[0]
+    truth = {key: truth_of(turns, 2 * number) for number, key in enumerate(proof.libraries)}
+    return {"load": busy, "turns": len(turns), "devices": proved(document, truth)}
+
+
+def beside_visits(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """The visits of the last campaign to its tuned network, or the only one: its times, and those of the own loop
+    during each.
+    """
+    made = []
+    for line in gnomon.export_run():
+        run = json.loads(line)
+        if run["type"] == "run" and run["candidate"].startswith(("the network", "tvm[")) and not run["profiled"]:
+            samples, at_s = run["samples"], run["started_at_s"]
+            # Its moment is of its begin or its end, and on a busy machine noted late.
+            near_s = 3e-9 * sum(samples["wall_ns"])
+            own_s = [turn.calls_s[0] for turn in turns if abs(turn.at_s - at_s) <= near_s]
+            made.append(
+                {
+                    "process": run["process"],
+                    "at_s": at_s,
+                    "s": [ns / samples["inner"] * 1e-9 for ns in samples["cpu_ns"]],
+                    "own_s": own_s,
+                }
+            )
+    return made
+
+
+def weighted_median(values: Iterable[tuple[float, float]]) -> float:
+    """The median of values with weights: all of a visit's blocks together weigh as much as gnomon's samples of it."""
+    ordered = sorted(values)
+    weights = [*itertools.accumulate(weight for _, weight in ordered)]
+    return ordered[bisect.bisect_left(weights, weights[-1] / 2)][0]
+
+
+def headline(command: str, model: Path, out: Path) -> dict[str, Any]:
+    """What `tune` or `exec` tells of a network's time, beside the own loop's: its median over the same visits."""
+    options: TuneOptions = {"device": "core", "out": out}
+    library = out / "libraries" / f"core.{model.stem}.float32.so"
+    if not library.exists():
+        tune(model, trials=24, compare=False, **options)
+    # The headline of `tune` is of a campaign as those of all runtimes.
+    sample_s = SAMPLE_S if command == "exec" else Effort().sample_s
+    with load(2), own_loop(library.with_suffix(".in.npz"), [library], [CORE], sample_s) as turns:
+        if command == "exec":
+            part = execute(library, layers=False, **options).network
+        else:
+            part = tune(model, trials=24, **options).network.tuned
+        busy = os.getloadavg()[0]
+    if part is None:
+        raise ValueError("the network failed")
+    visits = beside_visits(turns)
+    own_s = weighted_median([(s, len(one["s"]) / len(one["own_s"])) for one in visits for s in one["own_s"]])
+    return {
+        "load": busy,
+        "command": command,
+        "clock": part.clock,
+        "s": [part.median_s, part.low_s, part.high_s],
+        "processes": part.processes,
+        "own_s": own_s,
+        "apart": part.median_s / own_s - 1,
+        "visits": visits,
+    }
 
 
 def main() -> None:
     """Measure and print."""
-    options = parser(__doc__)
+    options = row_parser(__doc__)
     options.add_argument("--proofs", type=int, default=10, help="runs of the proof, each on two devices")
     options.add_argument(
         "--headlines", type=int, default=4, help="commands whose headline is compared, of each network"
     )
+    options.add_argument("--folder", type=Path, help="what is tuned goes here, and is found here")
     given = options.parse_args()
+    names = [f"{name} {number}" for number in range(given.headlines) for name in NETWORKS]
+    names += [f"proof {number}" for number in range(given.proofs)]
     with tempfile.TemporaryDirectory() as text:
-        folder = Path(text)
-        os.environ["GNOMON_HOME"] = text  # a file of devices of its own
+        folder = (given.folder or Path(text)).absolute()
+        os.environ["GNOMON_HOME"] = str(folder)  # a file of devices and results of its own
+        folder.mkdir(parents=True, exist_ok=True)
         plainest = "x86-64" if platform.machine() == "x86_64" else "generic"
-        gnomon.add_device("wide", "local", check=False, threads=1)
-        gnomon.add_device("narrow", "local", check=False, threads=1, target=plainest)
-        told = []
-        for name, draw in NETWORKS.items():
-            draw(folder / f"{name}.onnx")
-            told += [
-                {"network": name, **row} for row in headlines(folder / f"{name}.onnx", folder / name, given.headlines)
-            ]
-        proofs = prove(folder / "separable.onnx", folder / "separable", given.proofs) if given.proofs else []
+        if not (folder / "separable.onnx").exists():
+            gnomon.add_device("wide", "local", check=False, threads=1)
+            gnomon.add_device("narrow", "local", check=False, threads=1, target=plainest)
+            gnomon.add_device("core", "local", check=False, threads=1, pin=(CORE,))
+            for name, draw in NETWORKS.items():
+                draw(folder / f"{name}.onnx")
+        ready: list[Proof] = []
+
+        def row(name: str) -> dict[str, Any]:
+            what, _, number = name.partition(" ")
+            if what in NETWORKS:
+                command = "exec" if int(number) + 1 < given.headlines else "tune"
+                return headline(command, folder / f"{what}.onnx", folder / what)
+            if not ready:
+                ready.append(prepared(folder / "separable.onnx", folder / "proofs"))
+            return prove(ready[0], folder / "proofs")
+
+        rows = kept_rows("tune_clock", names, row, given)
+    told = [one for one in rows if "apart" in one]
+    proofs = [device for one in rows for device in one.get("devices", ())]
     document = {
         "benchmark": "tune_clock",
-        "headlines": {"within_2_percent": sum(abs(row["apart"]) <= 0.02 for row in told), "of": len(told)},
+        "headlines": {"within_2_percent": sum(abs(one["apart"]) <= 0.02 for one in told), "of": len(told)},
         "proofs": {
-            "inside": sum(row["inside"] for row in proofs),
-            "narrow_or_undecided": sum(row["narrow_or_undecided"] for row in proofs),
+            "inside": sum(one["inside"] for one in proofs),
+            "narrow_or_undecided": sum(one["narrow_or_undecided"] for one in proofs),
             "of": len(proofs),
         },
-        "rows": {"headlines": told, "proofs": proofs},
+        "failed": sum("error" in one for one in rows),
+        "rows": rows,
     }
     publish(document, given)
 
