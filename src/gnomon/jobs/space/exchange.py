@@ -142,7 +142,8 @@ def export_networks(
     seen = seen_networks(study, accuracy, chosen)
 
     def net(network: str, primitives: Sequence[str]) -> NetRow:
-        row, one = NetRow(assignment=study.space.indices(primitives)), seen.get(network)
+        size = fields_of(NetRow, study.size(study.mixed(primitives)))
+        row, one = NetRow(assignment=study.space.indices(primitives), **size), seen.get(network)
         return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
 
     rows = [
@@ -158,11 +159,7 @@ def export_networks(
         if row.call_s is not None
     ]
     timed = {row.assignment for row in rows}
-    rows += [
-        replace(one, **fields_of(NetRow, study.size(s.network)))
-        for s in seen.values()
-        if (one := net(s.network.id, s.network.primitives)).assignment not in timed
-    ]
+    rows += [one for s in seen.values() if (one := net(s.network.id, s.network.primitives)).assignment not in timed]
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, study.space), out)

@@ -19,7 +19,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.session import replay as recall
-from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_unit
+from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, parts_of, placed_unit
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
@@ -151,7 +151,8 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
     once = bench.request.effort.processes_least
     placed: dict[Unit, Placed] = {}
     shaky: list[Unit] = []
-    for part in _parts(order, bench):
+    room = bench.request.effort.together - 1
+    for part in parts_of(order, room):
         for unit in part:
             try:
                 placed[unit] = placed_unit(bench, unit, f"unit-{unit.id}")
@@ -167,7 +168,7 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
                 shaky.append(unit)
             yield row
         steps.step(len(part))
-    for part in _parts(shaky, bench):
+    for part in parts_of(shaky, room):
         found = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
         for unit in part:
             yield _row(unit, placed[unit], found)
@@ -182,13 +183,6 @@ def _row(unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
         status="ok" if one.half_width <= STABLE else "unstable",
         **fields_of(Row, one),
     )
-
-
-def _parts(units: Sequence[Unit], bench: Bench) -> Iterator[Sequence[Unit]]:
-    """The units in as few groups of about equal size as fit beside the anchor."""
-    room = max(1, bench.request.effort.together - 1)
-    count = -(-len(units) // room)
-    return (units[k::count] for k in range(count))
 
 
 def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:

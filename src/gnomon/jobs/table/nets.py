@@ -15,7 +15,7 @@ from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, placed_net, shaky
+from gnomon.session.bench.baseline import Gauge, gauge_of, measure_well, placed_net
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.document import table_conditions
 from gnomon.session.request import MeasureRequest, patiently
@@ -77,7 +77,7 @@ def _measure(
                     raise
                 except GnomonError as error:
                     failures.append(NetFailure(net=index, reason=error.message))
-            found = _measured(bench, gauge, list({one.key: one for one in placed.values()}.values()))
+            found = measure_well(bench, gauge, "nets", list({one.key: one for one in placed.values()}.values()))
             for index, one in placed.items():
                 if found[one.key].reason:
                     failures.append(NetFailure(net=index, reason=found[one.key].reason))
@@ -114,14 +114,6 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
     prices = np.array([*(times.get(unit, 0.0) for unit in tables.units), *[0.0] * len(tables.extras)])
     nets = draw(tables, min(_DRAWN, tables.nets()), seed=0)
     return tuple(int(choice) for choice in nets[np.argmax(tables.sums(nets, prices))])
-
-
-def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str, Timed]:
-    """What nets take; those that are not known well enough are seen in twice as many processes."""
-    found = measure_beside_gauge(bench, gauge, "nets", placed)
-    once = bench.request.effort.processes_least
-    more = [one for one in placed if shaky(found[one.key], once)]
-    return found | measure_beside_gauge(bench, gauge, "nets again", more, again=True)
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:

@@ -19,7 +19,7 @@ from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load, load_unread
 from gnomon.models.model import UNREAD
 from gnomon.models.onnx.graph import load_outline
-from gnomon.session.bench.baseline import KNOWN_WITHIN, Gauge, Timed, gauge_of, measure_beside_gauge, timed
+from gnomon.session.bench.baseline import KNOWN_WITHIN, Timed, gauge_of, measure_well, parts_of, timed
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.session.targets import describe
@@ -103,8 +103,11 @@ def measure_files(
                 keys.setdefault(one.key, []).append(key)
             todo = _shuffled(placed, closely, again.seed)
             steps.expect(len(todo))
-            for part in _parts(todo, effort.together - 1):
-                found = _measured(bench, gauge, part) if gauge else _commanded(bench, part, witness)
+            for part in parts_of(todo, effort.together - 1):
+                if gauge is None:
+                    found = _commanded(bench, part, witness)
+                else:
+                    found = measure_well(bench, gauge, "networks", part, half_width=effort.half_width)
                 for name, took in _whole(found, todo, waiting):
                     known |= dict.fromkeys(keys[name], took)
                 steps.step(len(part))
@@ -180,14 +183,6 @@ def together(copies: Sequence[Timed]) -> Timed:
     )
 
 
-def _measured(bench: Bench, gauge: Gauge, placed: Sequence[Placed]) -> dict[str, Timed]:
-    """What networks take; those that are not known well enough are seen in twice as many processes."""
-    found = measure_beside_gauge(bench, gauge, "networks", placed)
-    effort = bench.request.effort
-    more = [one for one in placed if _shaky(found[one.key], effort)]
-    return found | measure_beside_gauge(bench, gauge, "networks again", more, again=True)
-
-
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
     """What networks take by a command, which says it by its own clock. MeasurementError where it no longer measures."""
     # Not in one process of the agent: whose fault a failure is shows in a process of its own.
@@ -200,14 +195,3 @@ def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]
                 hint="Correct what it names, then start again: what was measured is kept.",
             )
     return {one.key: timed(found[one.key], "wall") for one in placed}
-
-
-def _shaky(one: Timed, effort: Effort) -> bool:
-    """Whether a network that runs is not known well enough, and was seen in the first processes alone."""
-    return not one.reason and one.half_width > effort.half_width and one.processes <= effort.processes_least
-
-
-def _parts(placed: Sequence[Placed], room: int) -> Iterator[Sequence[Placed]]:
-    """The networks in as few groups of about equal size as fit beside the anchor."""
-    count = -(-len(placed) // max(1, room))
-    return (placed[k::count] for k in range(count))
