@@ -128,8 +128,7 @@ def fitted(what: str, images: Any, shape: list[Any]) -> Any:
     fits = images.ndim == len(shape) and sizes[:1] == list(there[:1])
     if not fits or any(size > n for size, n in zip(sizes, there, strict=True)):
         raise Refused(f"{what} {list(images.shape)} do not fit the model's input {shape}")
-    for axis, size in enumerate(sizes[1:], 2):
-        count = images.shape[axis]
+    for axis, (size, count) in enumerate(zip(sizes[1:], there[1:], strict=True), 2):
         if size != count:
             ends = [(k * count // size, -(-(k + 1) * count // size)) for k in range(size)]
             images = np.stack([images.take(range(*own), axis).mean(axis) for own in ends], axis)

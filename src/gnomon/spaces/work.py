@@ -32,9 +32,8 @@ _IN_PLACE = frozenset({*ELEMENTWISE, *VIEWS, "BatchNormalization", "Scale", "Bia
 def size_of(net: Net) -> NetSize:
     """What a net needs, by its layers; each node of it is one layer."""
     done = dict(zip(WORK, work([node.unit for node in net.nodes]).sum(axis=0).tolist(), strict=True))
-    ends = sum(_beside_weights(node.unit.layers[0], node.unit.inputs[0]) for node in net.nodes)
     return NetSize(
-        parameters=round(done["weights"]) + ends,
+        parameters=round(done["weights"]) + sum(_beside_weights(n.unit.layers[0], n.unit.inputs[0]) for n in net.nodes),
         macs=round(done["pointwise"] + done["depthwise"] + done["dense"]),
         peak_bytes=None if any(node.unit.kinds == ("Module",) for node in net.nodes) else _peak_bytes(net),
     )

@@ -189,7 +189,9 @@ def test_accuracies_of_any_space_come_by_csv_and_are_chosen_from(
         found = gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="nasbench201")
     assert found.accuracy is not None and len(found.accuracy.trained) == len({tuple(row) for row in drawn.tolist()})
     chosen = gnomon.select_primitives(tmp_path / "out", most_share=0.5)
-    assert len(chosen.groups) == 6 and chosen.lookup is None
+    assert chosen.lookup is not None
+    lines = [line.split() for line in Path(chosen.lookup).read_text().splitlines()]
+    assert [len(line) for line in lines] == [len(names) for names in chosen.groups] and len(lines) == 6
     with pytest.raises(UsageError, match="another config"):
         gnomon.import_networks([tmp_path / "nets.csv"], tmp_path / "out", config="fbnet")
     for place in ("exchange", "profiling.estimates"):

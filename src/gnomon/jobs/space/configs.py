@@ -32,8 +32,7 @@ def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
     except UsageError as error:
         hint = "If you know them: gnomon.spaces.from_aw_nas(CONFIG, blocks=[..]) in a file, given as FILE.py:NAME."
         raise UsageError(error.message, hint=hint) from error
-    images = open_images(config.gnomon, None, classes=config.manager.num_classes)
-    study = open_study(text, images.shape, blocks=own)
+    study = open_study(text, open_images(config.gnomon, None, classes=config.manager.num_classes).shape, blocks=own)
     layout, ends = study.layout, study.ends
     stem = _layers(ends[STEM], config.manager.input_channels) if STEM in ends else layout.stem
     head = _layers(ends[HEAD], layout.classes) if HEAD in ends else partial(write_head, layout=layout)

@@ -100,9 +100,9 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
         page.path("lookup", document.lookup)
         if document.lookup_model is not None and not page.brief:
             page.line(f"It is of {document.lookup_model.model}: {document.lookup_model.why}.", indent=1)
-        if not document.latency_file:
+        if not document.latency_file and not document.slots:
             page.item("The config names no lookup table.", "Give it to aw_nas as objective_cfg.latency_file.")
-    elif document.numbering != "of the space":  # a searcher of one in Python asks `gnomon.open_profile`
+    else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     if document.images_known:
         page.path(

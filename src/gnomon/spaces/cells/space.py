@@ -188,7 +188,7 @@ def _placed(one: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
 
 
 def write_head(x: Symbol, layout: CellLayout) -> Symbol:
-    """The scores of the classes, by what a space has behind its layers. ProblemError where it makes something else."""
+    """The scores of the classes, of the last layer's output. ProblemError where a head of the space makes others."""
     made = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
     if made.shape != (x.shape[0], layout.classes):
         raise ProblemError(

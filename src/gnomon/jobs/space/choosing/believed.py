@@ -90,7 +90,7 @@ class Believer:
         return self.accuracy(network).value, self.latency_s(network).value
 
     def to_pandas(self) -> Any:
-        """The networks of the profile as a `pandas.DataFrame`: primitives by group, what is told of each, its size."""
+        """The networks of the profile as a `pandas.DataFrame`: primitives by group, accuracy, latency, and size."""
         rows = []
         for network in self.networks:
             told = {"accuracy": self.accuracy(network).value, "latency_s": self.latency_s(network).value}

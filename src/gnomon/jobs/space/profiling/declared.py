@@ -144,11 +144,9 @@ def declared_study(given: Any) -> DeclaredStudy:
             hint="Give it inputs (1, C, H, W) of alike channels, one of which is the largest both ways.",
         )
     slots = space.space.slots
-    counts = [len(slot.choices) for slot in slots]
-    names = [name for slot in slots for name in slot.choices]
-    if wrong := [name for name in names if not is_name(name)]:
+    if wrong := [name for slot in slots for name in slot.choices if not is_name(name)]:
         raise UsageError(f"{wrong[0]!r} cannot be a part of a file's name", hint="Use letters, digits, - and _.")
-    nets = [_tagged(space, one, origin) for one in swaps([0] * len(slots), counts)]
+    nets = [_tagged(space, one, origin) for one in swaps([0] * len(slots), [len(slot.choices) for slot in slots])]
     made = nets[0].net.shape(nets[0].net.output)
     if len(made) != 2:
         raise UsageError(f"networks of {space.name} make {made}, and no scores", hint="Give it a head: (N, classes).")
