@@ -27,16 +27,12 @@ _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
 
 
+ratio_interval = units.ratio_interval
+
+
 def bounds(compared: Comparison) -> str:
     """The interval of a comparison in brackets: `units.UNKNOWN` where too little was seen."""
     return ratio_interval(compared.low, compared.high)
-
-
-def ratio_interval(low: float | None, high: float | None) -> str:
-    """The interval of a ratio in brackets: `units.UNKNOWN` where it has no end, or says nothing."""
-    if low is None or high is None or not math.isfinite(high) or units.vague(low, high):
-        return units.UNKNOWN
-    return f"[{units.digits(low)}, {units.digits(high)}]"
 
 
 def is_open(compared: Comparison) -> bool:

@@ -18,7 +18,6 @@ from gnomon.core.stats import Block, median, quantile
 from gnomon.errors import ProblemError
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import others_share, steal_share
-from gnomon.report import units
 from gnomon.session.kernels import CALLS_QUANTILE, KernelPart, kernels
 from gnomon.wire import Environment, Snapshot
 
@@ -59,48 +58,6 @@ class ModelPart:
     sha256: str
     operators: int
     macs: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FedInput:
-    """An input, and what it was `fed`, in words; of a file its `sha256`, null where numbers were drawn."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    fed: str
-    sha256: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConditionsPart:
-    """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
-
-    `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
-    known); `date` is when the measuring began, of the calendar here. `signature` is the one that was asked for. What
-    has no value is not known, or was not set.
-    """
-
-    threads: tuple[int, ...]
-    defaults: bool = False
-    precisions: tuple[str, ...] = ()
-    inputs: tuple[FedInput, ...] = ()
-    machine: str = ""
-    cores: int | None = None
-    date: str = ""
-    signature: str = ""
-
-
-def table_conditions(context: Mapping[str, Any], at_s: float | None = None) -> ConditionsPart:
-    """The conditions of times that were measured in a table's context, from the moment `at_s` on."""
-    device, threads = context.get("device") or {}, (context.get("options") or {}).get("threads")
-    machine = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or ""
-    return ConditionsPart(
-        threads=(threads,) if isinstance(threads, int) else (),
-        precisions=(str(context["dtype"]),) if context.get("dtype") else (),
-        machine=str(machine),
-        date=units.day(at_s),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

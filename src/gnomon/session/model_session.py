@@ -28,10 +28,10 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
+from gnomon.report.units import ConditionsPart, FedInput
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
-from gnomon.session.document import ConditionsPart, FedInput
 from gnomon.session.kernels import Sources
 from gnomon.session.model import ReadModel, check_feeds, models_for, read_model, texts_of
 from gnomon.session.request import ModelRequest, device_met, link_to, machine_of

@@ -13,8 +13,7 @@ from gnomon.core.stats import compare
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
 from gnomon.measure.environment import Doubt
-from gnomon.report.parts import ratio_interval
-from gnomon.report.units import CLOCKS, time
+from gnomon.report.units import CLOCKS, ratio_interval, time
 from gnomon.runtimes.base import Configuration, Wish
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE

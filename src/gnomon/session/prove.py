@@ -15,7 +15,7 @@ from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
-from gnomon.report.parts import ratio_interval
+from gnomon.report.units import ratio_interval
 from gnomon.session.contender import (
     AGAIN,
     Clocks,

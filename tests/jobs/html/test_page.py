@@ -99,7 +99,7 @@ def inert(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["place by hand", "tune by hand", "space show profile --json"])
 def test_conditions_stand_beside_the_title_once(name: str) -> None:
-    dated = json.loads(json.dumps(FOUND[name]).replace('"date": ""', '"date": "2026-01-02"'))
+    dated = json.loads(json.dumps(FOUND[name]).replace('"began_s": 0.0', '"began_s": 1767355200.0'))
     heading = page([dated], [name]).partition("</h1>")[2].partition('<p class="answer">')[0]
     assert re.fullmatch(r'\s*<p class="note">[^<]*\b2026-01-02\b[^<]*</p>\s*', heading), heading
 

@@ -14,7 +14,7 @@ from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.plain import listed
-from gnomon.session.document import ConditionsPart
+from gnomon.report.units import ConditionsPart
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"

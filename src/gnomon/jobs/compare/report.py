@@ -18,11 +18,11 @@ from gnomon.jobs.compare.document import (
     kind_of,
     word,
 )
-from gnomon.jobs.place.shared_report import held_for
 from gnomon.report import units
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, listed
+from gnomon.report.units import held_for
 
 _FEW, _MOST = 5, 40
 

@@ -19,12 +19,12 @@ from gnomon.jobs.estimator.document import (
     PredictionsDocument,
     SuggestDocument,
 )
-from gnomon.jobs.place.shared_report import measured_with
 from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import percent
 from gnomon.report.plain import many
+from gnomon.report.units import measured_with
 
 if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument

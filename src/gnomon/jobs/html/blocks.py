@@ -70,8 +70,7 @@ class View:
 def grid(title: str, table: Table[Any], most: int = MOST_ROWS) -> Grid:
     """A table as a page shows it: with all its columns that have something to show, and `most` of its rows."""
     shown = table.rows[:most]
-    first, *others = table.columns
-    columns = [first, *(one for one in others if any(one.cell(row) not in ("", "-") for row in shown))]
+    columns = [c for k, c in enumerate(table.columns) if not k or any(c.cell(row) not in ("", "-") for row in shown)]
     left = len(table.rows) - len(shown)
     more = f"and {left} more: the document has all" if left else ""
     return Grid(

@@ -17,9 +17,9 @@ from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.plain import listed
+from gnomon.report.units import ConditionsPart
 from gnomon.runtimes.base import Accelerator
 from gnomon.session.document import (
-    ConditionsPart,
     DifferencePart,
     EnvironmentPart,
     GraphPart,

@@ -5,18 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.page import Page
-from gnomon.report.plain import listed, many
-from gnomon.session.document import ConditionsPart, ModelPart, table_conditions
+from gnomon.report.plain import many
+from gnomon.report.units import ConditionsPart, held_for
+from gnomon.session.document import ModelPart
 from gnomon.session.targets import Missing, merged
 
-_MOST_SHAPES = 3
-"""Inputs whose shapes stand in a report's second line."""
 _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 _TRACED = ", traced"
@@ -38,13 +36,6 @@ _FIRST = frozenset(
 """Kinds of doubts about the answer itself, which stand under it."""
 
 
-def measured_with(context: Mapping[str, Any], conditions: ConditionsPart | None = None, clock: str = "") -> str:
-    """What the times of a table hold for, in one sentence: runtime, processor, threads, day, and a known clock."""
-    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
-    held = held_for(f"{name} {context.get('version') or ''}".strip(), "", conditions or table_conditions(context))
-    return f"{held}{f', by {units.CLOCKS[clock]}' if clock else ''}."
-
-
 def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | None) -> str:
     """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     if conditions is None:  # of an older gnomon
@@ -60,27 +51,6 @@ def held(name: str, device: str, conditions: ConditionsPart | None, page: Page) 
     """Write what times on a device hold for; nothing where an older document does not say."""
     if conditions is not None:
         page.conditions(f"{held_for(name, device, conditions)}.")
-
-
-def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
-    """What times on a device hold for, by the conditions they were measured under; "" of a device is its machine."""
-    cores = conditions.cores
-    machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
-    where = f"{device} ({machine})" if device and machine else device or machine or "an unknown device"
-    counts = " and ".join(map(str, conditions.threads))
-    threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if conditions.defaults else ''}"
-    fed = conditions.inputs
-    threads = threads if counts else "threads not set by gnomon" if fed else ""
-    shapes = [f"{row.name if len(fed) > 1 else ''} {'x'.join(map(str, row.shape))}".strip() for row in fed]
-    more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
-    drawn = [row.name for row in fed if row.sha256 is None]
-    inputs = "given inputs" if fed else ""
-    if drawn:
-        inputs = "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
-    signature = conditions.signature and f"signature {conditions.signature}"
-    parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
-    known = ", ".join(filter(None, parts))
-    return f"{name} on {where}{known and f': {known}'}"
 
 
 def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None = None) -> str:

@@ -157,8 +157,8 @@ class HeldOutPart:
 class ToolchainPart:
     """All networks that a toolchain made, and how well others can be predicted from them, by family.
 
-    `context` is what changes its times, by name: the device, the threads, the settings that are not as usual. `date` is
-    the day of the first of them, of the calendar here.
+    `context` is what changes its times, by name: the device, the threads, the settings that are not as usual. `began_s`
+    is when the first of them was measured.
     """
 
     toolchain: str
@@ -170,7 +170,7 @@ class ToolchainPart:
     compared: ComparedPart | None
     least_quantised: float | None
     held_out: Mapping[str, HeldOutPart]
-    date: str = ""
+    began_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

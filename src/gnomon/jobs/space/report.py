@@ -298,7 +298,7 @@ def _conditions(toolchain: ToolchainPart) -> str:
     """What a toolchain's times hold for, in one sentence."""
     device, threads = (toolchain.context.get(name, "") for name in ("device", "threads"))
     count = threads and f"{threads} thread{'' if threads == '1' else 's'}"
-    parts = [device and f"on {device}", count, units.CLOCKS.get(toolchain.clock), toolchain.date]
+    parts = [device and f"on {device}", count, units.CLOCKS.get(toolchain.clock), units.day(toolchain.began_s)]
     return f"{', '.join(filter(None, [f'Latency by {toolchain.toolchain}', *parts]))}."
 
 

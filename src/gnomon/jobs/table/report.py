@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.jobs.place.shared_report import doubts, first_warnings, measured_with
+from gnomon.jobs.place.shared_report import doubts, first_warnings
 from gnomon.jobs.table.document import (
     SpacesDocument,
     TableDiffDocument,
@@ -14,6 +14,7 @@ from gnomon.report import units
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import networks, percent
 from gnomon.report.plain import many
+from gnomon.report.units import measured_with
 
 _ROWS = 20
 _LABEL = 58

@@ -15,7 +15,8 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.session.document import BlockColumns, ConditionsPart, FedInput, block_columns
+from gnomon.report.units import ConditionsPart, FedInput
+from gnomon.session.document import BlockColumns, block_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def _toolchain(name: str, factor: float) -> dict[str, Any]:
         "toolchain": name,
         "clock": "cpu",
         "context": {"device": "phone", "threads": "1"},
-        "date": "2026-01-02",
+        "began_s": 1767355200.0,
         "networks": rows,
         "failed": [{"network": "Res_1_0", "reason": "no kernel"}],
         "imported": {},

@@ -46,7 +46,6 @@ from gnomon.jobs.space.profiling.folder import (
     read_question,
 )
 from gnomon.jobs.space.profiling.study import OF_SPACE, Study, open_study, refused, whole_name
-from gnomon.report import units
 from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
@@ -221,7 +220,7 @@ def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> Toolchain
         toolchain=name,
         clock=next((row.clock for row in mine.values() if row.clock), ""),
         context=next((row.context for row in mine.values() if row.call_s is not None), {}),
-        date=units.day(min((row.at_s for row in mine.values() if row.call_s is not None), default=None)),
+        began_s=min((row.at_s for row in mine.values() if row.call_s is not None), default=None),
         networks=tuple(
             MeasuredNetwork(id=row.network, latency_s=row.call_s, **fields_of(MeasuredNetwork, row))
             for row in mine.values()
