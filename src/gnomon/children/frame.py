@@ -117,7 +117,7 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images as large as a model's input, in which what is no number above 0 is free; larger ones are averaged.
+    """Images as large as a model's input, whose free dimensions are texts, or below 1; larger ones are averaged.
 
     Refused where they do not fit.
     """
@@ -149,7 +149,7 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else 1
     images = fitted("calibration images", images, shape)
     if len(images) < batch:
-        raise Refused(f"{len(images)} calibration images are no batch of {batch}")
+        raise Refused(f"{len(images)} calibration images do not fill a batch of {batch}")
     if not np.isfinite(images).all():
         raise Refused("calibration images hold what is not a finite number")
     return [images[start : start + batch] for start in range(0, len(images) - batch + 1, batch)]

@@ -40,7 +40,7 @@ def size_of(net: Net) -> NetSize:
 
 
 def _beside_weights(one: Layer, came: Shape) -> int:
-    """The trained numbers of a layer that are no weights: biases, and what normalisations scale and shift by."""
+    """The trained numbers of a layer beside its weights: biases, and the scales and shifts of normalisations."""
     if one.kind in ("Conv", "Linear"):
         return _outputs(one) if one["bias"] else 0
     axis = {"BatchNormalization": 1, "LayerNormalization": -1}.get(one.kind)
