@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.spaces.cells.effects import Evidence, expit, learn, learn_both, shared_pairs
+from gnomon.spaces.cells.effects import Evidence, design_matrix, expit, learn, learn_both, shared_pairs
 from gnomon.spaces.selection.beliefs import Front, believe, exchanged
 from gnomon.spaces.selection.pareto import ParetoOptions, select_pareto
 
@@ -50,12 +50,30 @@ def test_networks_share_what_pairs_add_as_they_share_pairs() -> None:
         (Slot("a", ("Ablock_0", "Ablock_1")), Slot("b", ("Ablock_0", "Ablock_1")), Slot("c", ("Ablock_0", "Bblock_0")))
     )
     rows = np.array([[0, 0, 0], [0, 1, 0], [0, 0, 1]])
-    near, every, kin, own = shared_pairs(space, rows)
+    near, every, kin, own = shared_pairs(space, "logit", (rows, design_matrix(space, rows)))
     assert near[0].tolist() == [1, 0, 0.5] and np.allclose(every[0], [1, 1 / 3, 1 / 3])
     assert np.allclose(kin[0], [1, 1, 1 / 3]) and own.tolist() == np.eye(3).tolist()
     alone = Space((Slot("a", ("Ablock_0", "Ablock_1", "Bblock_0")),))
     one = np.eye(2).tolist()
-    assert shared_pairs(alone, np.array([[0], [1]])).tolist() == [one, one, np.ones((2, 2)).tolist(), one]
+    rows = np.array([[0], [1]])
+    shared = shared_pairs(alone, "logit", (rows, design_matrix(alone, rows)))
+    assert shared.tolist() == [one, one, np.ones((2, 2)).tolist(), one]
+
+
+def test_of_latencies_neighbours_share_what_they_add_wherever_they_are_in_proportion_to_what_they_take() -> None:
+    names = ("Ablock_0", "Ablock_1", "Bblock_0")
+    space = Space(tuple(Slot(f"cell{g}", names) for g in range(3)))
+    rows = np.array([[0, 2, 1], [1, 0, 2], [0, 2, 2]])
+    shares = np.array([[0.5, 0.4, 0.1], [0.2, 0.2, 0.6], [0.1, 0.1, 0.8]])
+    design = design_matrix(space, rows)
+    design[:, 1:] *= np.repeat(shares, len(names), axis=1)
+    placed, joint, kin, own = shared_pairs(space, "sums", (rows, design))
+    pairs = 1.5 * (shares[:, :-1] + shares[:, 1:])
+    assert placed[0, 2] == pytest.approx(pairs[0, 0] * pairs[2, 0] / 2)
+    assert placed[0, 1] == 0, "the same two, in other places"
+    assert kin[0, 1] == pytest.approx(pairs[0, 0] * pairs[1, 1] / 2)
+    assert joint[0, 1] == pytest.approx(kin[0, 1]), "of names and of families alike"
+    assert np.linalg.eigvalsh([placed, joint, kin, own]).min() > -1e-12
 
 
 def test_draws_of_networks_hold_their_truth_and_the_measured_ones_are_nearly_known() -> None:

@@ -13,11 +13,13 @@ most likely, under a weak prior that keeps them finite (empirical Bayes: Efron a
 
 Nothing asks for one-change variants: any networks will do, and what they leave open shows in the covariance.
 
-What no sum explains, the misfit, is taken as effects of pairs of cell groups, each kind of one size: of each two
-primitives of neighbours, of each two of any groups, and of their families, such as where a runtime converts a layout
-between two; and what each network has for itself, beside all pairs. The best of many networks owe something to the
-misfit, so that what is said of a front has to know it (`Learned.draw`), and what is said of a network near to those
-that were measured (`Learned.predict`).
+What no sum explains, the misfit, is taken as effects of pairs of cell groups, each kind of one size; and what each
+network has for itself, beside all pairs. On accuracies there are effects of each two primitives of neighbours, of each
+two of any groups, and of their families. On latencies only neighbours add something, such as where a runtime converts a
+layout between two, in proportion to what both take: each two primitives in these places, and, of one size, the same
+two and their families wherever they are. The best of many networks owe something to the misfit, so that what is said
+of a front has to know it (`Learned.draw`), and what is said of a network near to those that were measured
+(`Learned.predict`).
 
 `Likelihood` finds the sizes: the restricted likelihood of a normal model with one constant, climbed by Fisher scoring
 (Patterson and Thompson, "Recovery of inter-block information when block sizes are unequal", 1971). Priors of misfits
@@ -34,7 +36,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import Literal
 
 import numpy as np
@@ -90,20 +92,28 @@ class Evidence:
         return Evidence(assignments=self.assignments[rows], values=self.values[rows], errors=self.errors[rows])
 
 
+Networks = tuple[Ints, Floats]
+"""Networks (N, groups) as indices of a space's choices, and their design (N, 1 + C): `Effects.design`."""
+
+
 class Likelihood:
     """The restricted likelihood of log sizes: of each misfit, each part of the effects, and each group's scale."""
 
-    def __init__(self, space: Space, known: Evidence, *, mixed: bool, parts: Mapping[str, Floats]) -> None:
+    def __init__(
+        self, space: Space, known: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
+    ) -> None:
         """Of evidence in units of its spread; `mixed` if networks tell what no sum explains.
 
         `parts` are covariances (C, C) of effects by the name of their size.
         """
-        self.space, self.assignments, self.values = space, known.assignments, known.values
+        self.space, self.scale, self.assignments, self.values = space, scale, known.assignments, known.values
         self.group = _groups_of(space)
         self.parts = dict(parts)
-        self.design, self.pairs = design_matrix(space, known.assignments), shared_pairs(space, known.assignments)
+        self.linearise(design_matrix(space, known.assignments))
         # Of one family alone all networks share what its pairs add, which is a constant.
-        self.told = np.array([mixed, mixed, mixed and any(own.any() for own in _kin(space, names=False)), mixed])
+        families = max(len({family_of(name) for name in slot.choices}) for slot in space.slots)
+        # On latencies they share the size of their names.
+        self.told = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
         self.noise = known.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
         usual = np.log([_USUAL_MISFIT] * _MISFITS + [_USUAL[name] for name in parts]) - 0.5 * math.log(self.groups)
@@ -111,6 +121,14 @@ class Likelihood:
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
         self.weights[:_MISFITS][self.told] = 0.0  # half normal; where no network tells they are not looked at
+
+    def linearise(self, design: Floats) -> None:
+        """Take the measured networks as the sums that a design (N, 1 + C) makes of effects."""
+        self.design, self.pairs = design, shared_pairs(self.space, self.scale, (self.assignments, design))
+
+    def shared(self, networks: Networks) -> Floats:
+        """How far misfits of networks tell those of the measured ones: (misfits, M, N)."""
+        return shared_pairs(self.space, self.scale, networks, (self.assignments, self.design))
 
     def prior(self, sizes: Floats) -> Floats:
         """The covariance of the effects."""
@@ -141,8 +159,13 @@ class Likelihood:
         return np.asarray(made)
 
     def misfits(self, sizes: Floats, shared: Floats) -> Floats:
-        """The covariance of what no sum explains, of correlations (misfits, N, M); 0 where no network tells."""
+        """The covariance of what no sum explains, of those of size 1 (misfits, N, M); 0 where no network tells."""
         return np.asarray(np.tensordot(self.misfit(sizes) ** 2, shared, axes=1))
+
+    def alone(self, sizes: Floats, networks: Networks) -> Floats:
+        """The variance of what no sum explains of each network (M,)."""
+        kinds = [kind.variances() for kind in _pairs(self.space, self.scale, networks)]
+        return np.asarray(self.misfit(sizes) ** 2 @ np.array([*kinds, np.ones(len(networks[0]))]))
 
     def misfit(self, sizes: Floats) -> Floats:
         """The standard deviation of each misfit."""
@@ -263,11 +286,11 @@ class Likelihood:
         return np.asarray((left + left.T) / 2), np.asarray(gain)
 
     def drawn(
-        self, sizes: Floats, networks: Ints, shared: Floats, count: int, rng: np.random.Generator
+        self, sizes: Floats, networks: Networks, shared: Floats, count: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Constant and effects that may be true under these sizes (count, 1 + C), and misfits of networks (count, M).
 
-        `shared` (misfits, M, N) is what the networks (M, groups) share with those that were measured (`shared_pairs`).
+        `shared` (misfits, M, N) is what the networks share with those that were measured.
 
         A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
         is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
@@ -277,7 +300,10 @@ class Likelihood:
         effects = np.zeros((count, len(whole)))
         effects[:, 1:] = rng.standard_normal((count, len(root))) @ root
         effects[:, 0] = _WIDE * rng.standard_normal(count)
-        here, there = _drawn_pairs(self.space, (self.assignments, networks), self.misfit(sizes), count, rng)
+        rows, design = networks
+        both = np.concatenate([self.assignments, rows]), np.concatenate([self.design, design])
+        drawn = _drawn_pairs(self.space, self.scale, both, self.misfit(sizes), count, rng)
+        here, there = np.split(drawn, [len(self.values)], axis=1)
         noise = rng.standard_normal((count, len(self.values))) * np.sqrt(self.noise)
         off = self.values - effects @ self.design.T - here - noise
         pull = np.linalg.solve(covariance, off.T)
@@ -298,48 +324,83 @@ def _root(covariance: Floats) -> Floats:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-def shared_pairs(space: Space, assignments: Ints, others: Ints | None = None) -> Floats:
-    """How far the misfits of a network (N, groups) tell those of another: correlations (misfits, N, M)."""
-    other = assignments if others is None else others
-    alike = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=True))]
-    akin = [own[assignments[:, None, g]] == own[other[None, :, g]] for g, own in enumerate(_kin(space, names=False))]
-    shared = [
-        np.mean([same[a] & same[b] for a, b in pairs], axis=0)
-        for same, pairs in zip((alike, alike, akin), _pairs(space), strict=True)
-    ]
-    return np.array([*shared, np.all(alike, axis=0)])
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pairs:
+    """The pairs of primitives of networks by number (N, pairs), and how much each counts.
+
+    A number stands for one effect: `anywhere` for the same one in all places, else for one in its own place alone.
+    """
+
+    numbers: Ints
+    counts: Floats
+    anywhere: bool
+
+    def shared(self, other: _Pairs) -> Floats:
+        """The covariances (N, M) with other networks, of effects of size 1."""
+        found, places = np.zeros((len(self.numbers), len(other.numbers))), range(self.numbers.shape[1])
+        for a, b in product(places, repeat=2) if self.anywhere else zip(places, places, strict=True):
+            same = self.numbers[:, a, None] == other.numbers[None, :, b]
+            found += same * np.outer(self.counts[:, a], other.counts[:, b])
+        return np.asarray(found / len(places))
+
+    def variances(self) -> Floats:
+        """Of each network (N,)."""
+        if not self.anywhere:
+            return np.asarray((self.counts**2).mean(axis=1))
+        same = self.numbers[:, :, None] == self.numbers[:, None, :]
+        shared = np.einsum("na,nab,nb->n", self.counts, same, self.counts)
+        return np.asarray(shared / self.counts.shape[1])
+
+    def drawn(self, count: int, rng: np.random.Generator) -> Floats:
+        """What effects of size 1 add to each network, at random: (count, N)."""
+        which = np.unique(self.numbers, return_inverse=True)[1].reshape(self.numbers.shape)
+        effects, found = rng.standard_normal((count, which.max() + 1)), np.zeros((count, len(which)))
+        for place, counts in enumerate(self.counts.T):
+            found += effects[:, which[:, place]] * counts
+        return np.asarray(found / math.sqrt(self.counts.shape[1]))
 
 
-def _pairs(space: Space) -> tuple[list[tuple[int, int]], ...]:
-    """The pairs of cell groups of each misfit: neighbours, all, and all. One cell group alone is its own pair."""
+def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
+    """The pairs of each misfit but that of whole networks. One cell group alone is its own pair."""
     groups = [g for g, slot in enumerate(space.slots) if len(slot.choices) > 1] or [0]
     every = list(combinations(groups, 2)) or [(groups[0], groups[0])]
-    return list(pairwise(groups)) or every, every, every
+    near = list(pairwise(groups)) or every
+    names = [name for slot in space.slots for name in slot.choices]
+    first = np.cumsum([0, *(len(slot.choices) for slot in space.slots)])[:-1]
+    shares = np.add.reduceat(networks[1][:, 1:], first, axis=1)
+    shares = shares / shares.mean(axis=1, keepdims=True)
+
+    def pairs(places: list[tuple[int, int]], names: list[str], *, anywhere: bool) -> _Pairs:
+        own = np.unique(names, return_inverse=True)[1][first + networks[0]]
+        left, right = (list(side) for side in zip(*places, strict=True))
+        apart = 0 if anywhere else np.arange(len(places))
+        numbers = (apart * len(names) + own[:, left]) * len(names) + own[:, right]
+        return _Pairs(numbers=numbers, counts=(shares[:, left] + shares[:, right]) / 2, anywhere=anywhere)
+
+    kin, placed = [family_of(name) for name in names], pairs(near, names, anywhere=False)
+    if scale == "logit":
+        return [placed, pairs(every, names, anywhere=False), pairs(every, kin, anywhere=False)]
+    named, akin = pairs(near, names, anywhere=True), pairs(near, kin, anywhere=True)
+    numbers = np.concatenate([named.numbers, akin.numbers + len(names) ** 2], axis=1)
+    return [placed, replace(named, numbers=numbers, counts=np.tile(named.counts, 2)), akin]
 
 
-def _kin(space: Space, *, names: bool) -> list[Ints]:
-    """The number of each choice of each group, by its name or by its family."""
-    if names:
-        return [np.arange(len(slot.choices)) for slot in space.slots]
-    return [np.unique([family_of(name) for name in slot.choices], return_inverse=True)[1] for slot in space.slots]
+def shared_pairs(space: Space, scale: Scale, networks: Networks, others: Networks | None = None) -> Floats:
+    """How far the misfits of networks tell those of others: covariances (misfits, N, M) of misfits of size 1."""
+    theirs = networks if others is None else others
+    both = zip(_pairs(space, scale, networks), _pairs(space, scale, theirs), strict=True)
+    alike = (networks[0][:, None] == theirs[0]).all(axis=2)
+    return np.array([*(one.shared(other) for one, other in both), alike])
 
 
 def _drawn_pairs(
-    space: Space, networks: tuple[Ints, Ints], sizes: Floats, count: int, rng: np.random.Generator
-) -> list[Floats]:
+    space: Space, scale: Scale, networks: Networks, sizes: Floats, count: int, rng: np.random.Generator
+) -> Floats:
     """What pairs of cell groups add to networks, and these themselves, at random: misfits of these sizes."""
-    found = [np.zeros((count, len(rows))) for rows in networks]
-    kinds = _kin(space, names=True), _kin(space, names=True), _kin(space, names=False)
-    for size, own, pairs in zip(sizes[:-1], kinds, _pairs(space), strict=True):
-        for a, b in pairs:
-            table = size / math.sqrt(len(pairs)) * rng.standard_normal((count, own[a].max() + 1, own[b].max() + 1))
-            for one, rows in zip(found, networks, strict=True):
-                one += table[:, own[a][rows[:, a]], own[b][rows[:, b]]]
-    different, which = np.unique(np.concatenate(networks), axis=0, return_inverse=True)
-    alone = sizes[-1] * rng.standard_normal((count, len(different)))
-    for one, rows in zip(found, np.split(which.ravel(), [len(networks[0])]), strict=True):
-        one += alone[:, rows]
-    return found
+    kinds = _pairs(space, scale, networks)
+    found = sum(size * kind.drawn(count, rng) for size, kind in zip(sizes[:-1], kinds, strict=True))
+    different, which = np.unique(networks[0], axis=0, return_inverse=True)
+    return np.asarray(found + sizes[-1] * rng.standard_normal((count, len(different)))[:, which.ravel()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -419,10 +480,10 @@ class Learned:
         rows = np.asarray(networks, dtype=np.intp).reshape(-1, len(self.effects.space.slots))
         own, design = self.likelihood, self.effects.design(rows)
         whole, crossed, covariance = own.known(self.sizes)
-        shared = own.misfits(self.sizes, shared_pairs(own.space, rows, own.assignments))
+        shared = own.misfits(self.sizes, own.shared((rows, design)))
         both = design @ crossed + shared
         pull = np.linalg.solve(covariance, np.column_stack([own.values, both.T]))
-        spread = np.einsum("ni,ij,nj->n", design, whole, design) + float((own.misfit(self.sizes) ** 2).sum())
+        spread = np.einsum("ni,ij,nj->n", design, whole, design) + own.alone(self.sizes, (rows, design))
         spread = np.maximum(spread - np.einsum("nm,mn->n", both, pull[:, 1:]), 0.0)
         half = _NORMAL_95 * self.loose * self.unit * np.sqrt(spread)
         middle, misfit = self.effects.totals(self.effects.mean[None], rows)[0], self.unit * shared @ pull[:, 0]
@@ -445,11 +506,11 @@ class Learned:
         sure = not self.doubt.any()
         parts = np.array_split(np.arange(count), 1 if sure else min(_SIZES, count))
         every = self.sizes[None] if sure else own.sampled(self.sizes, self.doubt, len(parts), rng)
-        shared = shared_pairs(own.space, networks, own.assignments)
         design, middle = self.effects.design(networks), self.effects.totals(self.effects.mean[None], networks)
+        shared = own.shared((networks, design))
         found = []
         for sizes, part in zip(every, parts, strict=True):
-            effects, misfit = own.drawn(sizes, networks, shared, len(part), rng)
+            effects, misfit = own.drawn(sizes, (networks, design), shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
             # Costs too are linear here, as they were learned: exponentials of far effects would not cancel in a sum.
@@ -511,11 +572,14 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     else:
         values, errors = np.log(values), errors / values
     # Everything in units of the spread of the values: the limits and the weak prior then mean the same everywhere.
-    unit, mixed = float(values.std()), _swaps(evidence.assignments) > 1
+    unit, chosen = float(values.std()), design_matrix(space, evidence.assignments)
+    # More networks than sums have unknowns tell of the misfit, however near they are to each other.
+    more = len(values) > np.linalg.matrix_rank(chosen @ chosen.T, hermitian=True)
+    mixed = bool(more) or _swaps(evidence.assignments) > 1
     unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
     center = float(values.mean()) - (math.log(len(space.slots)) if scale == "sums" else 0.0)
     known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
-    own = Likelihood(space, known, mixed=mixed, parts=parts)
+    own = Likelihood(space, known, scale=scale, mixed=mixed, parts=parts)
     effects, sizes = _flat(space, evidence.assignments, values, center), own.start
     if scale == "sums":
         effects = _settled(own, sizes, effects, evidence.values, unit, center)
@@ -546,7 +610,7 @@ def _settled(
 ) -> Effects:
     """What is believed of costs under these sizes, and the likelihood as linear around these."""
     for _ in range(_LINEARISED):
-        own.design = effects.design(own.assignments)
+        own.linearise(effects.design(own.assignments))
         own.values = _linear(effects, own.assignments, latencies[None], center)[0] / unit
         before, effects = effects, _effects(own, sizes, "sums", unit, center)
         if np.abs(effects.mean - before.mean).max() < _STAYS:
