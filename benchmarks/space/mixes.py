@@ -2,10 +2,11 @@
 
 Made-up latencies of docs/examples/digits.yaml: VGG blocks take about a twentieth of what Mobile blocks take, Res blocks
 are between. A network takes what its blocks cost, and where two are neighbours as much more or less of both as these
-two primitives make it (--pairs, standard deviation). What `gnomon space profile` measures by default, known to 2 %,
-is imported: one-change variants, 12 mixed networks of each family and 12 across. `gnomon.open_profile` then tells the
-latency of networks that were not measured, half of them drawn from all, half of one family each, and
-`gnomon.select_primitives` writes the lookup table of the default choice.
+two primitives make it: in each place on its own, or (--met) the same two, or two of their families, wherever they meet.
+--pairs is the standard deviation. What `gnomon space profile` measures by default, known to 2 %, is imported:
+one-change variants, 12 mixed networks of each family and 72 across. `gnomon.open_profile` then tells the latency of
+networks that were not measured, half of them drawn from all, half of one family each, and `gnomon.select_primitives`
+writes the lookup table of the default choice.
 
 Told for networks of several families (`mixes`) and of one: the mean error, and the share of 95 % intervals that hold
 the true latency, each as mean, standard deviation, least and most over the spaces; and how many predictions, ends of
@@ -29,10 +30,12 @@ import gnomon
 from benchmarks.common import parser, publish
 from gnomon.core.cost import Floats
 from gnomon.core.stats import student_quantile
-from gnomon.spaces.cells.effects import balanced_design
+from gnomon.jobs.space.job import MIXED, measured_networks
+from gnomon.jobs.space.profiling.methods import plan, recipes
+from gnomon.jobs.space.profiling.study import open_study
 
 CONFIG = Path(__file__).parents[2] / "docs" / "examples" / "digits.yaml"
-GROUPS, MIXED, NOISE, PROCESSES = 3, 12, 0.02, 6
+GROUPS, NOISE, PROCESSES = 3, 0.02, 6
 FAMILIES = {"Mobile": (0, 1, 3, 4), "Res": (0, 1, 3, 4), "VGG": (0, 1, 2, 3)}
 NAMES = tuple(f"{family}block_{number}" for family, numbers in FAMILIES.items() for number in numbers)
 BLOCKS = 4
@@ -40,7 +43,7 @@ SPREAD = {"Mobile": 20**0.5, "Res": 1.0, "VGG": 20**-0.5}
 Network = tuple[int, ...]
 
 
-def latencies(networks: Sequence[Network], seed: int, pairs: float) -> Floats:
+def latencies(networks: Sequence[Network], seed: int, pairs: float, met: str) -> Floats:
     """Seconds of networks of the space of a seed, as they truly are."""
     rng = np.random.default_rng([40, seed])
     own = np.repeat(list(SPREAD.values()), BLOCKS) * np.exp(rng.normal(0, 0.3, len(NAMES)))
@@ -48,6 +51,11 @@ def latencies(networks: Sequence[Network], seed: int, pairs: float) -> Floats:
         1e-4 * rng.dirichlet(np.full(GROUPS, 4.0))[:, None] * own * np.exp(rng.normal(0, 0.15, (GROUPS, len(NAMES))))
     )
     fits = rng.normal(0, pairs, (GROUPS - 1, len(NAMES), len(NAMES)))
+    if met == "anywhere":
+        fits = np.broadcast_to(fits[0], fits.shape)
+    elif met == "families":
+        kin = np.arange(len(NAMES)) // BLOCKS
+        fits = np.broadcast_to(fits[0][kin][:, kin], fits.shape)
     rows = np.array(networks)
     each = costs[np.arange(GROUPS), rows]
     more = [fits[g][rows[:, g], rows[:, g + 1]] * (each[:, g] + each[:, g + 1]) for g in range(GROUPS - 1)]
@@ -55,17 +63,11 @@ def latencies(networks: Sequence[Network], seed: int, pairs: float) -> Floats:
 
 
 def profiled(seed: int) -> list[Network]:
-    """The networks that a profile measures: of each family, and of several."""
-    found: list[Network] = []
-    for first in range(0, len(NAMES), BLOCKS):
-        usual = (first + (first > 0),) * GROUPS
-        found.append(usual)
-        found += [(*usual[:g], first + k, *usual[g + 1 :]) for g in range(GROUPS) for k in range(BLOCKS)]
-        found += [
-            tuple(first + k for k in row) for row in balanced_design([BLOCKS] * GROUPS, MIXED, seed=seed).tolist()
-        ]
-    found += map(tuple, balanced_design([len(NAMES)] * GROUPS, MIXED, seed=seed).tolist())
-    return list(dict.fromkeys(found))
+    """The networks that a profile measures by default, of which some were trained."""
+    study = open_study(CONFIG.read_text(encoding="utf-8"), (1, 8, 8))
+    trainings, _ = plan("balanced", study, recipes(study), seed=seed)
+    chosen = measured_networks(study, [one.network for one in next(trainings)], MIXED, seed)
+    return [tuple(NAMES.index(name) for name in one.primitives) for one in chosen]
 
 
 def families(network: Network) -> int:
@@ -86,11 +88,11 @@ def unseen(known: set[Network], count: int, seed: int) -> list[Network]:
     return list(found)
 
 
-def judge(seed: int, count: int, pairs: float, folder: Path) -> dict[str, Any]:
+def judge(seed: int, count: int, pairs: float, met: str, folder: Path) -> dict[str, Any]:
     """One space: measured, imported, told and chosen from."""
     rng = np.random.default_rng([42, seed])
     known = profiled(seed)
-    took = latencies(known, seed, pairs) * np.exp(rng.normal(0, NOISE, len(known)))
+    took = latencies(known, seed, pairs, met) * np.exp(rng.normal(0, NOISE, len(known)))
     half = student_quantile(0.975, PROCESSES - 1) * NOISE
     work = rng.normal(0, 0.02, len(NAMES))
     with (folder / "nets.csv").open("w", encoding="utf-8", newline="") as file:
@@ -114,7 +116,7 @@ def judge(seed: int, count: int, pairs: float, folder: Path) -> dict[str, Any]:
     believer = gnomon.open_profile(folder / "p")
     others = unseen(set(known), count, seed)
     told = [believer.latency_s([NAMES[k] for k in network]) for network in others]
-    true, mixes = latencies(others, seed, pairs), np.array([families(network) > 1 for network in others])
+    true, mixes = latencies(others, seed, pairs, met), np.array([families(network) > 1 for network in others])
     off = np.abs([one.value for one in told] / true - 1)
     inside = np.array([one.low <= each <= one.high for one, each in zip(told, true.tolist(), strict=True)])
     chosen = gnomon.select_primitives(folder / "p")
@@ -138,12 +140,13 @@ def main() -> None:
     options.add_argument("--first", type=int, default=1000, help="seed of the first")
     options.add_argument("--networks", type=int, default=200, help="that are told of each")
     options.add_argument("--pairs", type=float, default=0.05)
+    options.add_argument("--met", choices=["places", "anywhere", "families"], default="places")
     given = options.parse_args()
     rows = []
     for seed in range(given.first, given.first + given.spaces):
         with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder:
-            rows.append(judge(seed, given.networks, given.pairs, Path(folder)))
-    document: dict[str, Any] = {"spaces": len(rows), "first": given.first, "pairs": given.pairs}
+            rows.append(judge(seed, given.networks, given.pairs, given.met, Path(folder)))
+    document: dict[str, Any] = {"spaces": len(rows), "first": given.first, "pairs": given.pairs, "met": given.met}
     for kind in ("mixes", "of one family"):
         columns = {key: np.array([row[kind][key] for row in rows]) for key in ("mean_error", "covered")}
         document[kind] = {

@@ -32,7 +32,7 @@ from benchmarks.space.whole import GOAL, Whole, at_random, described, greedy, wo
 from gnomon.api.options import measure_request
 from gnomon.errors import GnomonError
 from gnomon.jobs.space.choosing.select import Rule, select_primitives
-from gnomon.jobs.space.job import MIXED, measured_networks
+from gnomon.jobs.space.job import MIXED, measured_networks, trained_networks
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.measuring import Measurer
@@ -174,7 +174,8 @@ def trained(case: Case, seed: int) -> None:
 def measured(case: Case, seed: int) -> Path:
     """A profile whose networks are measured as `gnomon space profile` does."""
     folder = case.profile(f"profile-{seed}")
-    case.measure(folder, measured_networks(case.study, folder, MIXED, seed), seed)
+    networks = measured_networks(case.study, trained_networks(case.study, folder), MIXED, seed)
+    case.measure(folder, networks, seed)
     folder.close()
     return folder.path
 

@@ -50,8 +50,10 @@ from gnomon.training.recipe import Recipe, check
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
 MIXED = 12
-"""Mixed networks of each family, and of several families, that are measured unless told otherwise: what tells whether
-layers add up, and what each family costs in each cell group."""
+"""Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
+
+_ACROSS = 2
+"""So many times as many of several families: what each primitive costs beside others, which are nearly all networks."""
 
 _DESIGNS = 50  # a design of a small space is one-change variants for the most part
 
@@ -153,11 +155,11 @@ def profile_space(
             measurer.check(chain, toolchains[chain.name])
         start = time.monotonic()
         if method is not None:
-            models = len(measured_networks(study, folder, mixed, asked.request.seed)) * len(chains)
+            models = len(measured_networks(study, (), mixed, asked.request.seed)) * len(chains)
             planned = plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=config.gnomon.seed)
             train(profile, *planned, models=models)
         seconds = {"train": time.monotonic() - start}
-        measured = measured_networks(study, folder, mixed, asked.request.seed)
+        measured = measured_networks(study, trained_networks(study, folder), mixed, asked.request.seed)
         for chain in chains:
             measurer.run(chain, toolchains[chain.name], measured)
         notes = write_tables(folder, study)
@@ -220,13 +222,13 @@ def read_config(path: Path) -> str:
         raise UsageError(f"{path} is {not_utf8(data, error)}", hint="Write it as UTF-8.") from error
 
 
-def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int) -> list[Network]:
-    """The one-change variants of all families, so many mixed networks of each, and as many of several families.
+def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed: int) -> list[Network]:
+    """The one-change variants of all families, so many mixed networks of each, twice as many as these of several.
 
     Of mixed ones those that were trained come first.
     """
     found: list[Network] = []
-    trained = trained_networks(study, folder)
+    several = _ACROSS * mixed * len(study.families)
     for family in study.families.values():
         single = family.swaps()
         known = {n.id for n in single}
@@ -238,8 +240,8 @@ def measured_networks(study: Study, folder: ProfileFolder, mixed: int, seed: int
             drawn = (family.network(row) for row in balanced_design(family.counts, wanted, seed=seed + number))
             more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
         found += [*single, *list(more.values())[:wanted]]
-    across = [*(n for n in trained if not n.family), *across_families(study, mixed, seed=seed)]
-    return [*found, *list({n.id: n for n in across}.values())[:mixed]]
+    across = [*(n for n in trained if not n.family), *across_families(study, several, seed=seed)]
+    return [*found, *list({n.id: n for n in across}.values())[:several]]
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:
