@@ -84,7 +84,7 @@ def test_of_several_families_the_table_is_of_all_networks_and_right_for_those_ac
     assert "12 mixed networks" in found.why
 
 
-@pytest.mark.parametrize(("exact", "most"), [(True, 1e-5), (False, 0.002)])  # known to 1 %, costs are drawn together
+@pytest.mark.parametrize(("exact", "most"), [(True, 1e-5), (False, 0.0025)])  # a quarter of the 1 % that is known
 def test_of_one_family_that_is_additive_sums_are_right(exact: bool, most: float, tmp_path: Path) -> None:
     one = study(THREE)
     groups = [["VGGblock_0", "VGGblock_2"]] * 3
