@@ -240,10 +240,9 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
         lambda network: network.predicted.latency_s,
         _time_words if is_whole else lambda time: units.time(time[0]),
     )
-    if any(network.size.parameters is not None for network in rows):
-        table.number("parameters", lambda network: network.size.parameters, units.count)
-        table.number("MACs", lambda network: network.size.macs, units.count)
-        table.number("memory at most", lambda network: units.value(network.size.peak_bytes, "B"), extra=True)
+    table.number("parameters", lambda network: network.size.parameters, units.count, extra=True)
+    table.number("MACs", lambda network: network.size.macs, units.count, extra=True)
+    table.number("memory at most", lambda network: units.value(network.size.peak_bytes, "B"), extra=True)
     table.number("on the front by chance of", lambda network: network.chance, units.share, extra=True)
     table.text("primitives", lambda network: ", ".join(network.primitives), extra=True)
     page.draw("gnomon.jobs.space.picture:space_front_charts", document)

@@ -83,6 +83,7 @@ def network(family: str, a: int, b: int, latency_s: float | None, reason: str = 
         "high_s": None if latency_s is None or family == "VGG" else 1.03 * latency_s,
         "correct": None,
         "quantised": None,
+        "size": {"parameters": 3_400_000, "macs": 301_000_000, "peak_bytes": 4_816_896},
         "reason": reason,
     }
 
@@ -195,6 +196,7 @@ def front(*, measured: bool = True, **changes: Any) -> dict[str, Any]:
                 "id": name,
                 "primitives": ["VGGblock_0", "VGGblock_1"],
                 "on_front": k != 1,
+                "size": {"parameters": 1_000_000 * (k + 1), "macs": 30_000_000 * (k + 1), "peak_bytes": 802_816},
                 "round": 1 + k // 2,
                 "chance": 0.4,
                 "meets": 0.9,
