@@ -112,7 +112,7 @@ def test_a_runtimes_groups_give_its_rules_back(whole: Net, in_force: FusionRules
     fused = fuse(whole, in_force)
     names = {(node, 0): name for name, node, _ in whole.layer_names()}
     members = groups_of(whole, in_force)
-    evidence = from_groups(whole, [[names[node, 0] for node in group] for group in members])
+    evidence = from_groups([(whole, [[names[node, 0] for node in group] for group in members])])
     if any(0 < one.fused < one.seen for one in evidence):
         return  # an Add that could have joined two groups: the chain it did not join was seen alone
     assert {node.unit.kinds for node in fused.nodes if len(node.unit.layers) > 1} <= rules_of(evidence).chains
@@ -132,7 +132,7 @@ def test_groups_name_operators_of_a_written_model() -> None:
         ["n4.0.Linear.flatten", "n4.0.Linear"],
         ["added"],
     ]
-    verdicts = {one.document()["chain"]: (one.verdict, one.seen, one.fused) for one in from_groups(whole, groups)}
+    verdicts = {one.document()["chain"]: (one.verdict, one.seen, one.fused) for one in from_groups([(whole, groups)])}
     assert verdicts == {
         "Conv+BatchNormalization": ("fused", 1, 1),
         "Conv+BatchNormalization+Relu": ("not fused", 1, 0),
@@ -140,7 +140,7 @@ def test_groups_name_operators_of_a_written_model() -> None:
         "GlobalAveragePool+Linear": ("not fused", 1, 0),
     }
     with pytest.raises(ProblemError, match="in two groups"):
-        from_groups(whole, [["n0.0.Conv"], ["n0.0.Conv", "n2.0.Relu"]])
+        from_groups([(whole, [["n0.0.Conv"], ["n0.0.Conv", "n2.0.Relu"]])])
 
 
 def timed(mid: float, width: float = 0.02) -> Timed:

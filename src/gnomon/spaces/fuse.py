@@ -186,28 +186,33 @@ def from_times(chain: Chain, a: Timed, b: Timed, ab: Timed) -> Evidence:
     return Evidence(chain=chain, verdict=verdict, source="times", saved=saved, low=low, high=high)
 
 
-def from_groups(net: Net, groups: Iterable[Sequence[str]]) -> tuple[Evidence, ...]:
-    """What a runtime's optimised graph of a net tells: `groups` are the operators that became one kernel, by name.
+def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[str]]]]) -> list[Evidence]:
+    """What a runtime's optimised graphs of nets tell: of each net the operators that became one kernel, by name.
 
     The names are those of the written model (see `Net.layer_names`); of a layer that was written as several operators
     any will do. Names of other operators are passed over, and an operator in no group is taken to be alone. A chain
     that is fused in at least half of the places that have it counts as fused. ProblemError where an operator is in two
     groups.
     """
-    named = {name: node for name, node, _ in net.layer_names()}
-    group_of: dict[int, int] = {}
-    for number, names in enumerate(groups):
-        for node in {named[known] for name in names if (known := _known(name, named)) is not None}:
-            if group_of.setdefault(node, number) != number:
-                raise ProblemError(f"node {node} is in two groups of the runtime", hint="Give each operator once.")
-    chains = _chains(net, group_of)
+    chains = [told for net, groups in traces for told in _chains(net, _kernels(net, groups))]
     found: list[Evidence] = []
     for chain in sorted({chain for chain, _ in chains}):
         places = [together for other, together in chains if other == chain]
         fused = sum(places)
         verdict: Verdict = "fused" if 2 * fused >= len(places) else "not fused"
         found.append(Evidence(chain=chain, verdict=verdict, source="graph", seen=len(places), fused=fused))
-    return tuple(found)
+    return found
+
+
+def _kernels(net: Net, groups: Iterable[Sequence[str]]) -> dict[int, int]:
+    """The number of the kernel that each node is in, of those that are in one."""
+    named = {name: node for name, node, _ in net.layer_names()}
+    group_of: dict[int, int] = {}
+    for number, names in enumerate(groups):
+        for node in {named[known] for name in names if (known := _known(name, named)) is not None}:
+            if group_of.setdefault(node, number) != number:
+                raise ProblemError(f"node {node} is in two groups of the runtime", hint="Give each operator once.")
+    return group_of
 
 
 def rules_of(evidence: Iterable[Evidence]) -> FusionRules:

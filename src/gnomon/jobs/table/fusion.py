@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from gnomon.errors import DeviceError, GnomonError
 from gnomon.measure.campaign import Measured
-from gnomon.session.bench.baseline import clock_of, placed_net, placed_unit, timed
+from gnomon.session.bench.baseline import clock_of, place_each, placed_net, placed_unit, timed
 from gnomon.session.bench.bench import Bench, Placed
 from gnomon.session.contender import traced_candidate
 from gnomon.session.kernels import kernels
@@ -17,7 +16,6 @@ from gnomon.spaces.fuse import (
     Evidence,
     FusionRules,
     Timed,
-    Verdict,
     candidates,
     from_groups,
     from_times,
@@ -57,26 +55,22 @@ def fused_chains(
     count = single.nets() if single.nets() <= _FEW else _NETS
     nets = [space.net(a.tolist()) for a in draw(single, count, seed=bench.request.seed)]
     traced = list(_traced(bench, nets))
-    evidence = together(traced) if traced else _timed(bench, nets)
+    evidence = from_groups(traced) if traced else _timed(bench, nets)
     return rules_of(evidence), [one.document() for one in evidence]
 
 
-def _traced(bench: Bench, nets: Sequence[Net]) -> Iterable[tuple[Evidence, ...]]:
-    """What the runtime's trace of each net tells; nothing of nets that fail or leave no trace."""
-    for net in nets:
-        try:
-            placed = placed_net(bench, net, "trace")
-        except DeviceError:
-            raise
-        except GnomonError:
-            continue
+def _traced(bench: Bench, nets: Sequence[Net]) -> Iterator[tuple[Net, list[list[str]]]]:
+    """The layers of each kernel by the runtime's trace of each net; without nets that fail or leave no trace."""
+    on_device, _ = place_each(range(len(nets)), lambda number: placed_net(bench, nets[number], "trace"))
+    for number, placed in on_device.items():
+        net = nets[number]
         effort = replace(bench.request.effort, processes_least=1, processes_most=1)
         candidate = replace(traced_candidate(placed.candidate, len(placed.graph.operators)), process=None)
         bench.runner.sources = placed.sources
         found = bench.runner.measure("fusion", [candidate], effort)[candidate.key]
         grouped = _groups(placed, found, {name for name, _, _ in net.layer_names()}) if found.ok else []
         if len(grouped) > 1:
-            yield from_groups(net, grouped)
+            yield net, grouped
 
 
 def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[list[str]]:
@@ -96,20 +90,6 @@ def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[li
             group.append(name)
         made.append(group)
     return [group for group in made if group]
-
-
-def together(found: Sequence[Sequence[Evidence]]) -> list[Evidence]:
-    """What several nets tell of each chain, added up."""
-    seen: dict[Chain, list[Evidence]] = {}
-    for evidence in found:
-        for one in evidence:
-            seen.setdefault(one.chain, []).append(one)
-    made = []
-    for chain, ones in sorted(seen.items()):
-        places, fused = sum(e.seen for e in ones), sum(e.fused for e in ones)
-        verdict: Verdict = "fused" if 2 * fused >= places else "not fused"
-        made.append(replace(ones[0], chain=chain, seen=places, fused=fused, verdict=verdict))
-    return made
 
 
 def _timed(bench: Bench, nets: Sequence[Net]) -> list[Evidence]:
@@ -135,14 +115,9 @@ def _timed(bench: Bench, nets: Sequence[Net]) -> list[Evidence]:
 def _times(bench: Bench, units: Collection[Unit]) -> dict[Unit, Timed]:
     """What the units that run take without the overhead of a call, each with its interval."""
     first = None if bench.bare else placed_unit(bench, empty((1, 1, 1, 1)), "fusion-empty")
-    placed: dict[Unit, Placed] = {}
-    for unit in sorted(units, key=lambda unit: unit.id):
-        try:
-            placed[unit] = placed_unit(bench, unit, f"fusion-{unit.id}")
-        except DeviceError:
-            raise
-        except GnomonError:
-            continue  # it has no time, and its chain no evidence
+    # One that cannot be placed has no time, and its chain no evidence.
+    ordered = sorted(units, key=lambda unit: unit.id)
+    placed, _ = place_each(ordered, lambda unit: placed_unit(bench, unit, f"fusion-{unit.id}"))
     processes = max(_LEAST, bench.request.effort.processes_least)
     effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
     wanted = [*([first] if first else []), *placed.values()]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import gnomon
 from gnomon.core.codec import fields_of
-from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.errors import MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
@@ -19,7 +19,15 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.session import replay as recall
-from gnomon.session.bench.baseline import Gauge, Timed, gauge_of, measure_beside_gauge, parts_of, placed_unit
+from gnomon.session.bench.baseline import (
+    Gauge,
+    Timed,
+    gauge_of,
+    measure_beside_gauge,
+    parts_of,
+    place_each,
+    placed_unit,
+)
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
@@ -100,8 +108,11 @@ def _build(
         request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=told[1]
     ) as bench:
         known = read_table(asked.out) if is_table(asked.out) else None
-        if known is not None:
-            _check_context(known.manifest, asked, bench)
+        context = context_of(bench, request.effort)
+        if known is not None:  # what can be told before anything is measured
+            ruled = known.manifest.rules if asked.rules is None else tuple(asked.rules.document())
+            now = replace(known.manifest, space=asked.space.name, context=context, rules=ruled)
+            _check_same(known.manifest, now, asked.out)
         rules, evidence = fused_chains(bench, asked.space, asked.rules, known)
         units = asked.space.tables(rules).units
         # A build may have ended before it came back to a unit that is not known well enough.
@@ -119,7 +130,18 @@ def _build(
         files = asked.out / MANIFEST, asked.out / ROWS
         if todo or known is None:
             gauge = gauge_of(bench, units, known)
-            manifest = _manifest(asked, bench, gauge, tuple(rules.document()), evidence)
+            manifest = Manifest(
+                space=asked.space.name,
+                context=context,
+                clock=gauge.clock,
+                overhead_s=gauge.overhead_s,
+                anchor=gauge.unit.id,
+                anchor_calls_s=gauge.reference_s,
+                rules=tuple(rules.document()),
+                evidence=tuple(evidence),
+                created_at_s=time.time(),
+                gnomon_version=gnomon.__version__,
+            )
             if known is not None:
                 _check_same(known.manifest, manifest, asked.out)
                 manifest = known.manifest
@@ -153,15 +175,11 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
     shaky: list[Unit] = []
     room = bench.request.effort.together - 1
     for part in parts_of(order, room):
-        for unit in part:
-            try:
-                placed[unit] = placed_unit(bench, unit, f"unit-{unit.id}")
-            except DeviceError:
-                raise
-            except GnomonError as error:
-                yield Row(unit=unit, status="failed", at_s=time.time(), reason=error.message)
-        here = [unit for unit in part if unit in placed]
-        found = measure_beside_gauge(bench, gauge, "units", [placed[unit] for unit in here])
+        here, failed = place_each(part, lambda unit: placed_unit(bench, unit, f"unit-{unit.id}"))
+        placed |= here
+        for unit, error in failed.items():
+            yield Row(unit=unit, status="failed", at_s=time.time(), reason=error.message)
+        found = measure_beside_gauge(bench, gauge, "units", list(here.values()))
         for unit in here:
             row = _row(unit, placed[unit], found)
             if row.status == "unstable" and row.processes <= once:
@@ -207,31 +225,6 @@ def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
             "protocol": _protocol(effort or effort_for(bench.request, EFFORT)),
         }
     )
-
-
-def _manifest(
-    asked: TableRequest, bench: Bench, gauge: Gauge, rules: tuple[str, ...], evidence: Sequence[dict[str, object]]
-) -> Manifest:
-    return Manifest(
-        space=asked.space.name,
-        context=context_of(bench, bench.request.effort),
-        clock=gauge.clock,
-        overhead_s=gauge.overhead_s,
-        anchor=gauge.unit.id,
-        anchor_calls_s=gauge.reference_s,
-        rules=rules,
-        evidence=tuple(evidence),
-        created_at_s=time.time(),
-        gnomon_version=gnomon.__version__,
-    )
-
-
-def _check_context(known: Manifest, asked: TableRequest, bench: Bench) -> None:
-    """MeasurementError, before anything is measured, for a table of another space or context."""
-    now = replace(known, space=asked.space.name, context=context_of(bench, bench.request.effort))
-    if asked.rules is not None:
-        now = replace(now, rules=tuple(asked.rules.document()))
-    _check_same(known, now, asked.out)
 
 
 def _check_same(known: Manifest, now: Manifest, path: Path) -> None:

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from gnomon.core.codec import fields_of
-from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.errors import MeasurementError
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.report.units import table_conditions
-from gnomon.session.bench.baseline import Gauge, gauge_of, measure_well, placed_net
-from gnomon.session.bench.bench import Bench, Placed, open_bench
+from gnomon.session.bench.baseline import Gauge, gauge_of, measure_well, place_each, placed_net
+from gnomon.session.bench.bench import Bench, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
@@ -69,14 +69,8 @@ def _measure(
         room = bench.request.effort.together - 2
         for first in range(0, len(nets), room):
             part = range(first, min(first + room, len(nets)))
-            placed: dict[int, Placed] = {}
-            for index in part:
-                try:
-                    placed[index] = placed_net(bench, space.net(nets[index]), "net")
-                except DeviceError:
-                    raise
-                except GnomonError as error:
-                    failures.append(NetFailure(net=index, reason=error.message))
+            placed, unplaced = place_each(part, lambda index: placed_net(bench, space.net(nets[index]), "net"))
+            failures += [NetFailure(net=index, reason=error.message) for index, error in unplaced.items()]
             found = measure_well(bench, gauge, "nets", list({one.key: one for one in placed.values()}.values()))
             for index, one in placed.items():
                 if found[one.key].reason:

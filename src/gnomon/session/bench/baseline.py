@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -237,6 +237,22 @@ def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
     if not path.exists():
         write_net(net, path, seed=bench.request.seed)
     return bench.place(key, path)
+
+
+def place_each(
+    items: Iterable[Item], place: Callable[[Item], Placed]
+) -> tuple[dict[Item, Placed], dict[Item, GnomonError]]:
+    """What `place` brings to the device, and why it cannot bring the others. DeviceError where the device left."""
+    placed: dict[Item, Placed] = {}
+    failed: dict[Item, GnomonError] = {}
+    for item in items:
+        try:
+            placed[item] = place(item)
+        except DeviceError:
+            raise
+        except GnomonError as error:
+            failed[item] = error
+    return placed, failed
 
 
 def measure_beside_gauge(

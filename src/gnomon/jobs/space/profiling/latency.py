@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.errors import DeviceError, GnomonError, MeasurementError
+from gnomon.errors import MeasurementError
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Steps, Watch
 from gnomon.models.load import load, load_unread
 from gnomon.models.model import UNREAD
 from gnomon.models.onnx.graph import load_outline
-from gnomon.session.bench.baseline import KNOWN_WITHIN, Timed, gauge_of, measure_well, parts_of, timed
+from gnomon.session.bench.baseline import KNOWN_WITHIN, Timed, gauge_of, measure_well, parts_of, place_each, timed
 from gnomon.session.bench.bench import Bench, Placed, open_bench
 from gnomon.session.request import MeasureRequest, patiently
 from gnomon.session.targets import describe
@@ -119,25 +119,21 @@ def measure_files(
 
 def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed], dict[str, Timed]]:
     """The files on the device, by key; those that cannot be read or brought there, each with its reason."""
-    placed: dict[str, Placed] = {}
-    failed: dict[str, Timed] = {}
     seen: dict[str, Placed] = {}
-    for key, path in files.items():
-        try:
-            # What is inside a file does not count where the runtime loads it as it is.
-            if bench.request.wish.commands:
-                model = load_unread(path)
-            else:
-                model = (load_outline(path) if "onnx" in bench.runtime.formats else None) or load(path)
-            name = f"network-{model.graph.digest[:16]}"
-            if name not in seen:
-                seen[name] = bench.put(name, model, path)
-            placed[key] = seen[name]
-        except DeviceError:
-            raise
-        except GnomonError as error:
-            failed[key] = Timed(reason=error.message, at_s=time.time(), samples={})
-    return placed, failed
+
+    def place(key: str) -> Placed:
+        # What is inside a file does not count where the runtime loads it as it is.
+        if bench.request.wish.commands:
+            model = load_unread(files[key])
+        else:
+            model = (load_outline(files[key]) if "onnx" in bench.runtime.formats else None) or load(files[key])
+        name = f"network-{model.graph.digest[:16]}"
+        if name not in seen:
+            seen[name] = bench.put(name, model, files[key])
+        return seen[name]
+
+    placed, failed = place_each(files, place)
+    return placed, {key: Timed(reason=error.message, at_s=time.time(), samples={}) for key, error in failed.items()}
 
 
 def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> list[Placed]:
