@@ -178,6 +178,15 @@ def outliers(values: Sequence[float], *, k: float = 10.0) -> tuple[bool, ...]:
     return tuple(bool(flag) for flag in distance > k * scale)
 
 
+def pooled_variance(groups: Iterable[Sequence[float]]) -> float | None:
+    """The variance within groups of values, those of one value apart; None where no group has two."""
+    again = [np.array(values) for values in groups if len(values) > 1]
+    if not again:
+        return None
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in again)
+    return squares / sum(len(values) - 1 for values in again)
+
+
 def order_statistic_interval(values: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
     """Distribution-free interval of the median of independent values (David and Nagaraja, Order
     Statistics, 7.1).

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from gnomon.core.stats import pooled_variance
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions, Floats, Unknown
 from gnomon.estimate.estimator import coverage, relative_error, spearman, within
@@ -195,11 +196,9 @@ def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
     for row in rows:
         if row.latency_s:
             campaigns.setdefault(row.assignment, []).append(math.log(row.latency_s))
-    again = [np.array(ones) for ones in campaigns.values() if len(ones) > 1]
-    if not again:
+    noise = pooled_variance(campaigns.values())
+    if noise is None:
         return None
-    squares = sum(float(((ones - ones.mean()) ** 2).sum()) for ones in again)
-    noise = squares / sum(len(ones) - 1 for ones in again)
     deviation, normal = math.sqrt(noise), NormalDist()
 
     def share(limit: float) -> float:

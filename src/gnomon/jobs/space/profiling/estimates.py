@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from gnomon.core.space import Space
-from gnomon.core.stats import student_quantile
+from gnomon.core.stats import pooled_variance, student_quantile
 from gnomon.errors import UsageError
 from gnomon.jobs.space.document import ComparedPart, RankedPart, RankingPart, RuleAccuracies
 from gnomon.jobs.space.profiling.folder import IMPORTED, METHODS, PROOF, PUBLISHED, AccuracyRow, LatencyRow
@@ -125,11 +125,8 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
     by_network: dict[str, list[float]] = {}
     for row in _last(rows):
         by_network.setdefault(row.network, []).append(row.validation or 0.0)
-    again = [np.array(ones) for ones in by_network.values() if len(ones) > 1]
-    if not again:
-        return None
-    squares = sum(float(((ones - ones.mean()) ** 2).sum()) for ones in again)
-    return math.sqrt(squares / sum(len(ones) - 1 for ones in again))
+    variance = pooled_variance(by_network.values())
+    return None if variance is None else math.sqrt(variance)
 
 
 def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Learned | None:
