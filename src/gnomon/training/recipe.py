@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gnomon.core.codec import to_json
 from gnomon.core.strict_json import Complaints, is_json, shown
 from gnomon.formats.aw_nas.config import Augment
 from gnomon.training.network import torch_package
@@ -37,16 +38,7 @@ class Recipe:
 
     def canonical(self) -> str:
         """The recipe as JSON: equal for equal recipes."""
-        return json.dumps(
-            {
-                "augment": self.augment,
-                "batch_size": self.batch_size,
-                "epochs": self.epochs,
-                "optimizer": dict(self.optimizer),
-                "scheduler": None if self.scheduler is None else dict(self.scheduler),
-            },
-            sort_keys=True,
-        )
+        return json.dumps(to_json(self), sort_keys=True)
 
 
 def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "scheduler") -> None:
