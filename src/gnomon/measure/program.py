@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -413,6 +412,3 @@ class ProgramLink(AgentLink):
             return None
         failure = ProcessFailed("refused", told)
         return {"event": "failure", "candidate": "", "stage": "settings", "hint": hint, **failure.facts}
-
-    def __enter__(self) -> Self:
-        return self

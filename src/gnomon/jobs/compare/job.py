@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.core.decision import Rule, joint_bounds
 from gnomon.core.stats import (
     FEWEST_RUNS,
@@ -152,16 +153,11 @@ def _check_sides(sides: Sequence[Named]) -> None:
 def _side(side: Named) -> SidePart:
     document = side.document
     started_at_s = [at_s for row in side.configurations.values() for at_s in row.runs.samples.started_at_s]
+    own = {"name": side.name, "model": Path(document.model.path).name}
     return SidePart(
-        name=side.name,
-        campaign=document.campaign,
-        model=Path(document.model.path).name,
+        **fields_of(SidePart, document) | own,
         model_sha256=document.model.sha256,
-        device=document.device,
-        versions=document.versions,
         started_at_s=min(started_at_s, default=None),
-        clock=document.clock,
-        conditions=document.conditions,
     )
 
 
@@ -403,13 +399,10 @@ def _verdicts(found: Mapping[str, _Found], rule: Rule, told: tuple[str, ...]) ->
     bounds = joint_bounds({label: (one.apart, one.paired) for label, one in found.items()}, rule)
     return tuple(
         VerdictPart(
+            **fields_of(VerdictPart, one.apart),
             label=label,
-            before_s=one.apart.before_s,
-            after_s=one.apart.after_s,
-            ratio=one.apart.ratio,
             low=bounds[label].low or None,
             high=bounds[label].high if math.isfinite(bounds[label].high) else None,
-            p=one.apart.p,
             verdict=bounds[label].change,
             processes=(len(one.before.levels_s), len(one.after.levels_s)),
             moved=one.moved,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.core.codec import fields_of
 from gnomon.core.cost import Floats
 from gnomon.core.overlay.builds import Build, Builds, best_builds
 from gnomon.core.overlay.choice import (
@@ -49,6 +50,7 @@ from gnomon.jobs.overlay.document import (
     UndecidedLayer,
     WrittenPart,
 )
+from gnomon.jobs.tune.document import FailureKind
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
 from gnomon.jobs.tune.request import DeviceWish
 from gnomon.measure.progress import Meter, Watch
@@ -276,13 +278,7 @@ def _incomplete(choice: LayerChoice) -> tuple[IncompletePart, ...]:
 
 def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
     return tuple(
-        FailedTrialPart(
-            configuration=trial.configuration,
-            device=trial.device,
-            stage=trial.failure.stage,
-            kind=trial.failure.kind,
-            message=trial.failure.message,
-        )
+        FailedTrialPart(**fields_of(FailedTrialPart, trial), **fields_of(FailureKind, trial.failure))
         for trial in pooled.failures
         if trial.layer == times.layer
     )
@@ -294,8 +290,7 @@ def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningReco
     why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
     advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
     return UndecidedLayer(
-        name=times.name,
-        layer=times.layer,
+        **fields_of(UndecidedLayer, times),
         reason=f"{why}: {advice}; it stays untuned",
         incomplete=_incomplete(choice),
         failed=_failed(times, pooled),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gnomon.core.codec import fields_of
 from gnomon.core.overlay.records import TunedDevice, TunedModel
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, Comparison, summarise
@@ -323,9 +324,7 @@ class ExecDocument(Answer):
 
 def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart:
     """A device."""
-    return TunedDevicePart(
-        key=device.key, target=device.target, threads=device.threads, linker=device.linker, name=name
-    )
+    return TunedDevicePart(**fields_of(TunedDevicePart, device), name=name)
 
 
 def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs: Inputs = ()) -> ConditionsPart:
@@ -343,17 +342,8 @@ def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs
 def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
     """What blocks of samples by a clock say; bounds that are unknown are null."""
     summary = summarise(blocks)
-    return TimesPart(
-        median_s=summary.median_s,
-        low_s=summary.low_s,
-        high_s=summary.high_s,
-        p90_s=summary.p90_s,
-        p99_s=summary.p99_s,
-        samples=summary.n,
-        processes=summary.processes,
-        blocks=block_columns(blocks),
-        clock=clock,
-    )
+    found = fields_of(TimesPart, summary)
+    return TimesPart(**found, samples=summary.n, blocks=block_columns(blocks), clock=clock)
 
 
 def ratio_part(ratio: Comparison) -> RatioPart:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated
 
-from gnomon.core.codec import Must, check_fields, decode
+from gnomon.core.codec import Must, check_fields, decode, fields_of
 from gnomon.core.overlay.records import LineOrNone, TunedDevice, TunedModel, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import Complaints, shown
@@ -174,8 +174,7 @@ def _measured(
 def _layer(layer: TuningLayer, measured: Measured, network: TimesPart | None) -> RunLayerPart:
     summary = times_of(measured)
     return RunLayerPart(
-        name=layer.name,
-        weight=layer.weight,
+        **fields_of(RunLayerPart, layer),
         time=summary,
         share=layer.weight * summary.median_s / network.median_s if summary and network else None,
         failure=failure_part(measured.failure),

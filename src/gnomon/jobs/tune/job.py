@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gnomon.core.codec import fields_of
 from gnomon.core.overlay.records import (
     UNTUNED,
     LayerProgress,
@@ -157,14 +158,7 @@ def _tools(
     elsewhere: Mapping[str, list[Any]],
 ) -> Tools:
     device = bench.device
-    settings = SearchSettings(
-        target=device.target,
-        strategy=request.strategy,
-        start=request.start,
-        trials=request.trials,
-        per_round=request.per_round,
-        seed=request.care.seed,
-    )
+    settings = SearchSettings(**fields_of(SearchSettings, request), target=device.target, seed=request.care.seed)
     return Tools(
         asked=request,
         folder=shop.folder,
@@ -249,9 +243,7 @@ def _layer(layer: TuningLayer, trials: Sequence[TuningTrial], share: float | Non
     best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
     slow, fast = (None if trial is None else trial.time_s for trial in (untuned, best))
     return TunedLayerPart(
-        name=layer.name,
-        layer=layer.layer,
-        weight=layer.weight,
+        **fields_of(TunedLayerPart, layer),
         share=share,
         untuned=_times(untuned),
         best=_times(best),
