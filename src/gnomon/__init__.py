@@ -13,9 +13,9 @@ def __getattr__(name: str) -> Any:
     """The functions of all jobs: importing gnomon alone imports nothing of them."""
     from importlib import import_module
 
-    from gnomon.builtin import JOBS
+    from gnomon.builtin import public_functions
 
-    places = {function: place for job in JOBS.values() for function, place in job.functions.items()}
+    places = public_functions()
     if name == "__all__":
         return ["__version__", *sorted(places)]
     if name in places:

@@ -1,13 +1,13 @@
 """The jobs of gnomon itself, as the rows that a package adds for its own (`gnomon.plugins.Job`).
 
-Of each: its commands, its documents with their records and reports, and its functions of Python.
+Of each: its commands, its documents with their records and reports, and the functions of Python that no command names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gnomon.options import CommandRow
+from gnomon.options import CommandRow, GroupRow
 from gnomon.plugins import Job
 
 PLACING = "What should run where"
@@ -41,7 +41,6 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("check", check="CheckDocument check_report"),
-        functions=_functions("check", "check"),
     ),
     "commands": Job(
         section=RESULTS,
@@ -53,7 +52,6 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("commands", commands="CommandsDocument commands_report"),
-        functions=_functions("commands", "list_commands"),
     ),
     "place": Job(
         section=PLACING,
@@ -73,7 +71,7 @@ JOBS: Mapping[str, Job] = {
             fleet="FleetDocument fleet_report",
             sweep="SweepDocument sweep_report",
         ),
-        functions=_functions("place", "place", "place_on", "profile"),
+        functions=_functions("place", "place_on"),
     ),
     "pareto": Job(
         section=PLACING,
@@ -83,7 +81,7 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("pareto", pareto="ParetoDocument pareto_report"),
-        functions=_functions("pareto", "pareto") | _functions("objectives", "objectives"),
+        functions=_functions("objectives", "objectives"),
     ),
     "stab": Job(
         section=PLACING,
@@ -94,7 +92,6 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("stab", stab="StabDocument stab_report"),
-        functions=_functions("stab", "stab"),
     ),
     "oplist": Job(
         section=PLACING,
@@ -108,7 +105,6 @@ JOBS: Mapping[str, Job] = {
         documents={
             "oplist": ("gnomon.jobs.pareto.oplist:OplistDocument", "gnomon.jobs.pareto.oplist_report:oplist_report"),
         },
-        functions=_functions("pareto", "oplist"),
     ),
     "solve": Job(
         section=PLACING,
@@ -123,13 +119,24 @@ JOBS: Mapping[str, Job] = {
             solve="SolveDocument solve_report",
             front="FrontDocument front_report",
         ),
-        functions=_functions("solve", "front", "solve"),
     ),
     "table": Job(
         section=PREDICTING,
         commands={
-            "table": CommandRow(
-                "gnomon.cli.commands.table:table", "Measure every unit of a search space once, as a table."
+            "table": GroupRow(
+                "gnomon.api.table",
+                "Measure every unit of a search space once, as a table.",
+                help="Latency tables: what each unit of a search space takes on a device. docs/jobs/table.md describes "
+                "them.",
+                rows={
+                    "build": CommandRow("build_table", "Measure the units of a space on a device."),
+                    "spaces": CommandRow("known_spaces", "List the search spaces that are known by name.", html=False),
+                    "check": CommandRow("check_table", "Say whether a table can be trusted."),
+                    "diff": CommandRow("compare_tables", "Compare two tables unit by unit."),
+                    "merge": CommandRow("merge_tables", "Join two tables that were measured in the same way."),
+                    "import": CommandRow("import_tables", "Make a table of another tool's file."),
+                    "export": CommandRow("export_table", "Write a table as another tool's file.", html=False),
+                },
             )
         },
         documents=_documents(
@@ -140,22 +147,32 @@ JOBS: Mapping[str, Job] = {
             table_spaces="SpacesDocument spaces_report",
             table_export="TableExportDocument exported_report",
         ),
-        functions=_functions(
-            "table",
-            "build_table",
-            "check_table",
-            "compare_tables",
-            "export_table",
-            "import_tables",
-            "known_spaces",
-            "merge_tables",
-        ),
     ),
     "estimator": Job(
         section=PREDICTING,
         commands={
-            "estimator": CommandRow(
-                "gnomon.cli.commands.estimator:estimator", "Predict the latency of nets that were never measured."
+            "estimator": GroupRow(
+                "gnomon.api.estimator",
+                "Predict the latency of nets that were never measured.",
+                help="Estimators: the latency of any net of a search space, from a table and whole nets. See "
+                "docs/jobs/estimator.md.",
+                rows={
+                    "suggest": CommandRow(
+                        "suggest_nets", "Say which nets to measure, before any is measured.", html=False
+                    ),
+                    "measure": CommandRow("measure_nets", "Measure whole nets as the table was measured."),
+                    "fit": CommandRow("fit_estimator", "Fit to measured nets."),
+                    "eval": CommandRow("evaluate_estimator", "Compare predictions with nets held out."),
+                    "predict": CommandRow("predict", "Predict nets of a csv, or any model."),
+                    "explain": CommandRow(
+                        "explain_net", "Show which units a net's time and its uncertainty come from."
+                    ),
+                    "export": CommandRow(
+                        "export_estimator", "Write it as a Python file that needs numpy alone.", html=False
+                    ),
+                    "import": CommandRow("import_nets", "Make a csv of nets of another tool's files.", html=False),
+                    "count": CommandRow("count_units", "Count the units of nets.", html=False),
+                },
             )
         },
         documents=_documents(
@@ -171,27 +188,40 @@ JOBS: Mapping[str, Job] = {
             estimator_count="CountDocument file_report",
         )
         | {"nets": ("gnomon.jobs.table.document:NetsDocument", "gnomon.jobs.estimator.report:measured_report")},
-        functions=_functions(
-            "estimator",
-            "count_units",
-            "evaluate_estimator",
-            "explain_net",
-            "export_estimator",
-            "fit_estimator",
-            "import_nets",
-            "load_estimator",
-            "measure_nets",
-            "predict",
-            "predict_model",
-            "suggest_nets",
-        ),
+        functions=_functions("estimator", "load_estimator", "predict_model"),
     ),
     "space": Job(
         section=PREDICTING,
         commands={
-            "space": CommandRow(
-                "gnomon.cli.commands.space:space",
+            "space": GroupRow(
+                "gnomon.api.space",
                 "Choose the primitives worth searching on a device, from accuracy and latency.",
+                help="Which primitives of a search space are worth searching on a device. docs/jobs/space.md describes "
+                "it.",
+                rows={
+                    "profile": CommandRow(
+                        "profile_space",
+                        "Train and measure the networks of a search space.",
+                        gone={  # which ssprofile's profiler has
+                            "--gpu": "Give --train-on cuda; CUDA_VISIBLE_DEVICES=N in the environment says which GPU "
+                            "that is.",
+                            "--arch-file": "Give --toolchain quark-xint8 --command vitis:url=URL,arch=FILE.",
+                        },
+                    ),
+                    "select": CommandRow(
+                        "select_primitives", "Choose primitives from a profile, without measuring anything."
+                    ),
+                    "front": CommandRow("find_front", "Find the best networks, train and measure them."),
+                    "show": CommandRow("show_space", "Show what a profile holds."),
+                    "import": CommandRow("import_networks", "Import accuracies and latencies into a profile."),
+                    "export": CommandRow("export_networks", "Write a profile's networks as csv.", html=False),
+                    "primitives": CommandRow(
+                        "list_primitives", "List the known primitives, and what they are made of.", html=False
+                    ),
+                    "toolchains": CommandRow(
+                        "list_toolchains", "List the toolchains, and what is missing for them here.", html=False
+                    ),
+                },
             )
         },
         documents=_documents(
@@ -203,19 +233,7 @@ JOBS: Mapping[str, Job] = {
             space_primitives="PrimitivesDocument primitives_report",
             space_toolchains="ToolchainsDocument toolchains_report",
         ),
-        functions=_functions(
-            "space",
-            "export_networks",
-            "find_front",
-            "import_networks",
-            "list_primitives",
-            "list_toolchains",
-            "open_profile",
-            "profile_space",
-            "select_primitives",
-            "show_space",
-            "space_network",
-        ),
+        functions=_functions("space", "open_profile", "space_network"),
     ),
     "tune": Job(
         section=TUNING,
@@ -235,7 +253,7 @@ JOBS: Mapping[str, Job] = {
             tuned="TunedDocument tuned_report",
             tuned_files="TunedFilesDocument view_report",
         ),
-        functions=_functions("tune", "execute", "overlay_analyze", "overlay_collect", "tune", "tuned_files"),
+        functions=_functions("tune", "execute", "overlay_analyze", "overlay_collect", "tune"),
     ),
     "overlay": Job(
         section=TUNING,
@@ -254,8 +272,24 @@ JOBS: Mapping[str, Job] = {
     "runs": Job(
         section=RESULTS,
         commands={
-            "runs": CommandRow(
-                "gnomon.cli.commands.runs:runs", "List, show, export, join and resume what was measured."
+            "runs": GroupRow(
+                "gnomon.api.runs",
+                "List, show, export, join and resume what was measured.",
+                default="list",
+                help="List, show, export, join and resume what was measured. Without a subcommand: list.\n\n"
+                "Nothing in the record is ever changed or removed; docs/record.md describes the file.",
+                rows={
+                    "list": CommandRow("runs", "List the campaigns, the newest first.", html=False),
+                    "import": CommandRow(
+                        "import_runs", "Add the runs of other files to the results database.", html=False
+                    ),
+                    "merge": CommandRow("merge_runs", "Join results databases into a new one.", html=False),
+                    "export": CommandRow(
+                        "gnomon.cli.commands.runs:export", "Write one campaign in full, for other tools."
+                    ),
+                    "resume": CommandRow("gnomon.cli.commands.runs:resume", "Resume an interrupted campaign."),
+                    "show": CommandRow("gnomon.cli.commands.runs:show", "Show one campaign."),
+                },
             )
         },
         documents=_documents(
@@ -271,9 +305,6 @@ JOBS: Mapping[str, Job] = {
             "export_run",
             "export_run_as",
             "export_run_files",
-            "import_runs",
-            "merge_runs",
-            "runs",
             "show_run",
         ),
     ),
@@ -285,13 +316,20 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("compare", compare="CompareDocument compare_report"),
-        functions=_functions("compare", "compare"),
     ),
     "suite": Job(
         section=RESULTS,
         commands={
-            "suite": CommandRow(
-                "gnomon.cli.commands.suite:suite", "Many models on many devices by several jobs: run, look, compare."
+            "suite": GroupRow(
+                "gnomon.api.suite",
+                "Many models on many devices by several jobs: run, look, compare.",
+                help="Measure many models on many devices by several jobs, from one file, and compare one run with "
+                "another.",
+                rows={
+                    "status": CommandRow("suite_status", "Show how far the run of a suite is."),
+                    "compare": CommandRow("compare_suites", "Compare two runs of a suite, cell by cell."),
+                    "run": CommandRow("gnomon.cli.commands.suite:run", "Run the suite of a file, or resume it."),
+                },
             )
         },
         documents=_documents(
@@ -299,7 +337,7 @@ JOBS: Mapping[str, Job] = {
             suite="SuiteDocument suite_report",
             suite_compare="SuiteCompareDocument suite_compare_report",
         ),
-        functions=_functions("suite", "compare_suites", "run_suite", "suite_status"),
+        functions=_functions("suite", "run_suite"),
     ),
     "report": Job(
         section=RESULTS,
@@ -318,8 +356,24 @@ JOBS: Mapping[str, Job] = {
                 "List the runtimes that are installed here, and how to add the others.",
                 html=False,
             ),
-            "devices": CommandRow(
-                "gnomon.cli.commands.devices:devices", "List, check and name the machines to measure on."
+            "devices": GroupRow(
+                "gnomon.api.devices",
+                "List, check and name the machines to measure on.",
+                default="list",
+                help="List, check and name the machines that models can be measured on. Without a subcommand: list.\n\n"
+                "A device is this machine (local), or one that ssh, adb, sdb or labgrid reaches. The file of devices "
+                "gives it a name and settings; docs/devices/devices.md describes it.",
+                rows={
+                    "list": CommandRow("list_devices", "List the devices and what they have.", html=False),
+                    "check": CommandRow("check_devices", "Check devices in detail.", html=False),
+                    "add": CommandRow("add_device", "Check a device, and give it a name.", html=False),
+                    "remove": CommandRow("remove_device", "Take a device's name out of the file.", html=False),
+                    "clean": CommandRow("clean_device", "Remove what gnomon keeps on a device.", html=False),
+                    "probe": CommandRow(
+                        "probe_device", "Check whether a device is the same board, and as fast as before.", html=False
+                    ),
+                    "release": CommandRow("release_device", "End the quarantine of a device.", html=False),
+                },
             ),
         },
         documents=_documents(
@@ -330,17 +384,6 @@ JOBS: Mapping[str, Job] = {
             device_cleaned="DeviceCleanedDocument cleaned_report",
             device_health="DeviceHealthDocument health_report",
             runtimes="RuntimesDocument runtimes_report",
-        ),
-        functions=_functions(
-            "devices",
-            "add_device",
-            "check_devices",
-            "clean_device",
-            "list_devices",
-            "list_runtimes",
-            "probe_device",
-            "release_device",
-            "remove_device",
         ),
     ),
     "serve": Job(
@@ -371,7 +414,15 @@ JOBS: Mapping[str, Job] = {
             )
         },
         documents=_documents("new", new="NewDocument new_report"),
-        functions=_functions("new", "new_package"),
     ),
 }
 """By name, in the order of the help."""
+
+
+def public_functions() -> dict[str, str]:
+    """The functions of Python by their names: those of commands, and those beside them."""
+    places = [place for job in JOBS.values() for place in job.functions.values()]
+    for row in (row for job in JOBS.values() for row in job.commands.values()):
+        rows = row.commands().values() if isinstance(row, GroupRow) else [row]
+        places += [one.place for one in rows]
+    return {place.partition(":")[2]: place for place in places if place.startswith("gnomon.api.")}

@@ -7,7 +7,7 @@ option --k of the command that `gnomon.cli.declared` makes of the function.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from gnomon.errors import UsageError
@@ -53,6 +53,7 @@ class CommandRow:
     """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page.
 
     `first` is what it does until a first stage is reported; None: look at the model and the runtimes.
+    `gone` are options that another tool has, with what to give instead.
     In place of a function the command may be named as click has made it.
     """
 
@@ -60,3 +61,23 @@ class CommandRow:
     short_help: str
     html: bool = True
     first: str | None = None
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow(CommandRow):
+    """A group of commands by their names: `place` is the module of those whose rows name a function alone.
+
+    Without a subcommand the group is its `default` one, whose options it takes too.
+    """
+
+    help: str = ""
+    rows: Mapping[str, CommandRow] = field(default_factory=dict)
+    default: str | None = None
+
+    def commands(self) -> dict[str, CommandRow]:
+        """The rows of its commands, with whole places."""
+        places = {
+            name: row.place if ":" in row.place else f"{self.place}:{row.place}" for name, row in self.rows.items()
+        }
+        return {name: replace(row, place=places[name]) for name, row in self.rows.items()}

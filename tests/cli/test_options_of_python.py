@@ -16,7 +16,7 @@ from gnomon.builtin import JOBS
 from gnomon.cli import declared
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
-from gnomon.options import CommandRow
+from gnomon.options import CommandRow, GroupRow
 
 NOT_TYPED = {"on_progress", "on_message"}
 """Parameters that the command line gives by itself."""
@@ -24,11 +24,10 @@ NOT_TYPED = {"on_progress", "on_message"}
 
 def _functions(row: CommandRow) -> list[str]:
     """The function of a row's command, or those of a group."""
-    module, _, attribute = row.place.partition(":")
-    function = getattr(import_module(module), attribute)
-    if isinstance(function, declared.DeclaredGroup):
-        return [one.place for one in function.rows.values()]
-    return [] if isinstance(function, click.Command) else [row.place]
+    rows = row.commands().values() if isinstance(row, GroupRow) else [row]
+    parts = {one.place: one.place.split(":") for one in rows}
+    made = {place: getattr(import_module(module), attribute) for place, (module, attribute) in parts.items()}
+    return [place for place, function in made.items() if not isinstance(function, click.Command)]
 
 
 FUNCTIONS = [place for job in JOBS.values() for command in job.commands.values() for place in _functions(command)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from inspect import Parameter, signature
@@ -20,7 +20,7 @@ import click
 from gnomon.cli.help import Command, Group
 from gnomon.cli.output import answering, showing
 from gnomon.errors import UsageError
-from gnomon.options import CommandRow, Option, option
+from gnomon.options import CommandRow, GroupRow, Option, option
 from gnomon.values import new_file
 
 T = TypeVar("T")
@@ -53,14 +53,13 @@ class DeclaredGroup(Group):
     Without a subcommand the group is its `default` one, whose options it takes too: for that, and for the others.
     """
 
-    def __init__(
-        self, *args: Any, module: str, rows: Mapping[str, CommandRow], default: str | None = None, **settings: Any
-    ) -> None:
-        if default is not None:
-            settings |= {"invoke_without_command": True, "callback": click.pass_context(self._call)}
-        super().__init__(*args, **settings)
-        self.rows = {name: replace(row, place=f"{module}:{row.place}") for name, row in rows.items()}
-        self._default = default
+    def __init__(self, name: str, row: GroupRow) -> None:
+        own: dict[str, Any] = (
+            {"invoke_without_command": True, "callback": click.pass_context(self._call)} if row.default else {}
+        )
+        super().__init__(name, help=row.help, short_help=row.short_help, **own)
+        self.rows = row.commands()
+        self._default = row.default
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """See `click.Command.get_params`."""
@@ -77,7 +76,7 @@ class DeclaredGroup(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names in the order of the rows."""
-        return list(dict.fromkeys([*self.rows, *super().list_commands(ctx)]))
+        return list(self.rows)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
@@ -87,19 +86,19 @@ class DeclaredGroup(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with one line each, without importing any."""
-        lines = {name: row.short_help for name, row in self.rows.items()}
-        lines |= {name: command.get_short_help_str() for name, command in self.commands.items() if name not in lines}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, lines[name]) for name in lines])
+            formatter.write_dl([(name, row.short_help) for name, row in self.rows.items()])
 
 
 def command_of(name: str, row: CommandRow) -> click.Command:
-    """The command of a row: as it was made, or one of a function.
+    """The command of a row: a group, as it was made, or one of a function.
 
-    That calls the function with what its options say, and writes the document that it returns. The help is the
+    The last calls the function with what its options say, and writes the document that it returns. The help is the
     function's docstring up to what it raises. A function that takes `on_progress` or `on_message` reports while it
     works.
     """
+    if isinstance(row, GroupRow):
+        return DeclaredGroup(name, row)
     module, _, attribute = row.place.partition(":")
     function = getattr(import_module(module), attribute)
     if isinstance(function, click.Command):
@@ -128,7 +127,10 @@ def command_of(name: str, row: CommandRow) -> click.Command:
         work = partial(call, on_message=_echo)
     text = (function.__doc__ or "").split("\n\n    Raises ")[0]
     params = [parameter_of(one) for one in shown]
-    return Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
+    command = Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
+    for option_name, hint in row.gone.items():
+        gone(option_name, hint=hint)(command)
+    return command
 
 
 def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.complete import complete_run
-from gnomon.cli.declared import DeclaredGroup
+from gnomon.cli.help import command
 from gnomon.cli.options import json_option, record_option
 from gnomon.cli.output import end_report, report_page, write_json, write_lines
 from gnomon.errors import GnomonError, RecordError, UsageError, system_errors
-from gnomon.options import CommandRow
 from gnomon.report.plain import clean
 
 if TYPE_CHECKING:
@@ -24,20 +23,7 @@ _WRITTEN = ("files", *_FILE_EACH, "model-explorer")
 _ID = click.argument("campaign", metavar="ID", shell_complete=complete_run)
 
 
-runs = DeclaredGroup(
-    module="gnomon.api.runs",
-    default="list",
-    help="List, show, export, join and resume what was measured. Without a subcommand: list.\n\nNothing in the record "
-    "is ever changed or removed; docs/record.md describes the file.",
-    rows={
-        "list": CommandRow("runs", "List the campaigns, the newest first.", html=False),
-        "import": CommandRow("import_runs", "Add the runs of other files to the results database.", html=False),
-        "merge": CommandRow("merge_runs", "Join results databases into a new one.", html=False),
-    },
-)
-
-
-@runs.command(short_help="Show one campaign.")
+@command()
 @_ID
 @record_option
 @json_option
@@ -75,7 +61,7 @@ def show(campaign: str, record: RecordAddress | None, as_json: bool, clock: Any)
     end_report(page)
 
 
-@runs.command(short_help="Write one campaign in full, for other tools.")
+@command()
 @_ID
 @record_option
 @click.option(
@@ -127,7 +113,7 @@ def export(campaign: str, record: RecordAddress | None, form: Any, out: Path | N
         write_lines(export_run(campaign, record=record, form=form))
 
 
-@runs.command(short_help="Resume an interrupted campaign.")
+@command()
 @_ID
 @record_option
 def resume(campaign: str, record: RecordAddress | None) -> int:

@@ -1,4 +1,4 @@
-"""`gnomon suite`: many models on many devices by several jobs."""
+"""`gnomon suite run`: many models on many devices by several jobs."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ from typing import Any
 
 import click
 
-from gnomon.cli.declared import DeclaredGroup
 from gnomon.cli.help import command
 from gnomon.cli.options import html_option, json_option, record_option
 from gnomon.cli.output import answering
 from gnomon.errors import GATE_FAILED
-from gnomon.options import CommandRow
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-suite = DeclaredGroup(
-    module="gnomon.api.suite",
-    help="Measure many models on many devices by several jobs, from one file, and compare one run with another.",
-    rows={
-        "status": CommandRow("suite_status", "Show how far the run of a suite is."),
-        "compare": CommandRow("compare_suites", "Compare two runs of a suite, cell by cell."),
-    },
-)
-
-
-@command("run", short_help="Run the suite of a file, or resume it.")
+@command("run")
 @click.argument("file", metavar="SUITE", type=_FILE)
 @click.option(
     "--out",
@@ -69,6 +57,3 @@ def run(*, file: Path, quiet: bool, **values: Any) -> Any:
 
     suite_run = run_suite(file, on_message=tell, **values)
     return suite_run, 0 if suite_run.whole else GATE_FAILED
-
-
-suite.add_command(run)
