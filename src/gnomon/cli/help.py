@@ -151,12 +151,7 @@ def examples_of(path: str) -> list[str]:
 
 def path_of(ctx: click.Context) -> str:
     """The command's path without the program's name: "runs show"."""
-    names: list[str] = []
-    at: click.Context | None = ctx
-    while at is not None and at.parent is not None:
-        names.insert(0, at.info_name or "")
-        at = at.parent
-    return " ".join(names)
+    return ctx.command_path.partition(" ")[2]
 
 
 class _Help(click.Command):
