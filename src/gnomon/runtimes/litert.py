@@ -10,6 +10,7 @@ from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Assignment,
     Configuration,
+    PlacedModel,
     Plain,
     Probe,
     Wish,
@@ -81,6 +82,21 @@ class LiteRt(WholeModelRuntime):
                 reported={kernels: kernels, **({"builtin": kernels} if kernels == "xnnpack" else {})},
                 accelerators=accelerators,
             )
+
+    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+        """The classic interpreter, whose kernels are XNNPACK's unless another kind was measured."""
+        if configuration.options.get("kernels", "xnnpack") != "xnnpack":
+            return []
+        threads = "" if configuration.usual else f", num_threads={configuration.options['threads']}"
+        return [
+            "from ai_edge_litert.interpreter import Interpreter",
+            f"interpreter = Interpreter({file!r}{threads})",
+            "places = [detail['index'] for detail in interpreter.get_input_details()]",
+            "[interpreter.resize_tensor_input(k, array.shape) for k, array in zip(places, inputs.values())]",
+            "interpreter.allocate_tensors()",
+            "[interpreter.set_tensor(k, array) for k, array in zip(places, inputs.values())]",
+            "call = interpreter.invoke  # then interpreter.get_tensor(interpreter.get_output_details()[0]['index'])",
+        ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model file."""

@@ -124,6 +124,34 @@ class OnnxRuntime(WholeModelRuntime):
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
+    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+        """A session on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
+        options = configuration.options
+        if options.get("accelerators") or options.get("libraries"):
+            return []
+        session = f"session = onnxruntime.InferenceSession({file!r}, options, providers=[{_PROVIDER!r}])"
+        if configuration.usual:
+            return ["import onnxruntime", session.replace("options, ", ""), "call = lambda: session.run(None, inputs)"]
+        entries = options.get("session", {})
+        outputs = {
+            name: f"numpy.empty({model.graph.tensors[index].shape}, {model.graph.tensors[index].dtype!r})"
+            for name, index in zip(model.outputs, model.graph.outputs, strict=True)
+        }
+        return [
+            "import onnxruntime",
+            "options = onnxruntime.SessionOptions()",
+            f"options.intra_op_num_threads, options.inter_op_num_threads = {options['threads']}, 1",
+            *(f"options.add_free_dimension_override_by_name({name!r}, {size})" for name, size in model.dims.items()),
+            *(f"options.add_session_config_entry({name!r}, {value!r})" for name, value in entries.items()),
+            session,
+            "binding = session.io_binding()",
+            "[binding.bind_cpu_input(name, array) for name, array in inputs.items()]",
+            f"outputs = {{{', '.join(f'{name!r}: {array}' for name, array in outputs.items())}}}",
+            "for name, array in outputs.items():",
+            "    binding.bind_output(name, 'cpu', 0, array.dtype.type, array.shape, array.ctypes.data)",
+            "call = lambda: session.run_with_iobinding(binding)",
+        ]
+
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model; with accelerators its nodes are marked, and what a session needs lies beside it."""
         written = super().package(model, configuration, assignment, folder)

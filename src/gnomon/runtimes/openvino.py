@@ -131,6 +131,34 @@ class OpenVino(WholeModelRuntime):
         """The whole model, with the device of each operator where there are several."""
         return whole_segment(self.name, model, _options(model.graph, configuration, assignment))
 
+    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+        """A request on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
+        options = configuration.options
+        if "backends" in options or options.get("libraries"):
+            return []
+        config = (
+            {}
+            if configuration.usual
+            else {
+                "INFERENCE_NUM_THREADS": options["threads"],
+                "NUM_STREAMS": 1,
+                "ENABLE_CPU_PINNING": False,
+                "INFERENCE_PRECISION_HINT": options["precision"],
+                **options.get("session", {}),
+            }
+        )
+        shapes = "model.reshape({name: array.shape for name, array in inputs.items()})"
+        bound = "[request.set_tensor(k, openvino.Tensor(a, shared_memory=True)) for k, a in inputs.items()]"
+        return [
+            "import openvino",
+            "core = openvino.Core()",
+            f"model = core.read_model({file!r})",
+            *([] if configuration.usual else [shapes]),
+            f'request = core.compile_model(model, "CPU", {config}).create_infer_request()',
+            *([] if configuration.usual else [bound]),
+            f"call = lambda: request.infer({'inputs' if configuration.usual else 'share_outputs=True'})",
+        ]
+
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model; of one on devices also `openvino_hetero.py`, for programs without gnomon.
 

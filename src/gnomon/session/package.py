@@ -32,6 +32,7 @@ from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
+from gnomon.runtimes.program import program_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names
@@ -42,6 +43,8 @@ _FORMAT = "gnomon-plan"
 _PLAN = "plan.json"
 _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
+PROGRAM = "use.py"
+"""Where a runtime has such lines: the same model and settings in its own API."""
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError)
 """What reading a plan that is none may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
@@ -60,6 +63,7 @@ of their own. Run packages of people whom you trust. An agent of your own gnomon
 wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
 sets no variable of the environment or option of a session that might load code, unless you --allow it.
 {more}"""
+_USE = f"\n{PROGRAM} is a program of its own in a few lines, with the same settings.\n"
 _LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
 
 
@@ -89,9 +93,22 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
             "files": _digests(folder, ""),
             "job": job,
         }
-        readme = _readme(lab, contender, plan, written[0].get("readme", ""))
+        _write_program(lab, contender, written[0], folder)
+        more = written[0].get("readme", "") + (_USE if (folder / PROGRAM).is_file() else "")
+        readme = _readme(lab, contender, plan, more)
         _write_launcher(folder, plan, readme, written[0].get("variables"))
     return destination
+
+
+def _write_program(lab: Lab, contender: Contender, packaged: Packaged, folder: Path) -> None:
+    """Write the few lines that call the model in its runtime's own API, where it runs whole in one of such."""
+    part, *others = contender.parts
+    if others or contender.candidate.environment:
+        return
+    target, file = part.target, packaged["model"]
+    program = program_of(target.runtime, target.placed, part.configuration, file, lab.request.feeds)
+    if program is not None:
+        (folder / PROGRAM).write_text(program, encoding="utf-8")
 
 
 def _head(name: str, digest: str) -> PlanHead:

@@ -65,7 +65,7 @@ from gnomon.session.document import (
 )
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
 from gnomon.session.model_session import Lab, conditions_part, measured_facts, stopped_doubts
-from gnomon.session.package import run_line, write_package
+from gnomon.session.package import PROGRAM, run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
 from gnomon.session.reference import Sensitivity, checked_by, doubts, drift, reference
@@ -496,6 +496,7 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
             lab.runner.environments, labels_of({contender.label: measured for contender, measured in field})
         ),
         package=str(out),
+        program=PROGRAM if (out / PROGRAM).is_file() else None,
         run=run_line({**chosen.candidate.job, "environment": dict(chosen.candidate.environment)}),
         pictures=(),
         resolutions_s=_resolutions(inside, rows, verdict),

@@ -184,6 +184,7 @@ class PlaceDocument(MeasuredDocument):
     reference_agreement: float | None = None
     package: str | None
     run: str
+    program: str | None = None
     pictures: tuple[str, ...]
 
     charts_by = "gnomon.jobs.place.picture:placement_charts"

@@ -335,6 +335,8 @@ def _files(document: PlaceDocument, page: Page) -> None:
     with page.details("the files"):
         page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && {document.run} --output out.npz")
+    if document.program:
+        page.path("in code", f"{package}/{document.program}")
     with page.details("the files"):
         for picture in document.pictures:
             page.path("picture", picture)

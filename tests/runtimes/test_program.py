@@ -1,0 +1,82 @@
+"""The few lines in a runtime's own API that a package holds: they run, and compute what the model computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.agent.drivers.litertkit import tflite
+from tests.agent.jobkit import placed_here
+from tests.bad_days.livekit import matmul_onnx
+
+from gnomon.api.place import place
+from gnomon.jobs.place.report import place_report
+from gnomon.report.page import Page
+from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.litert import LiteRt
+from gnomon.runtimes.mnn import Mnn
+from gnomon.runtimes.onnxruntime import OnnxRuntime
+from gnomon.runtimes.openvino import OpenVino
+from gnomon.runtimes.program import program_of
+
+RUNTIMES: dict[str, tuple[Any, str]] = {
+    "onnxruntime": (OnnxRuntime(), "[*outputs.values()]"),
+    "openvino": (OpenVino(), "[request.get_output_tensor(0).data]"),
+    "ai_edge_litert": (LiteRt(), "[interpreter.get_tensor(interpreter.get_output_details()[0]['index'])]"),
+}
+
+
+def written(folder: Path, runtime: Any, configuration: Any, **feeds: Path) -> str | None:
+    file = folder / ("m.tflite" if runtime.name == "litert" else "m.onnx")
+    file.write_bytes(tflite("conv", "softmax") if runtime.name == "litert" else matmul_onnx())
+    return program_of(runtime, placed_here(file), configuration, file.name, feeds)
+
+
+@pytest.mark.parametrize("usual", [False, True], ids=["settings", "defaults"])
+@pytest.mark.parametrize("package", RUNTIMES)
+def test_the_program_runs_and_its_call_computes(package: str, usual: bool, tmp_path: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    runtime, taken = RUNTIMES[package]
+    probe = Probe(version="9", backends=("xnnpack",), details={"precisions": ["FP32"], "usual_precision": "f32"})
+    configuration = runtime.usual(probe) if usual else runtime.configurations(probe, Wish(threads=2))[0]
+    program = written(tmp_path, runtime, configuration)
+    assert program is not None and ("2" in program.partition("calls = []")[0].replace("float32", "")) is not usual
+    saved = f"\nresults = call()\nnumpy.save('out.npy', (results if isinstance(results, list) else {taken})[0])\n"
+    (tmp_path / "use.py").write_text(program + saved)
+    done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert re.fullmatch(r"[0-9.]+ ms a call, [0-9.]+ ms of CPU time\n", done.stdout), done.stderr
+    computed = np.load(tmp_path / "out.npy")
+    assert computed.size and np.isfinite(computed).all() and np.any(computed)
+
+
+def test_inputs_of_the_users_own_are_read_and_a_runtime_without_such_lines_has_none(tmp_path: Path) -> None:
+    probe = Probe(version="9", backends=("cpu",))
+    (name,) = placed_here(model_of(tmp_path)).inputs
+    program = written(tmp_path, OnnxRuntime(), OnnxRuntime().usual(probe), **{name: tmp_path / "x.npy"})
+    assert program is not None and f"numpy.load({str(tmp_path / 'x.npy')!r})" in program
+    assert written(tmp_path, Mnn(), Mnn().configurations(Probe(version="3", backends=("mnn",)), Wish())[0]) is None
+
+
+def model_of(folder: Path) -> Path:
+    path = folder / "m.onnx"
+    path.write_bytes(matmul_onnx())
+    return path
+
+
+@pytest.mark.usefixtures("short_visits")
+def test_a_placement_names_its_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install onnxruntime")
+    model_of(tmp_path)
+    how: dict[str, Any] = {"runtimes": ["onnxruntime"], "processes": 1, "threads": 1, "picture": False}
+    found = place(tmp_path / "m.onnx", out=tmp_path / "out", record=tmp_path / "r.sqlite", **how)
+    assert found.program == "use.py" and (tmp_path / "out" / "use.py").is_file()
+    assert "use.py" in (tmp_path / "out" / "README.txt").read_text()
+    place_report(found, Page())
+    assert "/use.py" in capsys.readouterr().out
