@@ -71,18 +71,13 @@ class Source:
 
     def on(self, columns: Columns) -> Floats:
         """The coefficients (1 + columns) in the order of these columns; those it does not know are 0."""
-        own = {name: i for i, name in enumerate(self.columns)}
+        own = dict(zip(self.columns, self.coefficients[1:].tolist(), strict=True))
         if not any(name in own for name in columns.names):
             raise UsageError(
                 f"the other device '{self.name}' has no column in common with these nets",
                 hint="describe both with the same columns",
             )
-        coefficients = np.zeros(1 + len(columns))
-        coefficients[0] = self.coefficients[0]
-        for j, name in enumerate(columns.names):
-            if name in own:
-                coefficients[1 + j] = self.coefficients[1 + own[name]]
-        return coefficients
+        return np.array([self.coefficients[0], *(own.get(name, 0.0) for name in columns.names)])
 
 
 def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:

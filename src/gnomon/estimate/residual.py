@@ -36,25 +36,21 @@ class Residual:
 
     def mean(self, x: Floats) -> Floats:
         """What is added to the expected time, in seconds."""
-        found: Floats = self._kernel(x) @ self.alpha
-        return found
+        return np.asarray(self._kernel(x) @ self.alpha)
 
     def variance(self, x: Floats) -> Floats:
         """The variance of what is added, in seconds squared."""
         along = self._kernel(x) @ self.half.T
-        found: Floats = np.maximum(self.size_s**2 - np.einsum("ij,ij->i", along, along), 0.0)
-        return found
+        return np.asarray(np.maximum(self.size_s**2 - np.einsum("ij,ij->i", along, along), 0.0))
 
     def _kernel(self, x: Floats) -> Floats:
-        found: Floats = kernel((x - self.centre) / self.length, self.points) * self.size_s**2
-        return found
+        return kernel((x - self.centre) / self.length, self.points) * self.size_s**2
 
 
 def kernel(a: Floats, b: Floats) -> Floats:
     """exp(-d**2 / 2) of the rows' distances (len(a), len(b))."""
     squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
-    found: Floats = np.exp(-0.5 * np.maximum(squares, 0.0))
-    return found
+    return np.asarray(np.exp(-0.5 * np.maximum(squares, 0.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

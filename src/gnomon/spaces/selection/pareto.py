@@ -137,10 +137,9 @@ def select_pareto(
     orders = [sorted(range(len(slot.choices)), key=slot.choices.__getitem__) for slot in space.slots]
     named = Space(tuple(Slot(slot.name, tuple(sorted(slot.choices))) for slot in space.slots))
     moved = [
-        Evidence(
+        replace(
+            one,
             assignments=np.column_stack([np.argsort(orders[g])[column] for g, column in enumerate(one.assignments.T)]),
-            values=one.values,
-            errors=one.errors,
         )
         for one in (accuracy, latency)
     ]
