@@ -184,7 +184,7 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
 
 def different(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
     """What differs in two contexts, a phrase each; of objects in them, which of their values."""
-    return [f"{name}: {_short(a)} and {_short(b)}" for name, a, b in differing(first, second)]
+    return [f"{name}: {in_short(a)} and {in_short(b)}" for name, a, b in differing(first, second)]
 
 
 def differing(
@@ -260,6 +260,7 @@ def _apart(a: Row, b: Row, shift: float) -> bool:
     return a.high_s < b.low_s + shift or b.high_s + shift < a.low_s
 
 
-def _short(value: Any) -> str:
+def in_short(value: Any) -> str:
+    """The text of a value, its beginning where that is long."""
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -316,14 +316,11 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
             continue
         network, toolchain = study.at(net.assignment), wanted or net.toolchain or IMPORTED
         row = LatencyRow(
+            **fields_of(LatencyRow, net) | {"toolchain": toolchain},
             key=f"{toolchain}/{IMPORTED}/{file.digest}/{network.id}",
             network=network.id,
             primitives=network.primitives,
-            toolchain=toolchain,
             call_s=net.latency_s,
-            low_s=net.low_s,
-            high_s=net.high_s,
-            processes=net.processes,
             context={**({"device": net.device} if net.device else {}), "measured": "elsewhere"},
             origin=file.name,
             size=NetSize(**fields_of(NetSize, net)),

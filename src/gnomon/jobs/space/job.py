@@ -45,7 +45,7 @@ from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.data.dataset import Dataset
 from gnomon.training.data.streamed import Streamed
 from gnomon.training.loop import check_device
-from gnomon.training.recipe import Recipe, check
+from gnomon.training.recipe import check
 
 ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 
@@ -145,7 +145,9 @@ def profile_space(
         raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join(METHODS)}.")
     trainings = recipes(study, epochs=asked.epochs)
     if method is not None:
-        _check_recipes(trainings)
+        for name, recipe in zip(("first_train", "finetune"), trainings, strict=True):
+            key = f"ss_profiler_cfg.{name}"
+            check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")
     question = {**study.question(), "blocks": list(blocks), "data": {"name": data.name, "digest": data.digest}}
     with open_folder(out, question, study) as folder:
         profile = OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
@@ -264,10 +266,3 @@ def block_files(asked: Sequence[str], config: Path, own: GnomonConfig, *, trust:
     if named and not trust:
         raise refused(config, (f"--blocks {shlex.quote(name)}" for name in (*asked, *named)))
     return tuple(dict.fromkeys([*given, *named]))
-
-
-def _check_recipes(trainings: tuple[Recipe, Recipe]) -> None:
-    """What PyTorch cannot train by is told, by the keys of the config, before anything is made."""
-    for name, recipe in zip(("first_train", "finetune"), trainings, strict=True):
-        key = f"ss_profiler_cfg.{name}"
-        check(recipe, optimizer=f"{key}_optimizer_cfg", scheduler=f"{key}_scheduler_cfg")

@@ -14,9 +14,8 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.estimates import (
     accuracy_evidence,
-    latest,
+    evidence_of,
     method_of,
-    seen_networks,
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.look import read_rows, study_of
@@ -111,9 +110,9 @@ def open_profile(
     UsageError for what the profile lacks.
     """
     study = study_of(profile, blocks)
-    accuracies, latencies = read_rows(profile, study)
-    whose, which = method_of(accuracies, method), toolchain_of(latencies, toolchain)
-    seen, rows = seen_networks(study, accuracies, whose), latest(latencies, which)
+    journals = read_rows(profile, study)
+    whose, which = method_of(journals[0], method), toolchain_of(journals[1], toolchain)
+    seen, rows = evidence_of(study, journals, whose, which)
     trained = frozenset(one.network.primitives for one in seen.values())
     timed = frozenset(row.primitives for row in rows.values() if row.call_s is not None)
     space = study.space

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnomon.core.cost import Floats, Ints
+from gnomon.core.cost import Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError, problems_of
@@ -197,18 +197,6 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
     return [study.at(row) for row in assignments.tolist()]
 
 
-def measured_points(names: list[str], proofs: Known, beliefs: Beliefs) -> Floats:
-    """The relative latency and the error rate (N, 2) of those of these networks that have both."""
-    seen, rows = proofs
-    both = [(rows[name].call_s, seen[name].accuracy) for name in names if has_both(name, proofs)]
-    return np.array([((call_s or 0.0) / beliefs.unit, 1 - accuracy) for call_s, accuracy in both]).reshape(-1, 2)
-
-
-def has_both(name: str, known: Known) -> bool:
-    """Whether a network has an accuracy and a latency."""
-    return name in known[0] and name in known[1] and known[1][name].call_s is not None
-
-
 def _measured(name: str, proofs: Known) -> MeasuredPoint:
     """What came out of a network: each with its 95 % interval, None where it is not known, and why."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
@@ -233,11 +221,14 @@ def _held(
     beliefs, evidence, proofs = known
     assignments = np.concatenate([some.networks for some in rounds])
     every = [network.id for network in networks_of(study, assignments)]
-    both = [k for k, name in enumerate(every) if has_both(name, proofs)]
+    timed = {name for name, row in proofs[1].items() if row.call_s is not None}
+    both = [k for k, name in enumerate(every) if name in proofs[0] and name in timed]
     if not both:
         return None, set()
     names = [every[k] for k in both]
-    points = measured_points(names, proofs, beliefs)
+    seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
+    right, call = np.array([one.accuracy for one in seen]), np.array([row.call_s for row in rows], np.float64)
+    points = np.column_stack([call / beliefs.unit, 1 - right])
     fits = np.flatnonzero(
         points[:, 0] <= (np.inf if options.most_latency is None else options.most_latency / beliefs.unit)
     )
@@ -246,8 +237,6 @@ def _held(
     latency = np.concatenate([some.latency for some in rounds])[both].T
     predicted = np.column_stack([latency[0] / beliefs.unit, 1 - accuracy[0]])
     after = beliefs_of(study, with_proofs(evidence, proofs))
-    seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
-    right, call = np.array([one.accuracy for one in seen]), np.array([row.call_s for row in rows], np.float64)
     off = np.abs(latency[0] / call - 1)
     return (
         HeldFront(

@@ -20,10 +20,10 @@ from gnomon.jobs.space.profiling.estimates import Known, seen_networks
 from gnomon.jobs.space.profiling.folder import PROOF, AccuracyRow, read_question, settings_in
 from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.measuring import Measurer
-from gnomon.jobs.space.profiling.methods import recipes
+from gnomon.jobs.space.profiling.methods import at_once, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Method, Training, train
+from gnomon.jobs.space.profiling.training import Training, train
 from gnomon.measure.progress import Watch
 from gnomon.toolchains.base import Toolchain, chosen_toolchain
 from gnomon.training.loop import check_device
@@ -74,21 +74,17 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
     chain = chosen_toolchain(toolchain, settings)
     measurer = Measurer(profile=profile, calibration=_calibration(profile, chain), proof=True)
     measurer.check(chain, settings)
-    train(profile, _trainings(profile, wanted), len(wanted) * profile.asked.seeds)
+    first, _ = recipes(study, epochs=profile.asked.epochs or epochs_of(folder.accuracy.values()))
+    seed = study.config.gnomon.seed + _FIRST_SEED
+    trainings = [
+        Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
+        for network in wanted
+        for k in range(profile.asked.seeds)
+    ]
+    train(profile, at_once(trainings), len(trainings))
     measured = measurer.run(chain, settings, wanted)
     seen = seen_networks(study, folder.accuracy.values(), PROOF)
     return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured
-
-
-def _trainings(profile: OpenProfile, networks: Sequence[Network]) -> Method:
-    epochs = profile.asked.epochs or epochs_of(profile.folder.accuracy.values())
-    first, _ = recipes(profile.study, epochs=epochs)
-    seed = profile.study.config.gnomon.seed + _FIRST_SEED
-    yield [
-        Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
-        for network in networks
-        for k in range(profile.asked.seeds)
-    ]
 
 
 def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8] | None:

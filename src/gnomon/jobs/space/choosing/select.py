@@ -89,7 +89,11 @@ def select_primitives(
     accuracies, latencies = read_rows(profile, study)
     method, toolchain = method_of(accuracies, method), toolchain_of(latencies, toolchain)
     seen, rows = evidence_of(study, (accuracies, latencies), method, toolchain, proofs=proofs)
-    chosen = _by_pareto(study, seen, rows, options) if rule == "pareto" else _by_published_rule(study, seen, rows)
+    if rule == "pareto":
+        evidence = accuracy_evidence(study, seen), latency_evidence(study.space, rows)
+        chosen = codec.fields_of(SelectionDocument, select_pareto(study.space, *evidence, options))
+    else:
+        chosen = _by_published_rule(study, seen, rows)
     groups, family = chosen["groups"], chosen["family"]
     output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
     lookup, model = None if known is None else write_lookup_files(output, *known), known and known[0]
@@ -163,14 +167,6 @@ def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str
     primitives = {name: [one.name for one in family.primitives] for name, family in study.families.items()}
     selection = select_published(primitives, prices, constants)
     return {**codec.fields_of(SelectionDocument, selection), "accuracies": accuracies}
-
-
-def _by_pareto(
-    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow], options: ParetoOptions | None
-) -> Choice:
-    accuracies, latencies = accuracy_evidence(study, seen), latency_evidence(study.space, rows)
-    selection = select_pareto(study.space, accuracies, latencies, options)
-    return codec.fields_of(SelectionDocument, selection)
 
 
 def lookup_of(

@@ -177,7 +177,8 @@ class ProfileFolder:
                 if is_profile(path):
                     check_question(path, question)
                 else:
-                    write_whole(indented(_manifest(question)).encode(), path / MANIFEST)
+                    made = {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
+                    write_whole(indented(made).encode(), path / MANIFEST)
                 if not (path / INPUT).is_file():
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
@@ -254,10 +255,13 @@ def _manifest_of(path: Path) -> dict[str, object]:
 
 def check_question(path: Path, question: Mapping[str, object]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
-    from gnomon.spaces.latency_table import differing
+    from gnomon.spaces.latency_table import differing, in_short
 
     known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
-    unlike = [f"{name}: {_short(a)} there, {_short(b)} now" for name, a, b in differing(known, asked)]
+    unlike = [
+        f"{name}: {in_short(json.dumps(a))} there, {in_short(json.dumps(b))} now"
+        for name, a, b in differing(known, asked)
+    ]
     if unlike:
         more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
         raise UsageError(
@@ -284,15 +288,6 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
             row = decode(kind, document, complaints, f"{path.name}, line {number}: $")
             complaints.raise_any()
             yield row
-
-
-def _manifest(question: Mapping[str, object]) -> dict[str, object]:
-    return {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def writing(path: Path) -> AbstractContextManager[None]:

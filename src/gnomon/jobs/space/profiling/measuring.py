@@ -40,7 +40,6 @@ from gnomon.measure.progress import Steps
 from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
 from gnomon.models.units import OPSET, write_net
-from gnomon.session.bench.baseline import Timed
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import model_weights, shared
 from gnomon.system.files import file_digest
@@ -285,7 +284,10 @@ class Measurer:
             tell=profile.tell,
         )
         for name, one in timed.items():
-            yield replace(_with_time(rows[name], one), clock=clock)
+            told: dict[str, Any] = (
+                {"reason": one.reason, "at_s": one.at_s} if one.reason else fields_of(LatencyRow, one)
+            )
+            yield replace(rows[name], clock=clock, **told)
 
     def _worked(self, toolchain: Toolchain) -> Path | None:
         """What a toolchain made of a network that was measured before."""
@@ -312,9 +314,3 @@ def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
     except GnomonError as error:
         return replace(row, notes=(*row.notes, f"whether it is quantised is not known: {error.message}"))
     return replace(row, quantised=told.share_8bit)
-
-
-def _with_time(row: LatencyRow, one: Timed) -> LatencyRow:
-    if one.reason:
-        return replace(row, reason=one.reason, at_s=one.at_s)
-    return replace(row, **fields_of(LatencyRow, one))

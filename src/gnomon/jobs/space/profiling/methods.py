@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gnomon.core.codec import fields_of
 from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.study import Family, Network, Study
 from gnomon.jobs.space.profiling.training import Method, Training
@@ -60,10 +61,11 @@ def plan(
         wanted += trainings(chosen, at_first=True)
     if name == "balanced":
         wanted += trainings(across_families(study, max(counts.values()), seed=seed))
-    return _at_once(wanted), len(wanted)
+    return at_once(wanted), len(wanted)
 
 
-def _at_once(wanted: Sequence[Training]) -> Method:
+def at_once(wanted: Sequence[Training]) -> Method:
+    """A method that wants all of its trainings at the beginning."""
     yield wanted
 
 
@@ -89,8 +91,7 @@ def recipes(study: Study, *, epochs: int | None = None) -> tuple[Recipe, Recipe]
         epochs=profiler.first_train_epochs,
         optimizer=profiler.first_train_optimizer_cfg,
         scheduler=profiler.first_train_scheduler_cfg,
-        batch_size=own.batch_size,
-        augment=own.augment,
+        **fields_of(Recipe, own),
     )
     finetune = replace(
         first,

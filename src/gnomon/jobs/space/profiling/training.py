@@ -312,12 +312,8 @@ class Trainer:
     def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
         failure = done if isinstance(done, Failure) else done.failure
         row = AccuracyRow(
-            key=one.key,
-            network=one.network.id,
+            **fields_of(AccuracyRow, one) | {"network": one.network.id},
             primitives=one.network.primitives,
-            method=one.method,
-            stage=one.stage,
-            seed=one.seed,
             at_s=time.time(),
             reason=f"{failure.kind}: {failure.message}" if failure else "",
         )
