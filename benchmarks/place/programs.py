@@ -45,6 +45,7 @@ def figures(model: Path, runtime: str, record: Path) -> dict[str, Any]:
             told_ms.append(float(told[2 if found.clock == "cpu" else 1]))
     chosen = found.chosen
     page = chosen.cpu if found.clock == "cpu" else chosen.measured
+    assert page is not None, chosen.failure
     low_ms, high_ms = (1e3 * bound if bound else None for bound in (page.low_s, page.high_s))
     median_ms = statistics.median(told_ms)
     within = low_ms is not None and high_ms is not None and low_ms / 1.02 <= median_ms <= high_ms * 1.02

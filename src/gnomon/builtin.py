@@ -15,6 +15,9 @@ PREDICTING = "Networks that were never measured"
 TUNING = "Tuned kernels"
 RESULTS = "Results, runtimes and machines"
 
+CONFIGS = "gnomon.jobs.space.configs:space_of_config"
+"""What reads the configs of other searches as spaces."""
+
 
 def _documents(folder: str, **names: str) -> dict[str, tuple[str, str]]:
     """Documents by their names, of the record and the report that are named: those of the job's folder."""

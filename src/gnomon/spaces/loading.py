@@ -34,7 +34,6 @@ _MOST_LISTED = 1 << 20
 _SWEEPS = 3
 _STEEPEST = 30.0
 _EXAMPLE = "space.py:space"
-_CONFIGS = "gnomon.jobs.space.configs:space_of_config"
 # What the modules of users' files are called: an error that went through one is that file's.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -173,7 +172,9 @@ def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -
     Its images say the shape. `blocks` are files of its own primitives, stem and head, which are run: what only the
     config names is refused (UsageError). GnomonErrors for what the config has wrong.
     """
-    read: Callable[[Path, Sequence[str]], SearchSpace] = at(_CONFIGS, "what reads configs", callable, "a function")
+    from gnomon.builtin import CONFIGS
+
+    read: Callable[[Path, Sequence[str]], SearchSpace] = at(CONFIGS, "what reads configs", callable, "a function")
     return read(Path(config), blocks)
 
 
