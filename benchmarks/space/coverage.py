@@ -3,8 +3,9 @@
 Made-up spaces of which every network is known: two or three families, three to five cell groups, latency and the logit
 of accuracy each a sum of effects with what each two primitives of two groups add to it. `interaction` is how much the
 latter differs from network to network (standard deviation), over the former; that of latency is a quarter of it. What
-is measured is what `gnomon space profile` trains and measures: a balanced design of each family and one across, and
-one-change variants with 12 mixed networks of each family and 12 across. Then the default choice is made.
+is measured is what `gnomon space profile` trains and measures by default: a balanced design of each family and one
+across, and one-change variants with mixed networks of each family and twice as many across. Then the default choice is
+made.
 
 Told for each setting: `covered`, the share of spaces whose told interval holds the true share of the hypervolume, with
 its 95 % interval; `kept`, the true share, and `told`, the expected one: mean, standard deviation, least and most; the
@@ -30,6 +31,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
 from gnomon.errors import UsageError
+from gnomon.jobs.space.job import ACROSS, MIXED
 from gnomon.spaces.cells.effects import Evidence, balanced_design, expit
 from gnomon.spaces.selection.beliefs import believe
 from gnomon.spaces.selection.pareto import ParetoOptions, ParetoSelection, select_pareto
@@ -40,7 +42,6 @@ SETTINGS = {
     for noise in (0.008, 0.02)
 }
 LATENCY_NOISE = 0.02
-MIXED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +115,8 @@ def measured(made: World, noise: float, seed: tuple[int, ...]) -> tuple[Evidence
         most = max(most, len(variants))
     counts = tuple(len(slot.choices) for slot in made.space.slots)
     design += _design(counts, most, seed[-1]).tolist()
-    swaps += _design(counts, MIXED, seed[-1] + 1).tolist()
+    across = min(ACROSS * MIXED * len(made.families), len(made.networks))
+    swaps += _design(counts, across, seed[-1] + 1).tolist()
     trained, timed = np.unique(np.array(design), axis=0), np.unique(np.array(swaps), axis=0)
     right = np.clip(made.accuracy[made.rows(trained)] + rng.normal(0, noise, len(trained)), 0, 1)
     took = made.latency[made.rows(timed)] * np.exp(rng.normal(0, LATENCY_NOISE, len(timed)))

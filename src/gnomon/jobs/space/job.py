@@ -52,7 +52,7 @@ ACCURACIES, LATENCIES = "accuracy_table.yaml", "latency_table.yaml"
 MIXED = 12
 """Mixed networks of each family that are measured unless told otherwise: what tells whether layers add up."""
 
-_ACROSS = 2
+ACROSS = 2
 """So many times as many of several families: what each primitive costs beside others, which are nearly all networks."""
 
 _DESIGNS = 50  # a design of a small space is one-change variants for the most part
@@ -230,7 +230,7 @@ def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed
     Of mixed ones those that were trained come first.
     """
     found: list[Network] = []
-    several = _ACROSS * mixed * len(study.families)
+    several = ACROSS * mixed * len(study.families)
     for family in study.families.values():
         single = family.swaps()
         known = {n.id for n in single}
