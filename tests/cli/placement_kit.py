@@ -21,7 +21,7 @@ from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.models.model import Model
-from gnomon.report.units import ConditionsPart, FedInput
+from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.runtimes.onert import Onert
 from gnomon.session.contender import Clocks, Contender, Kind, Part, Proved, level, versus

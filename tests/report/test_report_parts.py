@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gnomon.core.stats import Comparison
 from gnomon.report import units
 from gnomon.report.chart import timed
-from gnomon.report.parts import assignment_text, bounds_and_outcome, numbers, ratio_interval, spans
+from gnomon.report.parts import assignment_text, bounds_and_outcome, numbers, spans
 from gnomon.report.plain import clean, finite, listed, shorten
+from gnomon.report.units import ratio_interval
 
 SCALES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 

@@ -24,7 +24,7 @@ from gnomon.errors import UsageError  # noqa: E402
 from gnomon.jobs.place.across import AcrossPlacer  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.models.load import files_beside, load  # noqa: E402
-from gnomon.report.units import held_for  # noqa: E402
+from gnomon.report.conditions import held_for  # noqa: E402
 from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
 from gnomon.session.kernels import kernels  # noqa: E402
 from gnomon.session.model_session import Lab, conditions_part, open_lab  # noqa: E402

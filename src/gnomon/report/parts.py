@@ -27,12 +27,9 @@ _NARROW = 1.04
 """How many times the lower end the upper end of an interval may be for a tie to be certain: 2 % to either side."""
 
 
-ratio_interval = units.ratio_interval
-
-
 def bounds(compared: Comparison) -> str:
     """The interval of a comparison in brackets: `units.UNKNOWN` where too little was seen."""
-    return ratio_interval(compared.low, compared.high)
+    return units.ratio_interval(compared.low, compared.high)
 
 
 def is_open(compared: Comparison) -> bool:

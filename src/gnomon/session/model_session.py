@@ -28,7 +28,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
-from gnomon.report.units import ConditionsPart, FedInput
+from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE

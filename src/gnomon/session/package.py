@@ -32,7 +32,7 @@ from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segment
 from gnomon.runtimes.onert import Onert, variables_of
-from gnomon.runtimes.program import program_of
+from gnomon.runtimes.whole import program_of
 from gnomon.session.contender import Contender
 from gnomon.session.model_session import Lab
 from gnomon.session.targets import pip_names

@@ -11,8 +11,8 @@ from tests.report.tuning_kit import words_of
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.estimator import report as estimator_text
 from gnomon.jobs.table.document import NetPart, NetsDocument
+from gnomon.report.conditions import ConditionsPart, measured_with, table_conditions
 from gnomon.report.page import Page
-from gnomon.report.units import ConditionsPart, measured_with, table_conditions
 
 SCORES = {
     "nets": 20,

@@ -13,8 +13,8 @@ from gnomon.core.decision import Gate
 from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
+from gnomon.report.conditions import ConditionsPart
 from gnomon.report.plain import listed
-from gnomon.report.units import ConditionsPart
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"

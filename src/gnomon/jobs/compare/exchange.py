@@ -14,8 +14,8 @@ from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.compare.document import CompareDocument, word
 from gnomon.jobs.compare.report import markdown, power
 from gnomon.report import units
-from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, json_text
+from gnomon.report.units import ratio_interval
 from gnomon.system.files import write_whole
 
 

@@ -19,10 +19,10 @@ from gnomon.jobs.compare.document import (
     word,
 )
 from gnomon.report import units
+from gnomon.report.conditions import held_for
 from gnomon.report.page import Page, Table
-from gnomon.report.parts import ratio_interval
 from gnomon.report.plain import clean, listed
-from gnomon.report.units import held_for
+from gnomon.report.units import ratio_interval
 
 _FEW, _MOST = 5, 40
 

@@ -21,10 +21,10 @@ from gnomon.jobs.estimator.document import (
 )
 from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
+from gnomon.report.conditions import measured_with
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import percent
 from gnomon.report.plain import many
-from gnomon.report.units import measured_with
 
 if TYPE_CHECKING:
     from gnomon.jobs.table.document import NetsDocument

@@ -21,7 +21,7 @@ from gnomon.jobs.tune.document import (
 )
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
-from gnomon.report.units import ConditionsPart
+from gnomon.report.conditions import ConditionsPart
 
 ByDevice = Mapping[str, float | None]
 

@@ -13,7 +13,7 @@ from gnomon.core.space import Slot, Space, decimal
 from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
-from gnomon.report.units import ConditionsPart
+from gnomon.report.conditions import ConditionsPart
 from gnomon.session.document import (
     EnvironmentPart,
     GraphPart,

@@ -16,8 +16,8 @@ from gnomon.core.stats import Comparison, Speedup, Summary
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
+from gnomon.report.conditions import ConditionsPart
 from gnomon.report.plain import listed
-from gnomon.report.units import ConditionsPart
 from gnomon.runtimes.base import Accelerator
 from gnomon.session.document import (
     DifferencePart,

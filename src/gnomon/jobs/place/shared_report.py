@@ -9,9 +9,9 @@ from pathlib import Path
 from gnomon.errors import UNDECIDED, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
+from gnomon.report.conditions import ConditionsPart, held_for
 from gnomon.report.page import Page
 from gnomon.report.plain import many
-from gnomon.report.units import ConditionsPart, held_for
 from gnomon.session.document import ModelPart
 from gnomon.session.targets import Missing, merged
 

@@ -13,7 +13,7 @@ from gnomon.core.stats import Block
 from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
-from gnomon.report.units import ConditionsPart, table_conditions
+from gnomon.report.conditions import ConditionsPart, table_conditions
 from gnomon.session.document import BlockColumns, block_columns
 from gnomon.spaces.latency_table import Difference, Row, Table
 

@@ -15,7 +15,7 @@ from gnomon.jobs.table.document import NetFailure, NetPart, NetsDocument
 from gnomon.jobs.table.job import EFFORT, context_of, effort_for
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.report.units import table_conditions
+from gnomon.report.conditions import table_conditions
 from gnomon.session.bench.baseline import Gauge, gauge_of, measure_well, place_each, placed_net
 from gnomon.session.bench.bench import Bench, open_bench
 from gnomon.session.request import MeasureRequest, patiently

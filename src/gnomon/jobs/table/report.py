@@ -11,10 +11,10 @@ from gnomon.jobs.table.document import (
     TablesDocument,
 )
 from gnomon.report import units
+from gnomon.report.conditions import measured_with
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import networks, percent
 from gnomon.report.plain import many
-from gnomon.report.units import measured_with
 
 _ROWS = 20
 _LABEL = 58

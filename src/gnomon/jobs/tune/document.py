@@ -16,7 +16,7 @@ from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.report.units import ConditionsPart, FedInput
+from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.session.document import BlockColumns, block_columns
 
 

@@ -27,8 +27,9 @@ from gnomon.jobs.tune.document import (
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page, Table, ends_of
-from gnomon.report.parts import percent, ratio_interval, sentence
+from gnomon.report.parts import percent, sentence
 from gnomon.report.plain import listed, many, shorten
+from gnomon.report.units import ratio_interval
 
 
 class Shared(Protocol):

@@ -1,4 +1,4 @@
-"""The few lines in a runtime's own API that a package holds: they run, and compute what the model computes."""
+"""Runtimes that take a model whole: the few lines in their own API that a package holds run, and compute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
-from gnomon.runtimes.program import program_of
+from gnomon.runtimes.whole import program_of
 
 RUNTIMES: dict[str, tuple[Any, str]] = {
     "onnxruntime": (OnnxRuntime(), "[*outputs.values()]"),

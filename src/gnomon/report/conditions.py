@@ -1,0 +1,83 @@
+"""What measured times hold for: processor, threads, precision, shapes, inputs and day, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.report import units
+from gnomon.report.plain import listed
+
+_MOST_SHAPES = 3
+"""Inputs whose shapes stand in a report's second line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedInput:
+    """An input, and what it was `fed`, in words; of a file its `sha256`, null where numbers were drawn."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    fed: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionsPart:
+    """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
+
+    `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
+    known); `date` is when the measuring began, of the calendar here. `signature` is the one that was asked for. What
+    has no value is not known, or was not set.
+    """
+
+    threads: tuple[int, ...]
+    defaults: bool = False
+    precisions: tuple[str, ...] = ()
+    inputs: tuple[FedInput, ...] = ()
+    machine: str = ""
+    cores: int | None = None
+    date: str = ""
+    signature: str = ""
+
+
+def table_conditions(context: Mapping[str, Any], at_s: float | None = None) -> ConditionsPart:
+    """The conditions of times that were measured in a table's context, from the moment `at_s` on."""
+    device, threads = context.get("device") or {}, (context.get("options") or {}).get("threads")
+    machine = device.get("ro.product.model") or device.get("cpu_model") or device.get("machine") or ""
+    return ConditionsPart(
+        threads=(threads,) if isinstance(threads, int) else (),
+        precisions=(str(context["dtype"]),) if context.get("dtype") else (),
+        machine=str(machine),
+        date=units.day(at_s),
+    )
+
+
+def measured_with(context: Mapping[str, Any], conditions: ConditionsPart | None = None, clock: str = "") -> str:
+    """What the times of a table hold for, in one sentence: runtime, processor, threads, day, and a known clock."""
+    name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
+    held = held_for(f"{name} {context.get('version') or ''}".strip(), "", conditions or table_conditions(context))
+    return f"{held}{f', by {units.CLOCKS[clock]}' if clock else ''}."
+
+
+def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
+    """What times on a device hold for, by the conditions they were measured under; "" of a device is its machine."""
+    cores = conditions.cores
+    machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
+    where = f"{device} ({machine})" if device and machine else device or machine or "an unknown device"
+    counts = " and ".join(map(str, conditions.threads))
+    threads = f"{counts} thread{'' if counts == '1' else 's'}{' and defaults' if conditions.defaults else ''}"
+    fed = conditions.inputs
+    threads = threads if counts else "threads not set by gnomon" if fed else ""
+    shapes = [f"{row.name if len(fed) > 1 else ''} {'x'.join(map(str, row.shape))}".strip() for row in fed]
+    more = [f"{len(shapes) - _MOST_SHAPES} more"] if len(shapes) > _MOST_SHAPES else []
+    drawn = [row.name for row in fed if row.sha256 is None]
+    inputs = "given inputs" if fed else ""
+    if drawn:
+        inputs = "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
+    signature = conditions.signature and f"signature {conditions.signature}"
+    parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
+    known = ", ".join(filter(None, parts))
+    return f"{name} on {where}{known and f': {known}'}"
