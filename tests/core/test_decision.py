@@ -1,8 +1,9 @@
-"""Verdicts by joint bounds: the gate's order, Holm's shares, looks that spend, and power that is as large as told."""
+"""Verdicts: the gate's order, bounds that hold together, looks that spend, and power that is as large as told."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -26,12 +27,17 @@ def test_a_gate_passes_first_and_then_fails(low: float, high: float, told: str) 
     assert gate_of(low, high, 0.03) == told
 
 
-def test_what_is_decided_leaves_its_share_to_the_others() -> None:
-    sides = {"clear": (apart(1.5, 0.001), True), "near": (apart(1.02, 0.0075), True)}
-    alone, both = joint_bounds({"near": sides["near"]}, RULE), joint_bounds(sides, RULE)
-    assert both["near"] == alone["near"] and both["near"].change == "slower"
-    open_too = joint_bounds({"near": sides["near"], "other": (apart(1.0, 0.02), True)}, RULE)
-    assert open_too["near"].change == "unknown", "two share what one has alone"
+@pytest.mark.parametrize(("ratio", "limit"), [(1.0, None), (1.01, None), (1.03, 0.03)])
+@pytest.mark.parametrize("half", [0.006, 0.0075, 0.009])
+def test_all_bounds_hold_together_while_some_are_decided(ratio: float, limit: float | None, half: float) -> None:
+    """With intervals of the widths at which some configurations are decided and others are not."""
+    rng, rule, wrong = np.random.default_rng(5), Rule(alpha=0.1, relevant=0.01, limit=limit), 0
+    error = half / NormalDist().inv_cdf(1 - 0.1 / 5 / 2)
+    for _ in range(400):
+        logs = np.log(ratio) + error * rng.standard_normal(5)
+        sides = {f"{k}": (apart(float(np.exp(log)), error, freedom=1e6), True) for k, log in enumerate(logs)}
+        wrong += not all(found.low <= ratio <= found.high for found in joint_bounds(sides, rule).values())
+    assert wrong <= 56, "10 % and 2.7 standard errors"
 
 
 def test_two_sessions_are_a_gate_only_where_they_would_find_the_limit() -> None:
