@@ -77,6 +77,7 @@ def test_networks_of_a_space_in_python_are_trained_measured_and_chosen_from(prof
     assert tuple(module(torch.zeros(2, 1, 8, 8)).shape) == (2, 10)
     # The stem makes 8 channels of 8x8, and the first convolution as many of them.
     assert (rows[0].size.macs, rows[0].size.peak_bytes) == (64 * (9 * 8 + 9 * 64) + 16 * 8 * 16 + 160, 4 * 2 * 8 * 64)
+    assert gnomon.open_profile(out).size(rows[0].primitives) == rows[0].size, "without its Python"
     told = gnomon.open_profile(out, blocks=blocks)
     study.optimize(told.to_optuna, n_trials=1)
     assert study.trials[-1].user_attrs["parameters"] > 0

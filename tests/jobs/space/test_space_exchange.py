@@ -23,6 +23,7 @@ from gnomon.jobs.space.profiling.opened import TrainRequest
 from gnomon.jobs.space.report import profile_report
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.selection.pareto import ParetoOptions
+from gnomon.spaces.unit import NetSize
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
@@ -120,6 +121,16 @@ def own_profile(path: Path) -> Path:
     folder.add(timed(network, 1e-3))
     folder.close()
     return path
+
+
+def test_what_networks_need_is_told_of_profiles_whose_lines_lack_it(tmp_path: Path) -> None:
+    own_profile(tmp_path / "p")
+    assert [row.size for row in read_latency(tmp_path / "p")] == [NetSize()], "as an older gnomon wrote them"
+    export_networks(tmp_path / "p", tmp_path / "nets.csv")
+    head, row = (tmp_path / "nets.csv").read_text().splitlines()
+    (network,) = look(tmp_path / "p").latency[0].networks
+    assert network.size.macs and head.endswith(",parameters,macs,peak_bytes")
+    assert row.endswith(f",{network.size.parameters},{network.size.macs},{network.size.peak_bytes}")
 
 
 def test_what_is_imported_stands_beside_ones_own_only_where_that_is_asked_for(profile: Path, tmp_path: Path) -> None:

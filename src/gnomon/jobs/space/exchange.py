@@ -33,7 +33,7 @@ from gnomon.jobs.space.profiling.folder import (
     is_profile,
     read_question,
 )
-from gnomon.jobs.space.profiling.look import named_blocks, read_rows, study_of
+from gnomon.jobs.space.profiling.look import named_blocks, read_rows, size_of, study_of
 from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
@@ -141,25 +141,24 @@ def export_networks(
     chosen = method_of(accuracy, method) if trained else ""
     seen = seen_networks(study, accuracy, chosen)
 
-    def net(network: str, primitives: Sequence[str]) -> NetRow:
-        size = fields_of(NetRow, study.size(study.mixed(primitives)))
-        row, one = NetRow(assignment=study.space.indices(primitives), **size), seen.get(network)
+    def net(network: Network, timed: LatencyRow | None = None) -> NetRow:
+        size = fields_of(NetRow, size_of(study, network, timed))
+        row, one = NetRow(assignment=study.space.indices(network.primitives), **size), seen.get(network.id)
         return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
 
     rows = [
         replace(
-            net(row.network, row.primitives),
+            net(study.mixed(row.primitives), row),
             latency_s=row.call_s,
             device=row.context.get("device", ""),
             **fields_of(NetRow, row),
-            **fields_of(NetRow, row.size),
         )
         for toolchain in toolchains_of(latency)
         for row in latest(latency, toolchain).values()
         if row.call_s is not None
     ]
     timed = {row.assignment for row in rows}
-    rows += [one for s in seen.values() if (one := net(s.network.id, s.network.primitives)).assignment not in timed]
+    rows += [one for s in seen.values() if (one := net(s.network)).assignment not in timed]
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, study.space), out)

@@ -12,13 +12,9 @@ import numpy as np
 from gnomon.core.brief import brief
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
-from gnomon.jobs.space.profiling.estimates import (
-    accuracy_evidence,
-    evidence_of,
-    method_of,
-    toolchain_of,
-)
-from gnomon.jobs.space.profiling.look import read_rows, study_of
+from gnomon.jobs.space.profiling.estimates import Seen, accuracy_evidence, evidence_of, method_of, toolchain_of
+from gnomon.jobs.space.profiling.folder import LatencyRow
+from gnomon.jobs.space.profiling.look import read_rows, size_of, study_of
 from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import best_weights
@@ -54,7 +50,7 @@ class Believer:
     networks: tuple[tuple[str, ...], ...]
     _study: Study
     _models: tuple[Learned, Latencies]
-    _known: tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]]
+    _known: tuple[Mapping[tuple[str, ...], Seen], Mapping[tuple[str, ...], LatencyRow]]
 
     __repr__ = brief
 
@@ -72,11 +68,11 @@ class Believer:
         return self._told(1, primitives)
 
     def size(self, primitives: Sequence[str]) -> NetSize:
-        """Parameters, multiply-accumulates and memory; None where the profile's Python is not at hand.
+        """Parameters, multiply-accumulates and memory; None where it was not measured and its Python is not at hand.
 
         ProblemError for what is not a network of the space.
         """
-        return self._study.size(self._study.mixed(primitives))
+        return size_of(self._study, self._study.mixed(primitives), self._known[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
         """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds.
@@ -113,13 +109,13 @@ def open_profile(
     journals = read_rows(profile, study)
     whose, which = method_of(journals[0], method), toolchain_of(journals[1], toolchain)
     seen, rows = evidence_of(study, journals, whose, which)
-    trained = frozenset(one.network.primitives for one in seen.values())
-    timed = frozenset(row.primitives for row in rows.values() if row.call_s is not None)
+    trained = {one.network.primitives: one for one in seen.values()}
+    timed = {row.primitives: row for row in rows.values() if row.call_s is not None}
     space = study.space
     return Believer(
         method=whose,
         toolchain=which,
-        networks=tuple(sorted(trained & timed)),
+        networks=tuple(sorted(trained.keys() & timed.keys())),
         _study=study,
         _models=(learn(space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
         _known=(trained, timed),

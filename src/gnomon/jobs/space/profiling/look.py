@@ -45,7 +45,8 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.profiling.study import OF_SPACE, Study, open_study, refused, whole_name
+from gnomon.jobs.space.profiling.study import OF_SPACE, Network, Study, open_study, refused, whole_name
+from gnomon.spaces.unit import NetSize
 from gnomon.system.files import read_regular
 
 SELECTION = "selection.json"
@@ -110,6 +111,11 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
     latency = list({row.key: row for row in read_latency(path)}.values())
     study.check([*accuracy, *latency])
     return accuracy, latency
+
+
+def size_of(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
+    """What a network needs: as its measured row has it, else as the study knows it."""
+    return study.size(network) if row is None or row.size == NetSize() else row.size
 
 
 def _checked(question: Mapping[str, object]) -> _Question:
@@ -222,7 +228,11 @@ def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> Toolchain
         context=next((row.context for row in mine.values() if row.call_s is not None), {}),
         began_s=min((row.at_s for row in mine.values() if row.call_s is not None), default=None),
         networks=tuple(
-            MeasuredNetwork(id=row.network, latency_s=row.call_s, **fields_of(MeasuredNetwork, row))
+            MeasuredNetwork(
+                **fields_of(MeasuredNetwork, row) | {"size": size_of(study, study.mixed(row.primitives), row)},
+                id=row.network,
+                latency_s=row.call_s,
+            )
             for row in mine.values()
         ),
         failed=_failed(mine.values()),
