@@ -36,7 +36,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -337,11 +337,13 @@ class _Pairs:
 
     def shared(self, other: _Pairs) -> Floats:
         """The covariances (N, M) with other networks, of effects of size 1."""
-        found, places = np.zeros((len(self.numbers), len(other.numbers))), range(self.numbers.shape[1])
-        for a, b in product(places, repeat=2) if self.anywhere else zip(places, places, strict=True):
-            same = self.numbers[:, a, None] == other.numbers[None, :, b]
-            found += same * np.outer(self.counts[:, a], other.counts[:, b])
-        return np.asarray(found / len(places))
+        known = np.unique(other.numbers)
+        theirs = np.zeros((len(known) + 1, len(other.numbers)))  # the last row is of effects that none of them has
+        for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
+            theirs[np.searchsorted(known, numbers), np.arange(len(numbers))] += counts
+        rows = np.where(np.isin(self.numbers, known), np.searchsorted(known, self.numbers), len(known))
+        found = sum(theirs[row] * counts[:, None] for row, counts in zip(rows.T, self.counts.T, strict=True))
+        return np.asarray(found / self.numbers.shape[1])
 
     def variances(self) -> Floats:
         """Of each network (N,)."""
