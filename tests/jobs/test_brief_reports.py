@@ -51,3 +51,10 @@ def test_what_may_be_wrong_is_warned_of_in_each() -> None:
     doubt = {"kind": "busy", "message": "others worked too", "hint": "h"}
     for name in ("place", "stab", "tune", "exec"):
         assert " - Warning: others worked too." in brief(DOCUMENTS[name] | {"doubts": [doubt]}), name
+
+
+def test_slots_of_a_space_in_python_are_called_by_their_names() -> None:
+    selection = space_kit.selection()
+    names = [f"slot-{number}" for number in range(len(selection["groups"]))]
+    told = brief(selection | {"slots": names}).splitlines()
+    assert all(any(line.startswith(f" {name} ") for line in told) for name in names), told

@@ -85,8 +85,9 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     page.draw("gnomon.jobs.space.picture:choice_charts", document)
     _family(document, page)
     if page.brief:
-        table = Table(enumerate(document.groups), most=_ROWS, more="more cell groups")
-        table.text("cell group", lambda row: str(row[0]))
+        groups = document.slots or tuple(map(str, range(len(document.groups))))
+        table = Table(zip(groups, document.groups, strict=True), most=_ROWS, more="more cell groups")
+        table.text("cell group", lambda row: row[0])
         page.table(table.text("kept", lambda row: ", ".join(row[1]), most=72))
     with page.details("what each cell group drops"):
         for number, names in enumerate(document.groups):
