@@ -65,6 +65,7 @@ ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its 
             "--toolchain",
         ),
         (profile_report, profile(latency=[], data=""), ["gnomon space import FILE --profile-dir"], "--no-latency"),
+        (profile_report, profile(data=""), ["gnomon space select"], "--epochs"),
         (
             profile_report,
             profile(notes=["no cutout"], seconds={"train": 61.0}, pictures=["d/choice.svg"]),

@@ -270,7 +270,7 @@ def _front_answer(document: SpaceFrontDocument, within: str) -> str:
     reached = f"They reach {share_words(held.share)} of the hypervolume that all are believed to reach"
     if volume.predicted > 0:
         reached += f", {units.share(volume.measured / volume.predicted)} of what was predicted of them"
-    return f"{held.networks} networks were measured, {held.best} of them are best{within}. {reached}."
+    return f"{many(held.networks, 'network')} measured, {held.best} of them best{within}. {reached}."
 
 
 def _time_words(time: Three | None) -> str:
@@ -578,8 +578,8 @@ def _next(document: SpaceDocument, page: Page) -> None:
     if not timed:
         page.item("Latencies are missing.", _latencies_missing(document))
     noisy = _noisy(rankings)
-    if noisy and statistics.fmean(ranking.repeatability for ranking in rankings) < 0.6:
-        page.item("More --networks, --epochs or --seeds distinguish more of them.")
+    if document.data and noisy and statistics.fmean(ranking.repeatability for ranking in rankings) < 0.6:
+        page.item("More --networks, --epochs or --seeds distinguish more primitives.")
     if any(journal.failed for journal in (document.accuracy, *document.latency) if journal is not None):
         page.path("logs", f"{profile}/log_files")
     if document.accuracy is not None and timed:
