@@ -450,10 +450,8 @@ class Effects:
         """How much each of constant and effects (1 + C) counts for networks (N, groups): of a cost, its share."""
         found = design_matrix(self.space, networks)
         if self.scale == "sums":
-            ends = np.cumsum([0, *(len(slot.choices) for slot in self.space.slots)])
-            costs = [table[0, networks[:, g]] for g, table in enumerate(self.tables(self.mean[None]))]
-            for g, cost in enumerate(costs):
-                found[np.arange(len(networks)), 1 + ends[g] + networks[:, g]] = cost / np.sum(costs, axis=0)
+            found[:, 1:] *= np.concatenate(self.tables(self.mean[None]), axis=1)
+            found[:, 1:] /= found[:, 1:].sum(axis=1, keepdims=True)
         return found
 
 
@@ -684,11 +682,7 @@ def _slower(latency: Effects) -> Floats:
 
 def design_matrix(space: Space, assignments: NDArray[np.integer] | Sequence[Sequence[int]]) -> Floats:
     """A one for the constant and for each choice that a network takes: (N, 1 + C)."""
-    return _with_constant(indicators(assignments, [len(slot.choices) for slot in space.slots]))
-
-
-def _with_constant(columns: Floats) -> Floats:
-    return np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
+    return np.insert(indicators(assignments, [len(slot.choices) for slot in space.slots]), 0, 1.0, axis=1)
 
 
 def expit(values: Floats) -> Floats:
@@ -766,7 +760,7 @@ def _columns(rng: np.random.Generator, counts: Sequence[int], networks: int) -> 
 
 
 def _information(table: Int64s, counts: Sequence[int]) -> float:
-    x = _with_constant(indicators(table, counts))
+    x = np.insert(indicators(table, counts), 0, 1.0, axis=1)
     return float(np.linalg.slogdet(x.T @ x + _RIDGE * np.eye(x.shape[1]))[1])
 
 

@@ -111,13 +111,12 @@ def open_profile(
     seen, rows = evidence_of(study, journals, whose, which)
     trained = {one.network.primitives: one for one in seen.values()}
     timed = {row.primitives: row for row in rows.values() if row.call_s is not None}
-    space = study.space
     return Believer(
         method=whose,
         toolchain=which,
         networks=tuple(sorted(trained.keys() & timed.keys())),
         _study=study,
-        _models=(learn(space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
+        _models=(learn(study.space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
         _known=(trained, timed),
     )
 
