@@ -79,11 +79,12 @@ def test_a_terminal_has_a_table_above_the_bar(monkeypatch: pytest.MonkeyPatch) -
     screen = _Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with Show(quiet=False) as show:
-        rows = (standing("a", 1e-3, 1.0), standing("b", 2e-3, 2.0))
+        rows = (standing("a[threads=1]", 1e-3, 1.0), standing("b", 2e-3, 2.0))
         show.on_progress(Progress(stage="profile", done=1, total=9, left_s=None, standings=rows))
         show._bar.refresh()
     shown = screen.getvalue()
     assert "CPU time" in shown and "1.00 ms" in shown and "2.00" in shown
+    assert "a[threads=1]" in shown
     assert shown.index("so far") < shown.index("profile")
 
 

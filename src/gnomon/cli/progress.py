@@ -49,6 +49,7 @@ def _bar(width: int) -> Any:
 def _table(standings: Sequence[Standing]) -> Any:
     """How what is compared stands so far, above the bar."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     table.add_column("so far")
@@ -57,7 +58,8 @@ def _table(standings: Sequence[Standing]) -> Any:
     for row in standings[:_MOST_ROWS]:
         time_s = row.time.median_s
         bounds = units.interval(row.time.low_s, row.time.high_s, time_s)
-        table.add_row(clean(row.label), units.time(time_s), bounds, units.time(row.wall_s), f"{row.ratio:.2f}")
+        cells = (clean(row.label), units.time(time_s), bounds, units.time(row.wall_s), f"{row.ratio:.2f}")
+        table.add_row(*map(Text, cells))  # a str is markup, which [threads=1] would vanish in
     return table
 
 
