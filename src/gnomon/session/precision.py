@@ -87,7 +87,7 @@ def _measured(
     off = difference.get("relative")
     within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
     gain = f": {compared.ratio:.2f} times as fast as {usual}{bounds} in one process{within}"
-    return gain, compared.ratio > 1
+    return gain, compared.verdict == "slower"
 
 
 _NEARLY = 10.0
