@@ -183,6 +183,14 @@ def test_no_chains_are_priced_where_too_little_time_is_left(
         assert found.verified.ok
 
 
+def test_that_no_mix_was_looked_for_is_not_put_down_to_the_runtimes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over_from("profile, traced", monkeypatch)
+    found = api.place(model, out=tmp_path / "out", **{**how(tmp_path), "runtimes": ["onnxruntime", "openvino"]})
+    assert found.why_not_mixed == "it was stopped before a mix was priced and proved"
+
+
 def test_a_search_ends_with_what_it_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = PretendedSpace(3, ["a", "b"])
     device = Pretended(lambda a: (100.0 - 20 * a[0] + 7 * a[1], 50_000_000 + 300_000_000 * a[0]), space.assignments)

@@ -315,8 +315,10 @@ class AcrossPlacer:
             or totals[i] <= slow_s
             or any(0 < len(k.named) < len(wholes[i].backends) for k in kernels(self.lab.graph, traces[i]))
         ]
+        stopped = "it was stopped before a mix was priced and proved"
         if len(mixable) < 2:
-            return unmixed("fewer than two configurations take parts of the file, report times and are fast enough")
+            few = "fewer than two configurations take parts of the file, report times and are fast enough"
+            return unmixed(stopped if self.lab.runner.stopped and sum(own) > 1 else few)
         wholes_of = {t.configuration.name: c for t, c in zip(self.targets, wholes, strict=True)}
         self.targets = tuple(self.targets[i] for i in mixable)
         totals = totals[mixable]
@@ -338,7 +340,8 @@ class AcrossPlacer:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
         # The proof alone would take as long as what was done.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
-            return unmixed("too little of --max-time was left to price chains and prove them", ideal)
+            late = "too little of --max-time was left to price chains and prove them"
+            return unmixed(stopped if self.lab.request.interrupted else late, ideal)
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
