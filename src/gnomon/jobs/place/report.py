@@ -45,7 +45,7 @@ from gnomon.report.parts import (
     is_open,
     numbers,
 )
-from gnomon.report.plain import listed
+from gnomon.report.plain import listed, many
 from gnomon.session.kernels import KernelPart
 
 _EXPENSIVE = 10
@@ -117,7 +117,7 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     page.table(with_samples(table, document))
     page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     if len(shown) < len(alive):
-        page.omitted.append(f"{len(alive) - len(shown)} more configurations")
+        page.omitted.append(many(len(alive) - len(shown), "more configuration"))
     kinds = {c.kind for c in shown}
     notes = ["> is the choice", "a ratio below 1 is faster"]
     if "plan" in kinds:
@@ -352,7 +352,7 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
         page.heading(f"One inference (median, [95 % interval]; a ratio above 1 is slower, by {clock})")
     shown = columns[:_MOST_ROWS] if page.brief else columns
     if len(shown) < len(columns):
-        page.omitted.append(f"{len(columns) - len(shown)} more configurations")
+        page.omitted.append(many(len(columns) - len(shown), "more configuration"))
     page.table(
         Table(shown, split=6)
         .text("configuration", lambda c: c.label, least=20)

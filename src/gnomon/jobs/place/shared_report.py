@@ -19,7 +19,7 @@ _LONGEST = 300
 """Characters of a reason in a report: some runtimes tell pages, which --json holds whole."""
 _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
-_TIPS = frozenset({"precision", "subnormal"})
+_TIPS = frozenset({"precision", "subnormal-cured"})
 """Kinds of doubts that speak against nothing, and say what was seen to be faster still."""
 _MUTE = frozenset({"precision-no-gain", "file"})
 """Kinds of doubts that say what else was tried in vain, or what is in the file and changes nothing here: details."""
@@ -30,7 +30,7 @@ _FIRST = frozenset(
         *("judges-undecided", "judge-outvoted", "reference-refused", "unlike-itself", "near-itself"),
         *("no-finite-output", "unrepeatable", "nearly-right", "lower-precision", "drawn-steering", "empty-input"),
         *("not-compared", "unstable", "threads-undecided", "undelegated", "fixed-batch"),
-        *("command-failed", "unchecked-command"),
+        *("command-failed", "unchecked-command", "stopped", "subnormal"),
     }
 )
 """Kinds of doubts about the answer itself, which stand under it."""
@@ -94,8 +94,7 @@ def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
     for row in shown:
         page.item(f"Warning: {row.message}.", row.hint if row in first else "")
     if page.brief and len(shown) < len(warnings):
-        left = len(warnings) - len(shown)
-        page.omitted.append(f"{left} more warning{'s' * (left > 1)}")
+        page.omitted.append(many(len(warnings) - len(shown), "more warning"))
 
 
 def doubts(rows: Sequence[Doubt], page: Page) -> None:
