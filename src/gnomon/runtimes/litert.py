@@ -83,14 +83,14 @@ class LiteRt(WholeModelRuntime):
                 accelerators=accelerators,
             )
 
-    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """The classic interpreter, whose kernels are XNNPACK's unless another kind was measured."""
         if configuration.options.get("kernels", "xnnpack") != "xnnpack":
             return []
         threads = "" if configuration.usual else f", num_threads={configuration.options['threads']}"
         return [
             "from ai_edge_litert.interpreter import Interpreter",
-            f"interpreter = Interpreter({file!r}{threads})",
+            f"interpreter = Interpreter(file{threads})",
             "places = [detail['index'] for detail in interpreter.get_input_details()]",
             "[interpreter.resize_tensor_input(k, array.shape) for k, array in zip(places, inputs.values())]",
             "interpreter.allocate_tensors()",

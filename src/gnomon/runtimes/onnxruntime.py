@@ -124,12 +124,12 @@ class OnnxRuntime(WholeModelRuntime):
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
-    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """A session on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
         options = configuration.options
         if options.get("accelerators") or options.get("libraries"):
             return []
-        session = f"session = onnxruntime.InferenceSession({file!r}, options, providers=[{_PROVIDER!r}])"
+        session = f"session = onnxruntime.InferenceSession(file, options, providers=[{_PROVIDER!r}])"
         if configuration.usual:
             return ["import onnxruntime", session.replace("options, ", ""), "call = lambda: session.run(None, inputs)"]
         entries = options.get("session", {})

@@ -131,7 +131,7 @@ class OpenVino(WholeModelRuntime):
         """The whole model, with the device of each operator where there are several."""
         return whole_segment(self.name, model, _options(model.graph, configuration, assignment))
 
-    def program(self, model: PlacedModel, configuration: Configuration, file: str) -> list[str]:
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """A request on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
         options = configuration.options
         if "backends" in options or options.get("libraries"):
@@ -152,7 +152,7 @@ class OpenVino(WholeModelRuntime):
         return [
             "import openvino",
             "core = openvino.Core()",
-            f"model = core.read_model({file!r})",
+            "model = core.read_model(file)",
             *([] if configuration.usual else [shapes]),
             f'request = core.compile_model(model, "CPU", {config}).create_infer_request()',
             *([] if configuration.usual else [bound]),

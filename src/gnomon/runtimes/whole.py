@@ -110,11 +110,13 @@ Sums of a million float64 numbers in another order are off by some 1e-10 at wors
 
 _PROGRAM = '''"""{name} in its own API, as gnomon measured it: put your own arrays into `inputs`, and use `call`."""
 
+import pathlib
 import statistics
 import time
 
 import numpy
 
+file = str(pathlib.Path(__file__).with_name({file!r}))
 inputs = {{{inputs}}}
 {lines}
 
@@ -137,7 +139,7 @@ def program_of(
 
     `file` is the model beside the program; `feeds` are files of inputs, others are drawn.
     """
-    written: Callable[[PlacedModel, Configuration, str], Sequence[str]] | None = getattr(runtime, "program", None)
+    written: Callable[[PlacedModel, Configuration], Sequence[str]] | None = getattr(runtime, "program", None)
     tensors = [model.graph.tensors[index] for index in (*model.graph.inputs, *model.graph.outputs)]
     if written is None or any(t.dtype not in _KNOWN or t.shape is None for t in tensors):
         return None
@@ -145,8 +147,8 @@ def program_of(
         name: _array(t.shape or (), t.dtype, feeds.get(name)) for name, t in zip(model.inputs, tensors, strict=False)
     }
     inputs = ", ".join(f"{name!r}: {array}" for name, array in arrays.items())
-    lines = written(model, configuration, file)
-    return _PROGRAM.format(name=configuration.name, inputs=inputs, lines="\n".join(lines)) if lines else None
+    lines = "\n".join(written(model, configuration))
+    return _PROGRAM.format(name=configuration.name, file=file, inputs=inputs, lines=lines) if lines else None
 
 
 def _array(shape: tuple[int, ...], dtype: str, feed: Path | None) -> str:
