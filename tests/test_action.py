@@ -6,7 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import yaml
+import pytest
+
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[dev]'")
 
 ACTION = Path(__file__).parents[1] / "action.yml"
 _NOTES = """#!/bin/sh
