@@ -12,7 +12,7 @@ from gnomon.api.options import CommandOptions, ModelOptions, PathLike, Record
 from gnomon.errors import UsageError
 from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
-from gnomon.values import file, percent, seconds
+from gnomon.values import new_file, percent, seconds
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
@@ -118,15 +118,15 @@ class RunOptions(TurnOptions, Verdicts, total=False):
 def compare(
     *runs: Run,
     junit: Annotated[
-        PathLike | None, option(read=file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
     ] = None,
     markdown: Annotated[
-        PathLike | None, option(read=file, metavar="FILE", help="Write a table in Markdown, for a pull request.")
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write a table in Markdown, for a pull request.")
     ] = None,
     action_benchmark: Annotated[
-        PathLike | None, option(read=file, metavar="FILE", help="Write what github-action-benchmark reads.")
+        PathLike | None, option(read=new_file, metavar="FILE", help="Write what github-action-benchmark reads.")
     ] = None,
-    bencher: Annotated[PathLike | None, option(read=file, metavar="FILE", help="Write Bencher's metrics.")] = None,
+    bencher: Annotated[PathLike | None, option(read=new_file, metavar="FILE", help="Write Bencher's metrics.")] = None,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[RunOptions],

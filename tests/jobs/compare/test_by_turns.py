@@ -96,6 +96,14 @@ def test_what_nothing_is_measured_for_is_refused(words: list[str], capsys: pytes
     assert "gnomon compare old.onnx new.onnx" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["--junit", "--markdown", "--action-benchmark", "--bencher"])
+def test_what_cannot_be_written_is_refused_before_models_are_read(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "none.onnx", "none.onnx", form, str(tmp_path / "none" / "file")]) == 2
+    assert "is not a folder that can be written to" in capsys.readouterr().err
+
+
 def test_documents_by_turns_show_what_sessions_would_hide(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     before, after = document(rng), document(rng, level_us=5150.0)
