@@ -62,6 +62,7 @@ class Latency:
         __tracebackhide__ = True
         import gnomon
         from gnomon.models.load import is_model
+        from gnomon.report.units import percent
 
         most, differ = _share(by), _share(sessions)
         if is_model(str(before)):
@@ -70,6 +71,8 @@ class Latency:
             run, record = self.profile.campaign, self.profile.record
             compared = gnomon.compare(before, run, record=record, sessions=differ, fail_slower=most)
         told, code = compared.headline()[1], compared.exit_code
+        if sees := [row.sees for pair in compared.pairs for row in pair.configurations if row.sees is not None]:
+            told = f"{told} This would have seen {percent(max(sees))} with 95 %."
         if code == GATE_FAILED:
             pytest.fail(told)
         if code:
