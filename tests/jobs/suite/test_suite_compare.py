@@ -118,3 +118,16 @@ def test_what_was_done_before_and_is_not_after_is_missing_and_what_was_taken_out
     assert "Done before and not after: profile a/net.onnx on local 1, 1." in " ".join(file.getvalue().split())
     measured(tmp_path / "one", A + B, failed="a")
     assert not compare_suites(record=tmp_path / "record.sqlite").missing()  # it was not done before either
+
+
+@pytest.mark.parametrize(("limit", "told", "shown"), [(0.03, "2 undecided", True), (0.9, "2 pass", False)])
+def test_a_gate_tells_of_its_verdicts_and_shows_what_is_undecided(
+    limit: float, told: str, shown: bool, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        measured(tmp_path / "one", B)
+    found = compare_suites(record=tmp_path / "record.sqlite", fail_slower=limit)
+    file = io.StringIO()
+    suite_compare_report(found, Page(file))
+    assert told in found.headline()[1] and ("[99 % for all together]" in file.getvalue()) is shown
+    assert found.exit_code == (10 if shown else 0)

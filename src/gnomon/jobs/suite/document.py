@@ -125,8 +125,10 @@ class SuiteCompareDocument(Answer):
         return self.suite, f"Of {len(self.verdicts())} configurations {self.counts()}.{missing}"
 
     def counts(self) -> str:
-        """How many configurations are slower, faster, the same and undecided."""
-        counts = Counter(row.verdict for row in self.verdicts())
+        """How many configurations have each verdict: those of the gate, where there is one."""
+        counts = Counter(row.gate or row.verdict for row in self.verdicts())
+        if self.fail_slower is not None:
+            return f"{counts['slower']} slower, {counts['undecided']} undecided, {counts['pass']} pass"
         told = f"{counts['slower']} slower, {counts['faster']} faster, {counts['same']} same"
         return f"{told}, {counts['unknown']} undecided"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gnomon.jobs.compare.document import kind_of
 from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
 from gnomon.report import units
@@ -43,7 +44,7 @@ def suite_report(document: SuiteDocument, page: Page) -> None:
 
 
 def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
-    """Write the report: how many configurations changed, then each cell in which one did."""
+    """Write the report: how many configurations changed, then each cell in which one did, or a gate is undecided."""
     rows, compared = document.verdicts(), sum(cell.comparison is not None for cell in document.cells)
     page.headline(f"Suite {document.suite}: of {len(rows)} configurations in {compared} cells {document.counts()}.")
     page.line(f"Before: run {document.before[:12]}. After: run {document.after[:12]}.")
@@ -52,7 +53,9 @@ def suite_compare_report(document: SuiteCompareDocument, page: Page) -> None:
         page.line(f"Done before and not after: {listed(lost)}.")
     for cell in document.cells:
         if cell.comparison and any(
-            pair.unlike or pair.lost or any(row.verdict in ("slower", "faster") for row in pair.configurations)
+            pair.unlike
+            or pair.lost
+            or any(kind_of(row) in ("slower", "undecided", "faster") for row in pair.configurations)
             for pair in cell.comparison.pairs
         ):
             page.heading(cell.label)
