@@ -33,7 +33,7 @@ from gnomon.jobs.space.profiling.folder import (
     is_profile,
     read_question,
 )
-from gnomon.jobs.space.profiling.look import named_blocks, read_rows, size_of, study_of
+from gnomon.jobs.space.profiling.look import named_blocks, network_size, read_rows, study_of
 from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
 from gnomon.spaces.cells.primitives import NUMBERINGS
@@ -142,7 +142,7 @@ def export_networks(
     seen = seen_networks(study, accuracy, chosen)
 
     def net(network: Network, timed: LatencyRow | None = None) -> NetRow:
-        size = fields_of(NetRow, size_of(study, network, timed))
+        size = fields_of(NetRow, network_size(study, network, timed))
         row, one = NetRow(assignment=study.space.indices(network.primitives), **size), seen.get(network.id)
         return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
 

@@ -14,7 +14,7 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.estimates import Seen, accuracy_evidence, evidence_of, method_of, toolchain_of
 from gnomon.jobs.space.profiling.folder import LatencyRow
-from gnomon.jobs.space.profiling.look import read_rows, size_of, study_of
+from gnomon.jobs.space.profiling.look import network_size, read_rows, study_of
 from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import best_weights
@@ -72,7 +72,7 @@ class Believer:
 
         ProblemError for what is not a network of the space.
         """
-        return size_of(self._study, self._study.mixed(primitives), self._known[1].get(tuple(primitives)))
+        return network_size(self._study, self._study.mixed(primitives), self._known[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
         """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds.

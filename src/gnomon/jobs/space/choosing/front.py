@@ -40,7 +40,7 @@ from gnomon.jobs.space.profiling.estimates import (
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import PUBLISHED
-from gnomon.jobs.space.profiling.look import read_rows, read_selection, size_of, study_of
+from gnomon.jobs.space.profiling.look import network_size, read_rows, read_selection, study_of
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
@@ -118,7 +118,7 @@ def find_front(
             ),
             measured=_measured(network.id, proved) if measure else None,
             best=network.id in best,
-            size=size_of(study, network, evidence[1].get(network.id)),
+            size=network_size(study, network, evidence[1].get(network.id)),
         )
         for number, some in enumerate(rounds, 1)
         for k, network in enumerate(networks_of(study, some.networks))

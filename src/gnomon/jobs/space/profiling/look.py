@@ -113,7 +113,7 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
     return accuracy, latency
 
 
-def size_of(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
+def network_size(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
     """What a network needs: as its measured row has it, else as the study knows it."""
     return study.size(network) if row is None or row.size == NetSize() else row.size
 
@@ -229,7 +229,7 @@ def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> Toolchain
         began_s=min((row.at_s for row in mine.values() if row.call_s is not None), default=None),
         networks=tuple(
             MeasuredNetwork(
-                **fields_of(MeasuredNetwork, row) | {"size": size_of(study, study.mixed(row.primitives), row)},
+                **fields_of(MeasuredNetwork, row) | {"size": network_size(study, study.mixed(row.primitives), row)},
                 id=row.network,
                 latency_s=row.call_s,
             )
