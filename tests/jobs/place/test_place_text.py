@@ -136,6 +136,14 @@ def test_what_reports_no_operators_has_no_times_of_them() -> None:
     assert "most expensive" not in text(found)
 
 
+def test_no_share_of_the_whole_is_told_of_a_choice_that_was_not_profiled() -> None:
+    found = document()
+    assert " of the whole (" in flat(found)
+    chosen = next(c for c in found["contenders"] if c["label"] == found["decision"]["chosen"])
+    chosen["operators_s"], chosen["kernels"] = [None] * len(chosen["operators_s"]), []
+    assert "most expensive" in flat(found) and " of the whole (" not in flat(found)
+
+
 def test_an_accelerator_is_the_told_reason_for_the_clock() -> None:
     why = "wall time decides, as gpu computes beside the processor"
     found = document(clock="wall")
@@ -261,6 +269,8 @@ def test_what_is_faster_still_is_no_warning() -> None:
     page = flat(document() | {"doubts": tips})
     assert "Faster still - r[precision] is faster. -> --try - r[subnormal-cured] is faster. -> --try" in page
     assert "Warning" not in page
+    in_vain = {"kind": "precision-no-gain", "message": "r[bf16] is not faster", "hint": "--try"}
+    assert "Warnings - r[bf16] is not faster." in flat(document() | {"doubts": [in_vain]})
     nothing_tried = {"kind": "subnormal", "message": "some are subnormal", "hint": "--try"}
     page = flat(document() | {"doubts": [nothing_tried]})
     assert "Warning: some are subnormal." in page and "Faster still" not in page

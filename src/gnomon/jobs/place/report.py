@@ -253,7 +253,8 @@ def _expensive(
         return
     count = len(document.operators)
     has_kernels = any(k >= count for k in ranked)
-    share = f", {units.share(sum(chosen_s[k] for k in ranked) / chosen.level_s)} of the whole" if chosen.level_s else ""
+    known_s = sum(chosen_s[k] for k in ranked)  # 0 where the choice itself was not profiled
+    share = f", {units.share(known_s / chosen.level_s)} of the whole" if known_s and chosen.level_s else ""
     what = "operators and kernels" if has_kernels else "operators"
     page.heading(f"The {len(ranked)} most expensive {what}{share} ({units.CLOCKS[document.clock]})")
     table = Table(rows[k] for k in ranked)

@@ -104,15 +104,13 @@ def doubts(rows: Sequence[Doubt], page: Page) -> None:
         for row in tips[:_MOST_TIPS]:
             page.item(f"Faster still: {row.message}.", row.hint)
         return
-    if tips:
-        page.heading("Faster still")
-    for row in tips:
-        page.item(f"{row.message}.", row.hint)
     warnings = [row for row in rows if row.kind not in _FIRST | _TIPS]
-    if warnings:
-        page.heading("Warnings")
-    for row in warnings:
-        page.item(f"{row.message[:1].upper()}{row.message[1:]}.", row.hint)
+    for title, told in (("Faster still", tips), ("Warnings", warnings)):
+        if told:
+            page.heading(title)
+        for row in told:
+            labelled = "[" in row.message.partition(" ")[0]  # a label is written as it is typed
+            page.item(f"{row.message if labelled else row.message[:1].upper() + row.message[1:]}.", row.hint)
 
 
 def unproved(rows: Sequence[Doubt], reference: str | None, checked_by: str | None) -> str:
