@@ -59,7 +59,7 @@ def _table(standings: Sequence[Standing]) -> Any:
         time_s = row.time.median_s
         bounds = units.interval(row.time.low_s, row.time.high_s, time_s)
         cells = (clean(row.label), units.time(time_s), bounds, units.time(row.wall_s), f"{row.ratio:.2f}")
-        table.add_row(*map(Text, cells))  # a str is markup, which [threads=1] would vanish in
+        table.add_row(*map(Text, cells))  # a str is markup, in which [threads=1] would vanish
     return table
 
 

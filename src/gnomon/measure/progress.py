@@ -88,11 +88,9 @@ class Meter:
     def _tell(self) -> None:
         if self._watch is None:
             return
-        spent = time.monotonic() - self._start
-        left = spent / self._done * (self._total - self._done) if self._done else None
-        self._watch(
-            Progress(stage=self._stage, done=self._done, total=self._total, left_s=left, standings=self._standings)
-        )
+        done, total = self._done, self._total
+        left_s = (time.monotonic() - self._start) / done * (total - done) if done else None
+        self._watch(Progress(stage=self._stage, done=done, total=total, left_s=left_s, standings=self._standings))
 
 
 class Steps:

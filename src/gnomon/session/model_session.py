@@ -540,8 +540,7 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
     if not stopped:
         return []
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
-    where = "" if request.interrupted else f", in or before the stage {stopped!r}"
-    by = "Ctrl-C" if request.interrupted else "--max-time"
+    by, where = ("Ctrl-C", "") if request.interrupted else ("--max-time", f", in or before the stage {stopped!r}")
     message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
     hint = "Start the same command again: it goes on from the results database. More time gives a surer answer."
     return [Doubt(kind="stopped", message=message, hint=hint)]

@@ -579,10 +579,7 @@ def _weighed(doubts: Sequence[Doubt], levels_s: Mapping[str, float]) -> tuple[Do
         return tuple(doubts)
     gain = f"; ONNX Runtime is {min(as_it_is) / min(cured):.2g} times as fast where it takes them for 0"
     kind = "subnormal-cured" if min(cured) < _CURED * min(as_it_is) else "file"
-    return tuple(
-        replace(doubt, kind=kind, message=doubt.message + gain) if doubt.kind == "subnormal" else doubt
-        for doubt in doubts
-    )
+    return tuple(replace(d, kind=kind, message=d.message + gain) if d.kind == "subnormal" else d for d in doubts)
 
 
 def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
