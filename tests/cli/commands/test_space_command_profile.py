@@ -118,7 +118,7 @@ def test_front_is_told_drawn_and_measured_once(made: Path, tmp_path: Path, capsy
     assert len(found["networks"]) == 2 == found["measured"]["networks"]
     before = {name: (made / "p" / name).read_bytes() for name in (ACCURACY, LATENCY)}
     code, out, err = call(capsys, *args, "--picture", tmp_path / "front.svg")
-    assert (code, err) == (0, "") and "2 networks were measured" in out and len(out.splitlines()) <= 15
+    assert (code, err) == (0, "") and "2 networks measured" in out and len(out.splitlines()) <= 15
     assert {name: (made / "p" / name).read_bytes() for name in before} == before
     assert (tmp_path / "front.svg").read_text().lstrip().startswith("<")
     slow = 1e3 * found["networks"][0]["predicted"]["latency_s"][0]

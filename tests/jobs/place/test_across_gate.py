@@ -47,7 +47,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
             read=SimpleNamespace(source=path),
             placed=placed,
             request=SimpleNamespace(effort=Effort(), seed=0, used_s=0.0),
-            runner=SimpleNamespace(known=lambda key: known[key], over=lambda stage, needs_s: False),
+            runner=SimpleNamespace(known=lambda key: known[key], over=lambda stage, needs_s: False, stopped=""),
             job=lambda segments: {"segments": segments},
             tolerance=lambda configuration: 1e-3,
             push=lambda path, name: str(path),
