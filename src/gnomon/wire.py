@@ -306,7 +306,6 @@ class MeasuringProtocol(TypedDict):
 
     rounds: int
     laggard: float
-    hopeless: float
     timeout_s: float
     warm: WarmUp
     block: BlockLimits
@@ -355,6 +354,12 @@ class CloseCommand(JobCommand):
     do: Literal["close"]
 
 
+class WakeCommand(TypedDict):
+    """Import what every job needs, so that opening one takes less."""
+
+    do: Literal["wake"]
+
+
 class ProbeCommand(TypedDict):
     """Report a runtime's version and backends, and the versions of pip packages."""
 
@@ -383,7 +388,7 @@ class EnergyCommand(TypedDict):
 FreshCommand = ProbeCommand | SupportsCommand | EnergyCommand
 """Commands for fresh workers. Those of one `process` that follow each other go to one worker."""
 
-Command = OpenCommand | BlockCommand | ProfileCommand | CloseCommand | FreshCommand
+Command = WakeCommand | OpenCommand | BlockCommand | ProfileCommand | CloseCommand | FreshCommand
 
 
 class KeyedCommand(TypedDict):

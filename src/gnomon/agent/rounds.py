@@ -62,8 +62,8 @@ class Rounds(Generic[Process]):
                     self._attempt(key, "load", block)
                 own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
                 # One that had two visits and is far slower than the fastest gets no more: the host asks for none.
-                limit = self.request["laggard"] if len(own) >= 2 else self.request["hopeless"]
-                if key in self.processes and not (own and min(own) > limit * fastest):
+                lags = len(own) >= 2 and min(own) > self.request["laggard"] * fastest
+                if key in self.processes and not lags:
                     self._attempt(key, "run", block)
         self.finish()
         # One process took both snapshots and waited for those that were measured: their time is told from others'.

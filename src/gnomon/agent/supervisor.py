@@ -12,7 +12,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from .lifeline import die_with_parent, kill_tree
@@ -50,12 +53,21 @@ class WorkerProcess:
 
     def ask(self, command: wire.Command, timeout_s: float) -> Any:
         """Send a command and wait for its result; raises ProcessFailed."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        self.send(command)
+        return self.answer(command, timeout_s)
+
+    def send(self, command: wire.Command) -> None:
+        """Send a command; raises ProcessFailed."""
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
+
+    def answer(self, command: wire.Command, timeout_s: float) -> Any:
+        """Wait for the result of a command that was sent; raises ProcessFailed."""
+        assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
@@ -129,10 +141,14 @@ def _started(environment: dict[str, str]) -> WorkerProcess:
         raise ProcessFailed("refused", f"no process could be started: {error}", transient=True) from error
 
 
+_saying = threading.Lock()
+
+
 def say(event: wire.Event) -> None:
     """Write an event; a reader that is gone ends the supervisor, and its workers with it."""
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
+    with _saying:
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
 
 
 Kept = dict[str, "tuple[WorkerProcess, dict[str, wire.Opening]]"]
@@ -153,6 +169,25 @@ class Session(Rounds[WorkerProcess]):
         self.kept = kept
         self.spoilt: set[str | None] = set()
         self.open_there: set[str] = set()
+        self._awake: dict[str, WorkerProcess] = {}
+
+    def run(self) -> None:
+        """Serve it. Processes are started at once, on all cores, before anything is loaded into one of them."""
+        try:
+            for key, candidate in self.candidates.items():
+                if candidate.get("process") is None:
+                    with suppress(ProcessFailed):  # it is started once more, and that is told, when it is loaded
+                        self._awake[key] = worker = _started(candidate.get("environment", {}))
+                        worker.send({"do": "wake"})
+            for key, worker in list(self._awake.items()):
+                try:
+                    worker.answer({"do": "wake"}, self.timeout_s)
+                except ProcessFailed:
+                    self._awake.pop(key).stop()
+            super().run()
+        finally:
+            for worker in self._awake.values():
+                worker.stop()
 
     def state(self) -> wire.Snapshot:
         """The machine's state now."""
@@ -232,7 +267,7 @@ class Session(Rounds[WorkerProcess]):
                     return worker
             if label in self.kept and self._taken_up(label):
                 return self.kept.pop(label)[0]
-        return _started(candidate.get("environment", {}))
+        return self._awake.pop(candidate["key"], None) or _started(candidate.get("environment", {}))
 
     def _taken_up(self, label: str) -> bool:
         """Close what is open in a kept process and not asked for again; whether the process is still good."""
@@ -253,23 +288,32 @@ class Session(Rounds[WorkerProcess]):
 
 
 def _single(request: wire.CommandRequest) -> None:
-    """A request of one command each for fresh workers, such as probes.
+    """A request of one command each for fresh workers, such as probes: as many at once as there are cores.
 
     One that has the same `process` as the command before it is for that one's worker, unless that failed.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
+    lanes: list[list[wire.KeyedCommand]] = []
+    for item in request["commands"]:
+        own = item["command"].get("process")
+        if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
+            lanes.append([])
+        lanes[-1].append(item)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) as pool:
+        list(pool.map(lambda lane: _lane(lane, float(request["timeout_s"])), lanes))
+
+
+def _lane(commands: Sequence[wire.KeyedCommand], timeout_s: float) -> None:
+    """One command after the other, in the same worker as long as that lives."""
     worker: WorkerProcess | None = None
-    label: object = None
     try:
-        for item in request["commands"]:
-            own = item["command"].get("process")
-            if worker is not None and (own is None or own != label):
-                worker.stop()
-                worker = None
+        for item in commands:
             try:
                 if worker is None:
-                    worker, label = _started({}), own
+                    worker = _started({})
                 worker.forget_log()
-                answer = worker.ask(item["command"], float(request["timeout_s"]))
+                answer = worker.ask(item["command"], timeout_s)
                 say({"event": "answer", "key": item["key"], "answer": answer})
             except ProcessFailed as failure:
                 say({"event": "failure", "candidate": item["key"], "stage": "probe", **failure.facts})

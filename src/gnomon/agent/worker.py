@@ -68,6 +68,12 @@ class Worker:
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
 
+    def wake(self, command: wire.WakeCommand) -> wire.Answer:
+        """Import what every job needs, before one is opened."""
+        from . import job  # noqa: F401 - for later
+
+        return {}
+
     def open(self, command: wire.OpenCommand) -> wire.OpenedFacts:
         """Load a job, call it once and apart, then warm it up."""
         from .job import Job  # with numpy, which a device that is only asked what it has may lack
@@ -194,6 +200,7 @@ _OF_THE_MACHINE = frozenset(
 
 def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
     verbs: dict[str, Callable[[Any], object]] = {
+        "wake": worker.wake,
         "open": worker.open,
         "block": worker.block,
         "profile": worker.profile,

@@ -156,9 +156,9 @@ UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
 )
 
-#: Visits of a laggard in each process: two tell that it lags, or one that it is hopeless, and three processes bound
-#: its ratio. Profiled, a hopeless one needs no third: what its operators take there is all that is asked of it.
-_LAGGARD_VISITS, _HOPELESS_VISITS, _HOPELESS_PROFILED = (2, 1, 1), (1, 1, 1), (1, 1)
+#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio, unless that is
+#: hopeless.
+_LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2,)
 #: Visits of one that was known to lag before: nothing needs to be found out, but its ratio needs its processes.
 _KNOWN_VISITS = (1, 1, 1)
 
@@ -348,7 +348,9 @@ class CampaignRunner(Known):
         Once they are done, what failed is tried again in a fresh process, once a call, unless its failure is its own.
         """
         start = time.monotonic()
-        meter = Meter(stage, effort.processes_least * sum(_visits(c, effort) for c in candidates), self._watch)
+        asked = effort.processes_least * sum(_visits(c, effort) for c in candidates)
+        before = sum(len(self._runs.get(c.key, ())) for c in candidates)
+        meter = Meter(stage, max(0, asked - before), self._watch)
         self._processes(stage, candidates, effort, start, meter)
         failed = {c.key for c in candidates if self.failed(c.key) and not self._recorded(c.key).own} - self._again
         if failed:
@@ -370,10 +372,12 @@ class CampaignRunner(Known):
             rivals = self._rivals(candidates, effort) if process >= least else []
             if process >= least and self._enough(candidates, rivals, effort, start):
                 return
-            wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
+            lost = [c for c in candidates if effort.decides and c not in rivals and self._recorded(c.key).ok]
+            left = [c for c in candidates if process < least or c not in lost]
+            wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in left}
             todo = sum(map(len, wanted.values()))
             meter.expect(todo + max(0, least - process - 1) * todo)
-            left = [c for c in candidates if wanted[c.key]]
+            left = [c for c in left if wanted[c.key]]
             count = -(-len(left) // max(1, effort.together))
             # As few groups of about equal size as fit on the device at once.
             for group in (left[k::count] for k in range(count)):
@@ -415,8 +419,7 @@ class CampaignRunner(Known):
         most = _visits(candidate, effort)
         behind = self._behind(candidate, field, effort)
         if behind > effort.laggard and not rival:
-            hopeless = _HOPELESS_PROFILED if candidate.profiled else _HOPELESS_VISITS
-            visits = hopeless if behind > effort.hopeless else _LAGGARD_VISITS
+            visits = _HOPELESS_VISITS if behind > effort.hopeless else _LAGGARD_VISITS
             visits = _KNOWN_VISITS if candidate.laggard else visits
             most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
@@ -434,7 +437,7 @@ class CampaignRunner(Known):
         return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
     def _rivals(self, candidates: Sequence[Candidate], effort: Effort) -> list[Candidate]:
-        """The candidates that work and may still be as fast as the fastest, by what is known.
+        """The candidates that work and may still be as fast as the fastest, by what is known, or are near it.
 
         What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
         """
@@ -450,7 +453,8 @@ class CampaignRunner(Known):
             if candidate.key not in known:
                 continue
             behind = self._behind(candidate, candidates, effort)
-            if behind <= effort.laggard or (behind <= effort.hopeless and _open(numbers[candidate.key], fastest)):
+            near = behind <= effort.laggard and not effort.decides
+            if near or (behind <= effort.hopeless and _open(numbers[candidate.key], fastest)):
                 rivals.append(candidate)
         return rivals
 

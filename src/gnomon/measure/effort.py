@@ -41,7 +41,8 @@ class Effort:
     until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
     A profiled run is one visit, as long as all visits of an unprofiled one together.
     A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes: it has
-    lost, and its time is better spent on the others.
+    lost, and its time is better spent on the others. One more than `hopeless` times slower gets two visits in all.
+    With `decides` only who is fastest is asked: what is surely slower after `processes_least` gets no more processes.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
     With `energy`, what each block took is read from counters of the device; see `gnomon.measure.energy.metered`.
@@ -61,6 +62,7 @@ class Effort:
     rewarm_s: float = 0.003
     half_width: float = 0.02
     laggard: float = 1.6
+    decides: bool = False
     together: int = 8
     budget_s: float = 60.0
     timeout_s: float = 60.0
@@ -70,8 +72,8 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """How many times slower than the fastest a candidate is for which one visit tells that it lags."""
-        return max(3.0, self.laggard)
+        """How many times slower than the fastest a candidate is that no second process can bring back."""
+        return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
         """The part of a request to the agent that the protocol decides."""
@@ -90,7 +92,6 @@ class Effort:
         request: MeasuringProtocol = {
             "rounds": self.rounds,
             "laggard": self.laggard,
-            "hopeless": self.hopeless,
             "timeout_s": self.timeout_s,
             "warm": {"warm_count": self.warm_count, "warm_s": self.warm_s},
             "block": block,

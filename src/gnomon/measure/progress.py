@@ -86,9 +86,9 @@ class Meter:
         self._tell()
 
     def _tell(self) -> None:
-        if self._watch is None:
-            return
         done, total = self._done, self._total
+        if self._watch is None or not total:
+            return
         left_s = (time.monotonic() - self._start) / done * (total - done) if done else None
         self._watch(Progress(stage=self._stage, done=done, total=total, left_s=left_s, standings=self._standings))
 

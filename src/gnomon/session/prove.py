@@ -104,23 +104,26 @@ class Verified:
 
 
 def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False) -> Verdict:
-    """Measure the contenders interleaved in fresh processes and choose; see `judge_contenders`.
+    """Measure the contenders interleaved in fresh processes until it is decided, and choose; see `judge_contenders`.
 
-    A single contender that the profile showed to be hopeless is not run again: it was interleaved there with the best.
+    Without a mix the profile, which was interleaved, goes on as long as it leaves the choice open. Beside a mix all are
+    measured anew, but for single contenders that the profile showed to be hopeless: they ran there beside the best.
     """
-    far = _hopeless(lab, contenders, clocks)
+    mixed = any(c.kind != "single" for c in contenders)
+    far = _hopeless(lab, contenders, clocks) if mixed else {}
     taken_s = {c.key: c.predicted_s or _profiled_s(lab, c, clocks) for c in contenders}
     fastest = min((s for s in taken_s.values() if s), default=0.0)
     slow = {key: s > lab.request.effort.laggard * fastest for key, s in taken_s.items()}
     left = [c for c in contenders if c.key not in far]
+    under = "proof/" if mixed else ""
     renamed = {
-        c.key: replace(c.candidate, key=f"proof/{c.key}", laggard=slow[c.key], label=c.label, serial=c.serial)
+        c.key: replace(c.candidate, key=f"{under}{c.key}", laggard=slow[c.key], label=c.label, serial=c.serial)
         for c in left
     }
-    effort = lab.request.effort
+    effort = replace(lab.request.effort, decides=True)
     if len(left) == 1:  # nothing is left to tell it from, so the least will do
         effort = replace(effort, processes_most=effort.processes_least)
-    measured = lab.runner.measure("proof", list(renamed.values()), effort)
+    measured = lab.runner.measure("proof" if mixed else "profile", list(renamed.values()), effort)
     results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
     results |= {c.key: measured[renamed[c.key].key] for c in left}
     found = (not_compared(c.label, lab.runner.known(c.key), results[c.key]) for c in left)

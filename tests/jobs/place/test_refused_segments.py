@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,10 @@ def test_a_plan_gives_way_whose_segment_is_refused(small: Effort, tmp_path: Path
         placer.files = SegmentFiles(cutter, (0, 2, 5, 6, 11), tmp_path, lab)
         prior = np.array([[9.0, 1.0], [1.0, 9.0], [9.0, 1.0], [1.0, 9.0]])
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
-        prices, solution = placer._settle(prior, [], Anchor(candidate=alive[0].candidate, clock="wall"))
+        prices, solution = placer._settle(prior, [], Anchor(candidate=alive[0].candidate, clock="wall"), math.inf)
         plan = merge(solution.assignment)
         assert plan == ((0, 2, 0), (2, 3, 1), (3, 4, 0))
         assert placer._barred() == {(1, 1, False)}, "MNN takes the first block"
-        (mix,) = placer._extra(prices, plan, greedy)
+        (mix,) = placer._extra(prices, plan, greedy, math.inf)
         measured = lab.runner.measure("test", [mix.candidate], small)[mix.key]
         assert (mix.kind, measured.failure) == ("plan", None)

@@ -192,6 +192,9 @@ _ATTEMPTS = 8
 _OTHERWISE = 0.015
 """What the cuts of a chain cost more in the round, as a share of the whole, so that the next one has others."""
 
+_ROUND = 3
+"""Chains of a round of those that promise a gain."""
+
 _MOST_SEGMENTS = 4
 """Segments of a random chain at most."""
 
@@ -349,10 +352,12 @@ class AcrossPlacer:
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
         ]
         times = alone + self.price_chains(prior, alone, anchor, greedy)
-        prices, solution = self._settle(prior, times, anchor)
-        extra = self._extra(prices, merge(solution.assignment), greedy)
+        enough_s = math.inf if always else _WORTH * float(totals.min())
+        prices, solution = self._settle(prior, times, anchor, enough_s)
+        extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
+        why = "" if extra else "by what cuts cost no mix is faster than one runtime by more than the noise"
         return AcrossResult(
-            contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=""
+            contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=why
         )
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
@@ -383,7 +388,7 @@ class AcrossPlacer:
         """
         blocks = len(prior)
         rng = np.random.default_rng([self.lab.request.seed, 7])
-        chains = random_chains(blocks, len(self.targets), blocks, rng)
+        chains = random_chains(blocks, len(self.targets), max(2, blocks // 2), rng)
         if len(greedy) > 1 and greedy not in chains:
             chains.append(greedy)
         enough_s = _WORTH * min(time.time_s for time in alone)
@@ -393,7 +398,7 @@ class AcrossPlacer:
             contenders = [self.chain("plan", "chain", chain, None) for chain in chains]
             times += self._times("price chains", dict(zip(chains, contenders, strict=True)), anchor, self._once(1))
             tried.update(chains)
-            room = min(self._once(1).together - 1, 3 * blocks - len(tried))
+            room = min(_ROUND, 3 * blocks - len(tried))
             chains = self._promising(segment_prices(prior, [*alone, *times]), enough_s, tried, room)
         return times
 
@@ -437,8 +442,10 @@ class AcrossPlacer:
             for time in _segment_times(chain, run, anchor.clock)
         ]
 
-    def _settle(self, prior: Array, times: list[SegmentTime], anchor: Anchor) -> tuple[SegmentPrices, Solution]:
-        """Solve, run the plan, add what its segments took, and solve again, until the plan stays.
+    def _settle(
+        self, prior: Array, times: list[SegmentTime], anchor: Anchor, enough_s: float
+    ) -> tuple[SegmentPrices, Solution]:
+        """Solve, run the plan, add what its segments took, and solve again, until it stays or promises too little.
 
         The best of many plans by uncertain prices looks better than it is; its own run tells by how much. One that is
         refused gives way to the best that does without what it was refused for.
@@ -449,11 +456,11 @@ class AcrossPlacer:
             solution = solve(self._model(prices))
             chain = merge(solution.assignment)
             enough = len(tried) >= _REFITS and self._ends(chain) <= self._taken
-            if len(chain) < 2 or chain in tried or enough:
+            if len(chain) < 2 or chain in tried or enough or prices.chain_s(chain) > enough_s:
                 return prices, solution
             tried.add(chain)
             contender = self.chain("plan", "plan", chain, None)
-            again = self._times("refine", {chain: contender}, anchor, self._once(3))
+            again = self._times("refine", {chain: contender}, anchor, self._once(2))
             times += [replace(t, weight=2.0) for t in again]
 
     def _ends(self, segments: Iterable[tuple[int, int, int]]) -> set[End]:
@@ -473,9 +480,7 @@ class AcrossPlacer:
     def _once(self, processes: int) -> Effort:
         """The request's effort for runs that only price: no stop rule."""
         effort = self.lab.request.effort
-        return replace(
-            effort, processes_least=processes, processes_most=processes, together=min(4, effort.together), laggard=1e9
-        )
+        return replace(effort, processes_least=processes, processes_most=processes, laggard=1e9)
 
     def _model(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> CostModel:
         """Blocks in a row; two neighbours in unlike configurations pay for leaving the one and entering the other.
@@ -499,14 +504,14 @@ class AcrossPlacer:
             pairs=tuple(pairs),
         )
 
-    def _extra(self, prices: SegmentPrices, plan: Chain, greedy: Chain) -> list[Contender]:
-        """The plan, and the greedy choice per block, where they really mix and are not refused."""
+    def _extra(self, prices: SegmentPrices, plan: Chain, greedy: Chain, enough_s: float) -> list[Contender]:
+        """The plan, and the greedy choice per block, where they really mix, promise enough and are not refused."""
         kinds: dict[Chain, Kind] = {plan: "plan"}
         kinds.setdefault(greedy, "greedy")
         return [
             self.chain(kind, f"{kind} of {len(chain)} segments", chain, prices.chain_s(chain))
             for chain, kind in kinds.items()
-            if len(chain) > 1 and not self._ends(chain) & self._barred()
+            if len(chain) > 1 and prices.chain_s(chain) <= enough_s and not self._ends(chain) & self._barred()
         ]
 
 

@@ -517,7 +517,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
     every = [c for group in (*singles.values(), wholes) for c in group]
-    alive = profile_singles(lab, every, trace=partial(_mixable, lab))
+    alive = profile_singles(lab, every, traces=1, trace=partial(_mixable, lab))
     known = {c.key: lab.runner.known(c.key) for c in alive}
     field = _mixable(lab, alive)
     clock = choose_clocks(lab, known, field).of(*field)
@@ -587,7 +587,12 @@ def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[D
     stopped = stopped_doubts(lab.request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
     drifted = drift(lab.runner.known(best.contender.key), best.measured, verdict.clocks.of(best.contender))
-    begun = first_runs((p.contender, [lab.runner.known(p.contender.key), p.measured]) for p in verdict.proved if p.ok)
+    profiled = {p.contender.key: lab.runner.known(p.contender.key) for p in verdict.proved if p.ok}
+    begun = first_runs(
+        (p.contender, list({m.key: m for m in (profiled[p.contender.key], p.measured)}.values()))
+        for p in verdict.proved
+        if p.ok
+    )
     own = [] if verdict.chosen.contender.usual else _left_out(lab, verdict)
     return (*stopped, *verdict.warnings, *own, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
 
