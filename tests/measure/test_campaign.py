@@ -254,12 +254,12 @@ def test_it_stops_at_the_budget_but_not_before_the_least(store: SqliteStore) -> 
 @pytest.mark.parametrize(
     ("behind_ns", "known", "visits_of_each"),
     [
-        (5000, False, {0: 4, 1: 1, 2: 1}),  # a real agent stops it after one visit of the first process, too
+        (5000, False, {0: 4}),  # a real agent stops it after two visits
         (5000, True, {0: 1, 1: 1, 2: 1}),
         (2000, False, {0: 4, 1: 1, 2: 1}),  # behind, but not without hope
     ],
 )
-def test_who_lags_gets_few_visits_in_three_processes(
+def test_who_lags_gets_few_visits(
     store: SqliteStore, behind_ns: int, known: bool, visits_of_each: dict[int, int]
 ) -> None:
     def times(key: str, rng: random.Random) -> int:
@@ -353,3 +353,15 @@ def test_progress_shows_how_what_has_a_label_stands_after_each_session(store: Sq
     several = [replace(c, serial=False) for c in shown]
     runner(link, store, watch=seen.append).measure("again", several, EFFORT)
     assert seen[-1].standings[0].clock == "wall"  # CPU time of several threads says little
+
+
+def test_who_is_surely_slower_gets_no_more_processes_where_only_the_fastest_is_asked_for(store: SqliteStore) -> None:
+    def times(key: str, rng: random.Random) -> int:
+        return int(rng.randrange(800, 1250) * (1.5 if key == "behind" else 1))
+
+    for decides, processes in ((True, 3), (False, 6)):
+        measured = runner(StandIn(times), store, fresh=True).measure(
+            "x", candidates("fast", "even", "behind"), replace(EFFORT, decides=decides)
+        )
+        assert {process for key, process, _ in visits(measured) if key == "behind"} == set(range(processes))
+        assert {process for key, process, _ in visits(measured) if key == "even"} == set(range(6))

@@ -292,16 +292,30 @@ def _single(request: wire.CommandRequest) -> None:
 
     One that has the same `process` as the command before it is for that one's worker, unless that failed.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     lanes: list[list[wire.KeyedCommand]] = []
     for item in request["commands"]:
         own = item["command"].get("process")
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) as pool:
-        list(pool.map(lambda lane: _lane(lane, float(request["timeout_s"])), lanes))
+    problems: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            while lanes:
+                _lane(lanes.pop(0), float(request["timeout_s"]))
+        except BaseException as error:  # nobody listens any more
+            problems.append(error)
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    # Whoever interrupts this process does not wait for them.
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(min(cores, len(lanes)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
 
 
 def _lane(commands: Sequence[wire.KeyedCommand], timeout_s: float) -> None:

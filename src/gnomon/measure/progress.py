@@ -56,14 +56,16 @@ TellOf = Callable[[str, str], None]
 
 
 class Meter:
-    """Counts the steps of one stage and estimates the time left from those taken so far."""
+    """Counts the steps of one stage and estimates the time left from those taken so far; without steps it is silent."""
 
     def __init__(self, stage: str, total: int, watch: Watch | None) -> None:
         self._stage, self._total, self._watch = stage, total, watch
         self._done = 0
         self._standings: tuple[Standing, ...] = ()
         self._start = time.monotonic()
-        self._tell()
+        self._told = False
+        if total:
+            self._tell()
 
     def step(self, count: int = 1) -> None:
         """Some more steps are done."""
@@ -83,12 +85,14 @@ class Meter:
     def finish(self) -> None:
         """All is done, also what turned out not to be needed."""
         self._total = self._done
-        self._tell()
+        if self._told:
+            self._tell()
 
     def _tell(self) -> None:
-        done, total = self._done, self._total
-        if self._watch is None or not total:
+        self._told = True
+        if self._watch is None:
             return
+        done, total = self._done, self._total
         left_s = (time.monotonic() - self._start) / done * (total - done) if done else None
         self._watch(Progress(stage=self._stage, done=done, total=total, left_s=left_s, standings=self._standings))
 

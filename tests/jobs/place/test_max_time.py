@@ -66,7 +66,7 @@ def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Over before anything is measured, before the proof, before the package runs, and never: all of one campaign."""
+    """Over before anything is measured, before it is traced, before the package runs, and never: all of one campaign."""
     with monkeypatch.context() as patched:
         over_from("profile", patched)
         with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
@@ -74,7 +74,7 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     assert "goes on from the results database" in told.value.hint
     assert "nothing gave right outputs until then (" in told.value.message
     assert not (tmp_path / "out").exists()
-    for stage in ("proof", "run the package"):
+    for stage in ("profile, traced", "run the package"):
         with monkeypatch.context() as patched:
             over_from(stage, patched)
             found = api.place(model, out=tmp_path / stage, **how(tmp_path))
@@ -91,7 +91,7 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
         assert shown_line("python -m pip install", readme).split()[4:] == plan["requirements"]
         place_report(found, Page())
         assert "ran where planned" not in capsys.readouterr().out
-    again = api.place(model, out=tmp_path / "proof", overwrite=True, **how(tmp_path))
+    again = api.place(model, out=tmp_path / "profile, traced", overwrite=True, **how(tmp_path))
     assert (again.resumed, again.campaign) == (True, found.campaign)
     assert again.verified.ok
     assert not [d for d in again.doubts if d.kind == "stopped"]
@@ -122,7 +122,7 @@ def test_ctrl_c_at_a_prompt_gives_the_answer_so_far_of_the_run_that_it_ended(
         with pytest.raises(KeyboardInterrupt):  # nothing is known yet
             interrupted_at("profile", api.place, out=tmp_path / "none")
         found = interrupted_at("profile, traced", api.profile)
-        placed = interrupted_at("proof", api.place, out=tmp_path / "placed")
+        placed = interrupted_at("profile, traced", api.place, out=tmp_path / "placed")
     finally:
         ANSWERS.reset(token)
     assert found.campaign != before.campaign
