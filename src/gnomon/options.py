@@ -22,7 +22,8 @@ class Option:
     or raises ValueError with what is wrong. A number lies between `least` and `most`;
     with a `least` at least one of several arguments is given. With `repeat` the option may be
     given several times, for several values or items of a mapping. `off` makes a flag that turns a True into a False.
-    `default` stands for one that the signature does not have. `complete` is what a shell completes a value with.
+    `default` stands for one that the signature does not have, and `unsaid` makes what the command gives where nobody
+    gave a value, of all that was given. `complete` is what a shell completes a value with.
     """
 
     names: tuple[str, ...] = ()
@@ -34,6 +35,7 @@ class Option:
     repeat: bool = False
     off: bool = False
     default: Any = None
+    unsaid: Callable[[Mapping[str, Any]], Any] | None = None
     complete: Literal["device", "run", "runtime", "space"] | None = None
 
 

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
 WAIT_S = 600.0
 """How long a device that vanishes may stay away."""
@@ -135,12 +136,14 @@ def cores(text: str) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
-def thread_counts(text: str) -> tuple[int, ...]:
-    """Numbers of threads in the order given, each once."""
+def thread_counts(text: str) -> tuple[int, ...] | Literal["all"]:
+    """Numbers of threads in the order given, each once, or "all"."""
+    if text == "all":
+        return "all"
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not re.fullmatch(r"[0-9]{1,4}", part, re.ASCII) or not 1 <= int(part) <= 1024:
-            raise ValueError(f"{part!r} is not a number of threads from 1 to 1024: give 1,2,4")
+            raise ValueError(f"{part!r} is not a number of threads from 1 to 1024: give 1,2,4 or all")
     return tuple(dict.fromkeys(map(int, parts)))
 
 

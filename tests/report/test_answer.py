@@ -63,11 +63,23 @@ def test_a_result_is_copied_pickled_and_taken_apart(name: str) -> None:
     assert dataclasses.asdict(found).keys() == {field.name for field in dataclasses.fields(found)}
 
 
-def test_the_main_table_is_that_of_the_configurations() -> None:
+def test_the_frame_is_what_counts_of_each_configuration() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    found = placement()
-    frame = found.frame()
+    frame = placement().frame()
     assert isinstance(frame, pandas.DataFrame)
+    names = ["configuration", "cpu_us", "cpu_low_us", "cpu_high_us", "wall_us", "ratio", "ratio_low", "ratio_high"]
+    assert frame.columns.tolist() == names
+    for row, one in zip(frame.to_dict("records"), placement().document()["contenders"], strict=True):
+        assert row["configuration"] == one["label"]
+        assert one["measured"] is None or row["wall_us"] == 1e6 * one["measured"]["median_s"]
+        assert one["against_best"] is None or row["ratio_high"] == one["against_best"]["high"]
+    assert profiled().frame().columns.tolist() == names
+
+
+def test_a_named_table_has_all_columns() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    found = placement()
+    frame = found.frame("contenders")
     contenders = found.document()["contenders"]
     assert frame["label"].tolist() == [one["label"] for one in contenders]
     assert frame["measured.p99_s"].tolist()[:3] == [one["measured"]["p99_s"] for one in contenders[:3]]

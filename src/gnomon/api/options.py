@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 from gnomon.errors import UsageError
 from gnomon.options import Option, option, refuse_unknown
@@ -62,7 +62,13 @@ Space = Annotated[
 ]
 Package = Annotated[
     PathLike | None,
-    option("--out", read=folder, metavar="DIR", help="Where the package goes.  [default: ./MODEL.gnomon]"),
+    option(
+        "--out",
+        read=folder,
+        metavar="DIR",
+        unsaid=lambda given: package_path(given["model"]) if given["model"] and given.get("package", True) else None,
+        help="Where the package goes.  [default: ./MODEL.gnomon]",
+    ),
 ]
 Overwrite = Annotated[bool, option(help="Replace what is there already.")]
 OldRecords = Annotated[
@@ -170,15 +176,15 @@ class CommonOptions(CommandOptions, total=False):
         Sequence[str], option("--backend", repeat=True, metavar="NAME", help="Only this backend. May be repeated.")
     ]
     threads: Annotated[
-        int | Sequence[int] | None,
+        int | Sequence[int] | Literal["all"] | None,
         option(
             "--threads",
             "-n",
             read=thread_counts,
             metavar="N[,N]",
-            help="Threads of a runtime; place and profile try each of several.  [default: what the device's table "
-            "says, else 1; place and profile: 1, all cores, and what each runtime takes by itself; pareto: 1 and all "
-            "cores]",
+            help="Threads of a runtime; place and profile try each of several, of `all` 1, 2, 4 .. and all cores.  "
+            "[default: what the device's table says, else 1; place and profile: 1, all cores, and what each runtime "
+            "takes by itself; pareto: 1 and all cores]",
         ),
     ]
     device: DeviceName
@@ -301,6 +307,7 @@ class Options(ModelOptions, total=False):
             "resumes it.",
         ),
     ]
+    quick: Annotated[bool, option(help="Answer by whole models alone: no mix is looked for, no operator is timed.")]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
@@ -332,6 +339,8 @@ def model_request(
     _check(options, Options)
     if options.get("max_time_s") is not None and not limited:
         raise UsageError("max_time_s is for place, profile and pareto alone", hint="Leave it out here.")
+    if options.get("quick") and not sweeps:
+        raise UsageError("--quick is for place and profile alone", hint="Leave it out here.")
     (_, options), *more = parts_of(options)
     if more:
         raise UsageError(
@@ -346,6 +355,7 @@ def model_request(
         feeds=cast("dict[str, Path]", options["inputs"]),
         measure=measure,
         max_time_s=options.get("max_time_s"),
+        quick=options.get("quick", False),
         **_measuring(options, sweeps=sweeps, usual=usual),
     )
 
@@ -376,6 +386,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
         "wish": Wish(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
+            every=options.get("threads") == "all",
             usual=usual and not threads and device.threads is None,
             backends=names_of(options.get("backends", ())),
             precisions=names_of(options.get("precisions", ())),
@@ -463,8 +474,10 @@ def _files(name: str, given: PathLike | Sequence[PathLike]) -> list[Path]:
     return found
 
 
-def _threads_of(given: int | Sequence[int] | None, *, sweeps: bool) -> tuple[int, ...]:
-    """The numbers of threads, each once; none where none is given."""
+def _threads_of(given: int | Sequence[int] | Literal["all"] | None, *, sweeps: bool) -> tuple[int, ...]:
+    """The numbers of threads, each once; none where none is given, and one of "all" as long as no device is open."""
+    if given == "all" and sweeps:
+        return (1,)
     counts = () if given is None else (given,) if isinstance(given, int) else tuple(dict.fromkeys(given))
     wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
     if wrong is not None or (given is not None and not counts):
@@ -492,7 +505,7 @@ def _device_of(options: MeasureOptions) -> DeviceConfig:
 
 
 def package_path(model: PathLike) -> Path:
-    """Where `place` writes the package of a model unless told otherwise: ./MODEL.gnomon."""
+    """Where the command writes the package of a model unless told otherwise: ./MODEL.gnomon."""
     return Path(f"{Path(model).absolute().stem}.gnomon")
 
 

@@ -17,7 +17,6 @@ from gnomon.api.options import (
     Package,
     PathLike,
     model_request,
-    package_path,
 )
 from gnomon.api.pictures import draw
 from gnomon.core.graph import By
@@ -225,7 +224,7 @@ def pareto_request(
         others=tuple(others),
         pick=options.get("pick"),
         under=dict(options.get("under", {})),
-        out=Path(out) if out is not None else None if model is None else package_path(model),
+        out=None if out is None else Path(out),
         overwrite=overwrite,
         dumpfile=None if dumpfile is None else Path(dumpfile),
     )

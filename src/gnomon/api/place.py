@@ -65,8 +65,9 @@ def place(
     it is measured whole; where mixing backends can pay, a plan is solved for and measured against them. Several devices
     are placed on side by side. After an interruption the same command resumes.
 
-    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. Where the same
-    question was answered before and its package is there, the answer is that one, unless `overwrite` or `fresh`.
+    Raises GnomonError; what was measured until then is kept, and the same call goes on from there. From Python the
+    package is kept where `out` names its folder. Where the same question was answered before and its package is there,
+    the answer is that one, unless `overwrite` or `fresh`.
     Several sizes of a dimension, or several files of an input, give a `SweepDocument`, with a package each in
     `out`-NAMEvalue. Several `devices` give a `FleetDocument`, whose `on_progress` gives the watch of a device by its
     name, and whose `on_message` is called with a name and a sentence.
@@ -74,28 +75,22 @@ def place(
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
     how |= {"on_progress": on_progress, "on_message": on_message}
     names = tuple(dict.fromkeys(names_of(devices)))
-    if not package and len(names) > 1:
-        raise UsageError(
-            "several devices keep their packages, each in a folder of its own",
-            hint="Leave out --no-package (package=False), or give one device.",
-        )
     if not package and out is not None:
         raise UsageError("--out names a folder, and --no-package keeps none", hint="Leave out one of them.")
     if len(names) > 1:
         return cast("PlaceDocument", place_on(model, names, out=out, **how, **options))
     if names:
         options["device"] = names[0]
-    destination = package_path(model) if out is None else Path(out)
+    folder = None if out is None else Path(out)
     if len(parts := parts_of(options)) > 1:
 
         def part(values: Mapping[str, str], own: Options) -> PlaceDocument:
-            where = destination.with_name(f"{destination.name}-{_part_name(values)}")
-            return place(model, out=where if package else None, package=package, **how, **own)
+            where = folder and folder.with_name(f"{folder.name}-{_part_name(values)}")
+            return place(model, out=where, **how, **own)
 
         return cast("PlaceDocument", _sweep(model, parts, part, how["on_message"]))
     request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
     watch, tell = how["on_progress"], how["on_message"]
-    folder = destination if package else None
     if (answer := _answer_of_before(request, folder, tell, overwrite=overwrite)) is not None:
         return answer
     placement = _place(request, folder, watch, tell, overwrite=overwrite)
@@ -189,8 +184,9 @@ def place_on(
 ) -> FleetDocument:
     """Place a model on several devices side by side, each as `place` does.
 
-    Packages go to `out`/NAME. `on_progress` gives the watch of a device by its name, `on_message` is called with a name
-    and a sentence. A device that fails is in the answer with its error; raises GnomonError if all fail.
+    Packages go to `out`/NAME, where it is given. `on_progress` gives the watch of a device by its name, `on_message` is
+    called with a name and a sentence. A device that fails is in the answer with its error.
+    GnomonError if all fail.
     """
     from gnomon.jobs.place.fleet import place_on as place_fleet
     from gnomon.session.request import timed
@@ -198,11 +194,10 @@ def place_on(
     each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(names_of(devices))]
     asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
     requests = {request.device.name: timed(request) for request in asked}
-    destination = package_path(model) if out is None else Path(out)
     answered_before: set[str] = set()
 
     def place_one(
-        request: ModelRequest, package: Path, watch: Watch | None, tell: Callable[[str], None] | None
+        request: ModelRequest, package: Path | None, watch: Watch | None, tell: Callable[[str], None] | None
     ) -> PlaceDocument:
         answer = _answer_of_before(request, package, tell, overwrite=overwrite)
         if answer is None:
@@ -216,7 +211,8 @@ def place_on(
         tell = None if on_message is None else partial(on_message, device.name)
         return replace(device, placement=_finished(requests[device.name], device.placement, tell, picture=picture))
 
-    fleet = place_fleet(requests, destination, place_one, watch=on_progress, tell=on_message)
+    folder = None if out is None else Path(out)
+    fleet = place_fleet(requests, folder, place_one, watch=on_progress, tell=on_message)
     # Pictures are drawn once nothing is measured any more: this machine may be one of the devices.
     return replace(fleet, devices=tuple(map(finished, fleet.devices)))
 

@@ -107,12 +107,14 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     parameters = {n: one for n, one in signature(function).parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
     declared = list(declared_by(function))
     places = [one.name for one in declared if one.has_place]
+    unsaid = [one for one in declared if one.option.unsaid]
     defaults = {one.name: one.default for one in declared if one.name not in parameters}
 
     def call(**values: Any) -> Any:
         # What nobody gave stays out of the keywords: only the function knows what that means.
         given = {key: value for key, value in values.items() if value not in (defaults.get(key, key), None, (), {})}
         given |= {key: values[key] for key in values if key in parameters}
+        given |= {one.name: one.option.unsaid(given) for one in unsaid if one.option.unsaid and not given[one.name]}
         arguments: list[Any] = []
         for place in places:
             value = given.pop(place)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -257,8 +257,8 @@ class CampaignRunner(Known):
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
     record are not measured again, so at most the block that was under way is lost. What failed before is tried once
     more, whoever was to blame, unless its failure is final. Call `finish` at the end of
-    the job. Once the job's time is over no process is started any more, and it tells what is known: `stopped` is the
-    first stage that was not done whole then. Not safe for several threads.
+    the job. Once the job's time is over, or of a stage that it shall not come to, no process is started any more, and
+    it tells what is known: `stopped` is the first stage that was not done whole then. Not safe for several threads.
     """
 
     def __init__(
@@ -271,8 +271,11 @@ class CampaignRunner(Known):
         fresh: bool = False,
         sources: Callable[[str], int | None] | None = None,
         time_of_job: JobTime | None = None,
+        stages: Container[str] | None = None,
     ) -> None:
-        """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses."""
+        """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses. `stages`
+        are all that shall be done.
+        """
         campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)
         self.link, self._store, self._watch = link, store, watch
@@ -286,13 +289,14 @@ class CampaignRunner(Known):
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None
-        self._time = time_of_job
+        self._time, self._stages = time_of_job, stages
         self.stopped = ""
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
         """Whether the job's time is over, or less of it is left than the stage needs, which then must not begin."""
-        if self._time is None or self._time.left_s > needs_s:
+        wanted = self._stages is None or stage in self._stages
+        if wanted and (self._time is None or self._time.left_s > needs_s):
             return False
         self.stopped = self.stopped or stage
         return True
@@ -319,7 +323,7 @@ class CampaignRunner(Known):
         Where its time was over before, the next one takes it up.
         """
         self.note("decision", decision)
-        if not self.stopped:
+        if not self.stopped or self._stages is not None:
             self.note(FINISHED, {})
 
     def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:

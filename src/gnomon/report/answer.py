@@ -27,7 +27,8 @@ class Answer:
     variables and `headline`.
 
     `charts_by` is "module:function" of what makes its charts, which is imported when it is needed. `main` is the table
-    of the document that counts ("": the first there is).
+    of the document that counts ("": the first there is), and `brief` the few columns of it that do: by their names,
+    which end in their units, the keys of its rows.
     """
 
     __slots__ = ("_document",)
@@ -35,6 +36,7 @@ class Answer:
     _document: dict[str, Any]
     charts_by: ClassVar[str] = ""
     main: ClassVar[str] = ""
+    brief: ClassVar[Mapping[str, str]] = {}
 
     def document(self) -> dict[str, Any]:
         """The result in JSON values, made once: what the command prints with --json (docs/formats/documents.md)."""
@@ -63,18 +65,36 @@ class Answer:
         return tables_of(self.document())
 
     def frame(self, table: str | None = None, *, using: Literal["pandas", "pyarrow"] = "pandas") -> Any:
-        """A table as a `pandas.DataFrame` or a `pyarrow.Table`; None: the one that counts, such as the configurations.
+        """A table as a `pandas.DataFrame` or a `pyarrow.Table`; None: what counts of the one that does.
+
+        Of configurations that is the time in microseconds with its interval, and the ratio to the best.
 
         UsageError where there is no such table, or the package is not installed.
         """
         from gnomon.report.frame import frame
 
+        if table is None and self.brief:
+            return frame(self.brief_rows(), using)
         found = self.table_rows()
         name = _main(self.main, found) if table is None else table
         if name not in found:
             told = "this result has no tables" if not found else f"there is no table {name!r}"
             raise UsageError(told, hint=f"Tables: {', '.join(found)}." if found else "Take its document().")
         return frame(found[name], using)
+
+    def main_rows(self) -> Rows:
+        """The rows of the main table."""
+        return self.table_rows().get(self.main, [])
+
+    def brief_rows(self) -> Rows:
+        """The rows of the main table with their brief columns; seconds are microseconds where these say so."""
+        return [
+            {
+                name: 1e6 * value if name.endswith("_us") and isinstance(value := row.get(key), float) else row.get(key)
+                for name, key in self.brief.items()
+            }
+            for row in self.main_rows()
+        ]
 
     def headline(self) -> tuple[str, str]:
         """What it is of, and what the answer is: a line each."""

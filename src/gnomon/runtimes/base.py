@@ -85,7 +85,7 @@ class Wish:
     on the device, are loaded in all configurations: they are code, which a command line or a call names, and nothing
     that is read does; so are `commands`, programs that are measured beside the runtimes. With `usual` each runtime is
     also run as a program runs it that sets nothing, and all cores that a process may use there are a number of threads
-    beside one.
+    beside one; with `every` 1, 2, 4 .. and all cores.
     """
 
     threads: int = 1
@@ -97,6 +97,7 @@ class Wish:
     commands: tuple[Declaration, ...] = ()
     more_threads: tuple[int, ...] = ()
     usual: bool = False
+    every: bool = False
 
     @property
     def thread_counts(self) -> tuple[int, ...]:

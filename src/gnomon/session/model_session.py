@@ -61,6 +61,8 @@ TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
 """Reading a file of more bytes takes seconds, which is told."""
+_QUICK = frozenset({"profile", "run the package"})
+"""The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 _QUANTISES = re.compile(r"quant|integer|nbits|^q(linear|gemm|attention|ordered|embed|moe)", re.IGNORECASE)
 """Types of ONNX's and PyTorch's operators that round to few bits or compute in them: a mask or an image of bytes is
@@ -301,7 +303,7 @@ def open_lab(
         except MeasurementError as error:
             if lab.model_changed:
                 raise changed(request.model) from error
-            if not lab.runner.stopped:
+            if not lab.runner.stopped or request.quick:
                 raise
             raise MeasurementError(
                 f"--max-time was over before there was an answer: {error.message}",
@@ -496,6 +498,7 @@ def _live(
         fresh=request.fresh,
         sources=Sources(model.graph, read.names),
         time_of_job=request.time,
+        stages=_QUICK if request.quick else None,
     )
     noted = {"converted": converted}
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
@@ -539,6 +542,9 @@ def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str
     """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
     if not stopped:
         return []
+    if request.quick and not request.interrupted:
+        message = "answered by whole models alone: no mix was looked for, no operator was timed"
+        return [Doubt(kind="quick", message=message, hint="Leave out --quick for both.")]
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
     by, where = ("Ctrl-C", "") if request.interrupted else ("--max-time", f", in or before the stage {stopped!r}")
     message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
@@ -585,7 +591,7 @@ def _recorded(
         if r not in known
     ]
     known_options = recalled.campaign.context.options
-    if request.wish.usual and isinstance(known_options["threads"], list):
+    if (request.wish.usual or request.wish.every) and isinstance(known_options["threads"], list):
         request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))
     findings, wish = _looked_at(model, request.wish)
     request = replace(request, wish=wish)
@@ -621,11 +627,12 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
 
 
 def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Wish:
-    """The wish with all cores that a process may use there as a second number of threads, where it is the usual one."""
-    cores = _usable_cores(request, fingerprint)
-    if not request.wish.usual or not isinstance(cores, int) or cores < 2:
-        return request.wish
-    return replace(request.wish, more_threads=(cores,))
+    """The wish with all cores that a process may use there as a last number of threads, where it does not say them."""
+    cores, wish = _usable_cores(request, fingerprint), request.wish
+    if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
+        return wish
+    between = (2**k for k in range(1, cores.bit_length()) if 2**k < cores) if wish.every else ()
+    return replace(wish, more_threads=(*between, cores))
 
 
 def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Doubt]:
@@ -670,7 +677,7 @@ def options_of(request: ModelRequest) -> dict[str, object]:
     wish = request.wish
     return {
         "threads": list(wish.thread_counts) if wish.more_threads else wish.threads,
-        **({"usual": True} if wish.usual else {}),
+        **({"usual": True} if wish.usual else {"every": True} if wish.every else {}),
         **({"signature": request.signature} if request.signature else {}),
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),

@@ -156,7 +156,7 @@ def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether what was measured with these options can tell what is wanted; no backends mean all that there are."""
-    free = _CHOSEN_ANEW | ({"threads"} if wanted.get("usual") else set())
+    free = _CHOSEN_ANEW | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
     alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)
     backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
     enough = not measured["backends"] or (backends and backends <= set(measured["backends"]))

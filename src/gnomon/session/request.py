@@ -82,8 +82,8 @@ class ModelRequest(MeasureRequest):
     `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `signature` is which of a TFLite or
     Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
     `measure` False decides from what the results database holds of this model on this device, which then need not be
-    reachable; `interrupted` from the run that Ctrl-C has just ended. UsageError where the job shall start again and
-    measure nothing.
+    reachable; `interrupted` from the run that Ctrl-C has just ended. A `quick` one measures whole models alone.
+    UsageError where the job shall start again and measure nothing.
     """
 
     model: Path
@@ -93,6 +93,7 @@ class ModelRequest(MeasureRequest):
     feeds: Mapping[str, Path] = field(default_factory=dict)
     measure: bool = True
     interrupted: bool = False
+    quick: bool = False
 
     def __post_init__(self) -> None:
         MeasureRequest.__post_init__(self)  # a class with slots is made twice: `super()` would mean the first one

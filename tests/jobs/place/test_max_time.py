@@ -14,6 +14,7 @@ import pytest
 from tests.bad_days.livekit import matmul_onnx
 from tests.jobs.pareto.pareto_kit import Pretended, PretendedSpace, pretend
 
+import gnomon
 from gnomon.api import place as api
 from gnomon.api.options import model_request
 from gnomon.devices.lease import lease, lease_folder
@@ -66,7 +67,7 @@ def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Over before anything is measured, before it is traced, before the package runs, and never: all of one campaign."""
+    """Over before anything is measured, before traces, before the package runs, and never: all of one campaign."""
     with monkeypatch.context() as patched:
         over_from("profile", patched)
         with pytest.raises(MeasurementError, match="--max-time was over before there was an answer") as told:
@@ -95,6 +96,21 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     assert (again.resumed, again.campaign) == (True, found.campaign)
     assert again.verified.ok
     assert not [d for d in again.doubts if d.kind == "stopped"]
+
+
+def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(model: Path, tmp_path: Path) -> None:
+    asked = {**how(tmp_path), "threads": "all", "quick": True}
+    placed, profiled = api.place(model, out=tmp_path / "out", **asked), api.profile(model, **asked)
+    for document in (placed, profiled):
+        assert [d.kind for d in document.doubts if d.kind in ("quick", "stopped")] == ["quick"]
+        assert all(not row.times_s or set(row.times_s.values()) == {None} for row in document.operators)
+    assert placed.verified.ok and placed.chosen.failure is None
+    cores = placed.fingerprint["cores"]
+    assert placed.threads[0] == 1 and placed.threads[-1] == cores == max(placed.threads)
+    again = api.place(model, out=tmp_path / "out", measure=False, overwrite=True, **asked)
+    assert again.decision.chosen == placed.decision.chosen
+    with pytest.raises(UsageError, match="--quick is for place and profile alone"):
+        gnomon.pareto(model, quick=True)
 
 
 def test_ctrl_c_at_a_prompt_gives_the_answer_so_far_of_the_run_that_it_ended(

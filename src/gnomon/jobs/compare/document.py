@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from gnomon.core.decision import Gate
 from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
@@ -141,6 +141,20 @@ class CompareDocument(Answer):
     undecided: Undecided = "fail"
 
     main = "pairs"
+    brief: ClassVar[Mapping[str, str]] = {
+        "configuration": "label",
+        "before_us": "before_s",
+        "after_us": "after_s",
+        "ratio": "ratio",
+        "ratio_low": "low",
+        "ratio_high": "high",
+        "verdict": "verdict",
+        "gate": "gate",
+    }
+
+    def main_rows(self) -> list[dict[str, Any]]:
+        """The verdicts of all pairs."""
+        return [row for pair in self.document()["pairs"] for row in pair["configurations"]]
 
     def headline(self) -> tuple[str, str]:
         """How many runs are compared, and the answer in one sentence."""

@@ -160,6 +160,13 @@ class MeasuredDocument(Answer):
     conditions: ConditionsPart | None = None
 
 
+def _brief(wall: str, against: str) -> dict[str, str]:
+    """The columns of a frame of configurations, with the keys of their wall time and of their comparison."""
+    cpu = {"cpu_us": "cpu.median_s", "cpu_low_us": "cpu.low_s", "cpu_high_us": "cpu.high_s"}
+    ratio = {"ratio": f"{against}.ratio", "ratio_low": f"{against}.low", "ratio_high": f"{against}.high"}
+    return {"configuration": "label", **cpu, "wall_us": f"{wall}.median_s", **ratio}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlaceDocument(MeasuredDocument):
     """All that `gnomon place` found on one device.
@@ -189,6 +196,7 @@ class PlaceDocument(MeasuredDocument):
 
     charts_by = "gnomon.jobs.place.picture:placement_charts"
     main = "contenders"
+    brief = _brief("measured", "against_best")
 
     def headline(self) -> tuple[str, str]:
         """The model and the device, and the verdict."""
@@ -410,6 +418,7 @@ class ProfileDocument(MeasuredDocument):
 
     charts_by = "gnomon.jobs.place.picture:profile_charts"
     main = "columns"
+    brief = _brief("wall", "against_fastest")
 
     def headline(self) -> tuple[str, str]:
         """The model and the device, and the fastest configuration."""

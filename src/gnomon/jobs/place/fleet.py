@@ -149,19 +149,19 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
     return list(machines.values())
 
 
-Place = Callable[[ModelRequest, Path, Watch | None, Callable[[str], None] | None], PlaceDocument]
-"""Places a model on one device: by the request, the folder of the package, who watches, and who gets sentences."""
+Place = Callable[[ModelRequest, Path | None, Watch | None, Callable[[str], None] | None], PlaceDocument]
+"""Places a model on one device: by the request, the folder of its package if that is kept, who watches, who is told."""
 
 
 def place_on(
     requests: Mapping[str, ModelRequest],
-    out: Path,
+    out: Path | None,
     place: Place,
     *,
     watch: WatchOf | None = None,
     tell: TellOf | None = None,
 ) -> FleetDocument:
-    """Place the same model on several devices, by their names, at the same time; packages go to `out`/NAME.
+    """Place the same model on several devices, by their names, at the same time; packages go to `out`/NAME, if any.
 
     A device that fails is left out, with its error. Raises the error of the first if all fail, and UsageError where
     there is no device. After Ctrl-C every device is left clean; what was measured is kept.
@@ -169,17 +169,18 @@ def place_on(
     start = time.monotonic()
     if not requests:
         raise UsageError("there is no device to place on", hint="Give one or several devices.")
-    folders = package_folders(requests, out)
+    folders = {} if out is None else package_folders(requests, out)
 
     def lane(name: str) -> PlaceDocument:
         own_watch, own_tell = watch(name) if watch else None, partial(tell, name) if tell else None
-        return place(requests[name], folders[name], own_watch, own_tell)
+        return place(requests[name], folders.get(name), own_watch, own_tell)
 
     ended = run_lanes({name: r.device for name, r in requests.items()}, lane, tell=tell)
     errors = [end for end in ended.values() if isinstance(end, GnomonError)]
     if len(errors) == len(ended):
         with suppress(OSError):  # it holds something
-            out.rmdir()
+            if out is not None:
+                out.rmdir()
         raise errors[0]
     first = next(iter(requests.values()))
     return FleetDocument(
