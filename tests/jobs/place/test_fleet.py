@@ -136,11 +136,12 @@ def requests(tmp_path: Path, *names: str) -> dict[str, ModelRequest]:
 
 
 def test_place_on_tags_what_lanes_tell(tmp_path: Path) -> None:
-    def fake(request: ModelRequest, out: Path, _: object, tell: Callable[[str], None] | None) -> PlaceDocument:
+    def fake(request: ModelRequest, out: Path | None, _: object, tell: Callable[[str], None] | None) -> PlaceDocument:
         if tell is not None:
             tell("hello")
         if request.device.name == "b":
             raise DeviceError("b is gone", hint="Look for it.")
+        assert out is not None
         return device(out.name, {"cpu": 100}, folder=out.parent)
 
     told: list[tuple[str, str]] = []
@@ -164,7 +165,7 @@ def test_two_names_of_this_machine_for_real(small: Effort, tmp_path: Path) -> No
     for name in ("first", "second"):
         device = DeviceConfig(name=name, address=parse_address("local"))
         asked[name] = ModelRequest(model=model_in(tmp_path), device=device, effort=small, runtimes=("onnxruntime",))
-    found = place_on(asked, tmp_path / "out", lambda request, out, watch, tell: place(request, out))
+    found = place_on(asked, tmp_path / "out", lambda request, out, watch, tell: place(request, out or tmp_path))
     assert [device.error for device in found.devices] == [None, None]
     assert {Path(p.package or "").name for p in found.placements.values()} == {"first", "second"}
 
