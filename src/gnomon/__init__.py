@@ -4,6 +4,8 @@ The functions are those of `gnomon.api`, and what the commands of the command li
 one is first used.
 """
 
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -19,7 +21,11 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return ["__version__", *sorted(places)]
     if name in places:
-        return getattr(import_module(places[name].partition(":")[0]), name)
+        function = getattr(import_module(places[name].partition(":")[0]), name)
+        looked_at = sys.stderr.isatty() or "ipykernel" in sys.modules
+        if not looked_at or os.environ.get("GNOMON_QUIET"):
+            return function
+        return import_module("gnomon.cli.output").watched(function)
     raise AttributeError(f"module 'gnomon' has no attribute {name!r}")
 
 

@@ -6,11 +6,14 @@ import io
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from tests.cli.commands.test_tune_commands import logs
 
+import gnomon
+from gnomon.api import place
 from gnomon.cli import progress
 from gnomon.cli.main import run
 from gnomon.cli.progress import Show
@@ -50,6 +53,26 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(
         "gnomon: networks trained: 3 of 38, about 8 min 10 s left",
         "gnomon: networks trained: 6 of 38, about 7 min 28 s left",
     ]
+
+
+def test_python_shows_progress_to_people_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def job(model: str, *, on_progress: Any = None, on_message: Any = None) -> str:
+        """A function of gnomon."""
+        if on_message is not None:
+            on_message(f"looks at {model}")
+        return model
+
+    monkeypatch.setattr(place, "profile", job)
+    assert gnomon.profile("a") == "a" and capsys.readouterr().err == ""
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert gnomon.profile("b") == "b" and capsys.readouterr().err == "gnomon: looks at b\n"
+    heard: list[str] = []
+    gnomon.profile("c", on_message=heard.append)
+    assert (heard, capsys.readouterr().err) == (["looks at c"], "")
+    monkeypatch.setenv("GNOMON_QUIET", "1")
+    assert gnomon.profile("d") == "d" and capsys.readouterr().err == ""
 
 
 class _Terminal(io.StringIO):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import os
 import shlex
@@ -35,10 +36,13 @@ def write_json(document: dict[str, object] | list[Any]) -> None:
     PRINTED.set(True)
 
 
-def showing(*, first: str | None = None, messages: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def showing(
+    *, first: str | None = None, messages: bool = True, answers: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Show the progress, and the `messages`, of a function that takes `on_progress` (and `on_message`), unless --quiet.
 
-    `first` is what is done until a first stage is reported. Of several `devices` each has progress of its own.
+    `first` is what is done until a first stage is reported. Of several `devices` each has progress of its own. Ctrl-C
+    asks for the answer so far, if it `answers`.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,13 +53,31 @@ def showing(*, first: str | None = None, messages: bool = True) -> Callable[[Cal
 
             devices = tuple(dict.fromkeys(values.get("devices", ())))
             names = [resolve(name).name for name in devices] if len(devices) > 1 else ()
-            with Show(quiet=quiet, names=names, **({} if first is None else {"first": first})) as show:
+            with Show(quiet=quiet, names=names, answers=answers, **({} if first is None else {"first": first})) as show:
                 reported = {"on_message": show.on_message} if messages else {}
                 return function(on_progress=show.on_progress, **reported, **values)
 
         return shown
 
     return decorated
+
+
+def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of Python as people call it at a terminal or in a notebook: its progress is shown, unless it is given
+    something to tell it to.
+    """
+    taken = inspect.signature(function).parameters
+    if "on_progress" not in taken:
+        return function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **values: Any) -> Any:
+        if {"on_progress", "on_message"} & values.keys():
+            return function(*arguments, **values)
+        show = showing(messages="on_message" in taken, answers=False)
+        return show(functools.partial(function, *arguments))(quiet=False, **values)
+
+    return call
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., int]:

@@ -76,10 +76,11 @@ class Show:
 
     With `names` of several devices each has a bar, and lines begin with the name. `first` is what is done until a first
     stage is reported. `on_progress` and `on_message` are what a job is given; both may be called from any thread.
+    Meanwhile Ctrl-C asks for the answer so far, if it `answers`.
     """
 
-    def __init__(self, *, quiet: bool, names: Sequence[str] = (), first: str = _FIRST) -> None:
-        self._quiet = quiet
+    def __init__(self, *, quiet: bool, names: Sequence[str] = (), first: str = _FIRST, answers: bool = True) -> None:
+        self._quiet, self._may_answer = quiet, answers
         self._names = tuple(names)
         self._first = first
         self._wide = max((len(shorten(name, _NAME_WIDTH)) for name in self._names), default=0)
@@ -90,7 +91,7 @@ class Show:
     def __enter__(self) -> Self:
         from gnomon.store.base import ARGUMENTS
 
-        self._answers = ANSWERS.set(True)
+        self._answers = ANSWERS.set(self._may_answer)
         # What measures notes in the record how it was asked for, so that `gnomon runs resume` can ask again.
         context = click.get_current_context(silent=True)
         words = context.find_root().obj if context is not None else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Container, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gnomon.core import codec
@@ -53,9 +55,14 @@ class Answer:
         """The document as text, as the command prints it."""
         return json_text(self.document())
 
-    def to_html(self) -> str:
-        """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md)."""
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """One self-contained page in HTML that shows all of it and holds the document (docs/jobs/report.md).
+
+        It is also written to `path`, where there is one.
+        """
         made: str = function_at(_PAGE)(self.document(), type(self).__name__)
+        if path is not None:
+            Path(path).write_text(made, encoding="utf-8")
         return made
 
     def table_rows(self) -> dict[str, Rows]:
