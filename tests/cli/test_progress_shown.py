@@ -64,15 +64,18 @@ def test_python_shows_progress_to_people_alone(
             on_message(f"looks at {model}")
         return model
 
+    def profile(model: str) -> object:
+        return gnomon.profile(model)
+
     monkeypatch.setattr(place, "profile", job)
-    assert gnomon.profile("a") == "a" and capsys.readouterr().err == ""
+    assert profile("a") == "a" and capsys.readouterr().err == ""
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    assert gnomon.profile("b") == "b" and capsys.readouterr().err == "gnomon: looks at b\n"
+    assert profile("b") == "b" and capsys.readouterr().err == "gnomon: looks at b\n"
     heard: list[str] = []
     gnomon.profile("c", on_message=heard.append)
     assert (heard, capsys.readouterr().err) == (["looks at c"], "")
     monkeypatch.setenv("GNOMON_QUIET", "1")
-    assert gnomon.profile("d") == "d" and capsys.readouterr().err == ""
+    assert profile("d") == "d" and capsys.readouterr().err == ""
 
 
 class _Terminal(io.StringIO):

@@ -478,9 +478,8 @@ def _threads_of(given: int | Sequence[int] | Literal["all"] | None, *, sweeps: b
     """The numbers of threads, each once; none where none is given, and one of "all" as long as no device is open."""
     if given == "all" and sweeps:
         return (1,)
-    counts: tuple[Any, ...] = (
-        () if given is None else (given,) if isinstance(given, int) else tuple(dict.fromkeys(given))
-    )
+    several = () if given is None else (given,) if isinstance(given, int) else given
+    counts: tuple[Any, ...] = tuple(dict.fromkeys(several))
     wrong = next((n for n in counts if isinstance(n, bool) or not isinstance(n, int) or n < 1), None)
     if wrong is not None or (given is not None and not counts):
         raise UsageError(f"threads is {given!r}", hint="Give a whole number above 0, or several.")
