@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +98,14 @@ def suggest_nets(
     )
     job.save_nets([NetRow(assignment=net) for net in nets], described.space.space, path, measured=False)
     names = tuple(tuple(described.space.space.names(net)) for net in nets)
-    return SuggestDocument(file=str(out), nets=names)
+    step = None if table is None else _step("measure", str(out), table=table, space=space)
+    return SuggestDocument(file=str(out), nets=names, measure=step)
+
+
+def _step(verb: str, *words: str, table: PathLike, space: str | None) -> str:
+    """The next command, with the table and the space of this one."""
+    named = [] if space is None else ["--space", space]
+    return shlex.join(["gnomon", "estimator", verb, *words, "--table", str(table), *named])
 
 
 def measure_nets(
@@ -134,7 +142,7 @@ def measure_nets(
         request, described.space, described.table, chosen, watch=on_progress, tell=on_message
     )
     job.save_nets(rows, described.space.space, path, measured=True)
-    return replace(measured, file=str(out))
+    return replace(measured, file=str(out), fit=_step("fit", "--samples", str(out), table=table, space=space))
 
 
 def fit_estimator(

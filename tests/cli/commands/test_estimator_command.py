@@ -93,7 +93,8 @@ def test_suggest_writes_nets_that_measure_reads(bench: Bench) -> None:
     assert [list(bench.found.space.space.names(row.assignment)) for row in rows] == made["nets"]
     more = document(*words[:-2], "--given", out, "--out", bench.folder / "more.csv")
     assert not {tuple(net) for net in made["nets"]} & {tuple(net) for net in more["nets"]}
-    assert f"gnomon estimator measure {out} --table TABLE" in " ".join(told(*words).split())
+    assert made["measure"] == f"gnomon estimator measure {out} --table {bench.table} --space {bench.space}"
+    assert made["measure"] in " ".join(told(*words).split())
 
 
 def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:

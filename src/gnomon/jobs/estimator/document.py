@@ -170,12 +170,16 @@ class ExportDocument(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SuggestDocument(Answer):
-    """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`."""
+    """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`.
+
+    `measure` is the command that measures them, where a table was given.
+    """
 
     format: Literal["gnomon-estimator-suggest"] = "gnomon-estimator-suggest"
     version: Literal[1] = 1
     file: str
     nets: tuple[tuple[str, ...], ...]
+    measure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

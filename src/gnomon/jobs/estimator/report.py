@@ -147,7 +147,7 @@ def measured_report(document: NetsDocument, page: Page) -> None:
     page.line("")
     if document.file is not None:
         page.path("file", document.file)
-        page.line(f"To fit: gnomon estimator fit --table TABLE --samples {document.file}", indent=1, style="dim")
+        page.line(f"To fit: {document.fit}", indent=1, style="dim")
 
 
 def predictions_report(document: PredictionsDocument, page: Page) -> None:
@@ -242,7 +242,8 @@ def file_report(document: ExportDocument | CountDocument | SuggestDocument | Imp
 def suggested_report(document: SuggestDocument, page: Page) -> None:
     """Write where the nets are, and how they are measured."""
     file_report(document, page)
-    page.path("measure", f"gnomon estimator measure {shlex.quote(document.file)} --table TABLE")
+    if document.measure is not None:
+        page.path("measure", document.measure)
 
 
 def imported_report(document: ImportDocument, page: Page) -> None:

@@ -190,7 +190,10 @@ class NetFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NetsDocument(Answer):
-    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them."""
+    """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them.
+
+    `fit` is the command that fits an estimator to them.
+    """
 
     format: Literal["gnomon-nets"] = "gnomon-nets"
     version: Literal[1] = 1
@@ -201,5 +204,6 @@ class NetsDocument(Answer):
     doubts: tuple[Doubt, ...]
     seconds: float
     file: str | None = None
+    fit: str | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
     conditions: ConditionsPart | None = None
