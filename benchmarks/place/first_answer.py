@@ -91,6 +91,8 @@ def placed(model: Path, source: str, runtime: str | None) -> dict[str, Any]:
     decision = document["decision"]
     best = decision["best_single"]
     row: dict[str, Any] = {"wall_s": wall_s, "chosen": decision["chosen"], "best": best, "tied": decision["tied"]}
+    gain = decision["speedup_vs_best_single"]
+    row["gain"] = None if gain is None else [gain["ratio"], gain["low"], gain["high"]]
     row["levels_s"] = {label: c["level_s"] for label, c in singles.items()}
     row["measured_share"] = measured_s / wall_s
     if ahead is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.common import arguments, publish
 from gnomon.core.pricing.price import SegmentPrices, SegmentTime
 from gnomon.core.solver.solve import solve
-from gnomon.jobs.place.across import _WORTH, AcrossPlacer, Chain, merge
+from gnomon.jobs.place.across import AcrossPlacer, Chain, merge
 from gnomon.measure.effort import Effort
 
 BLOCKS, SEEDS = 8, 60
@@ -68,7 +68,7 @@ class MadeUp(AcrossPlacer):
         ]
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
         times = alone + self.price_chains(prior, alone, cast(Any, None), greedy)
-        enough_s = _WORTH * min(time.time_s for time in alone)
+        enough_s = min(time.time_s for time in alone)
         prices, solution = self._settle(prior, times, cast(Any, None), enough_s)
         mixes = cast(list[Chain], self._extra(prices, merge(solution.assignment), greedy, enough_s))
         return min(mixes, key=self.true_s, default=((0, BLOCKS, int(self.totals_s.argmin())),))

@@ -352,10 +352,10 @@ class AcrossPlacer:
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
         ]
         times = alone + self.price_chains(prior, alone, anchor, greedy)
-        enough_s = math.inf if always else _WORTH * float(totals.min())
+        enough_s = math.inf if always else float(totals.min())
         prices, solution = self._settle(prior, times, anchor, enough_s)
         extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
-        why = "" if extra else "by what cuts cost no mix is faster than one runtime by more than the noise"
+        why = "" if extra else "by what cuts cost no mix is faster than one runtime"
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=why
         )
