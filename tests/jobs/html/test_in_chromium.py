@@ -85,6 +85,16 @@ def test_a_window_has_the_charts_of_its_width(browser: Page, tmp_path: Path, wid
     seen = "[...document.querySelectorAll('svg.chart')].filter((one) => one.getBoundingClientRect().width)"
     assert set(found.value(f"{seen}.map((one) => one.classList[1])")) == {kind}
     assert found.value(f"{seen}.every((one) => one.getBoundingClientRect().width <= {width})")
+    assert found.value("document.documentElement.scrollWidth") <= width
+    assert found.value("document.querySelector('header').offsetHeight") <= 60
+    browser.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_last_column_of_the_configurations_is_seen_on_a_desktop(browser: Page, tmp_path: Path) -> None:
+    browser.ask("Emulation.setDeviceMetricsOverride", width=1400, height=900, deviceScaleFactor=1, mobile=False)
+    found = opened(browser, tmp_path, placement().document())
+    hidden = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth + 1)"
+    assert found.value(f"{hidden}.length") == 0
     browser.ask("Emulation.clearDeviceMetricsOverride")
 
 

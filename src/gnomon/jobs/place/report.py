@@ -110,7 +110,6 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
         .number("predicted", lambda c: c.predicted_s, units.time)
         .number("peak memory", lambda c: c.peak_rss_bytes, units.mebibytes)
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
-        .number("prediction off by", lambda c: c.prediction_error, units.percent, extra=True)
         .number("unattributed", lambda c: c.unattributed_s, units.time, extra=True)
         .number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time, extra=True)
     )
@@ -183,8 +182,7 @@ def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[
         return lambda c: "-" if (summary := c.summary(clock)) is None else show(summary)
 
     return (
-        table.number("p10", of(lambda summary: units.time(summary.p10_s)), extra=True)
-        .number("p90", of(lambda summary: units.time(summary.p90_s)), extra=True)
+        table.number("p90", of(lambda summary: units.time(summary.p90_s)), extra=True)
         .number("p99", of(lambda summary: units.time(summary.p99_s)), extra=True)
         .number("load", lambda c: c.runs.load_s, units.time, extra=True)
         .number("first call", lambda c: c.runs.first_call_s, units.time, extra=True)
