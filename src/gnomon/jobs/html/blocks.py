@@ -48,7 +48,7 @@ class Section:
     @property
     def short(self) -> str:
         """The title without what it says more closely, for a list of sections."""
-        return re.split(r"[,:(]", self.title)[0].strip()
+        return re.split(r"[,(]|: ", self.title)[0].strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
