@@ -124,11 +124,11 @@ def profile(folder: Path) -> None:
     try:
         made.add(
             AccuracyRow(key="k", network="+".join(names), primitives=names, method="full", stage="s", seed=0,
-                        epochs=2, validation=0.5, images=10, curve=(0.25, 0.5), score={"flops": 1.0})
+                        epochs=2, validation=0.5, images=10, curve=(0.25, 0.5))
         )  # fmt: skip
         made.add(
             LatencyRow(key="k", network="+".join(names), primitives=names, toolchain="onnxruntime", call_s=1e-3,
-                       low_s=9e-4, high_s=1.1e-3, steps=({"name": "a"},), context={"settings": "{}"})
+                       low_s=9e-4, high_s=1.1e-3, context={"settings": "{}"})
         )  # fmt: skip
     finally:
         made.close()

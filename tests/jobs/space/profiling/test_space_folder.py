@@ -57,10 +57,9 @@ def test_rows_come_back_as_they_were(one: Study, tmp_path: Path) -> None:
     network = one.families["VGG"].swaps()[1]
     rows = [
         trained(network, 0.75, curve=(0.5, 0.75), test=0.7, samples=9, macs=3, seconds=1.5, notes=("slow",)),
-        trained(network, None, seed=1, reason="crash: it ended", score={"jacov": None, "synflow": 1e9}),
+        trained(network, None, seed=1, reason="crash: it ended"),
     ]
-    steps = ({"name": "compile", "argv": ["a", "b"], "seconds": 0.5},)
-    latency = timed(network, 1e-3, steps=steps, correct=0.5, quantised=1.0, artifact="models/x.onnx")
+    latency = timed(network, 1e-3, correct=0.5, quantised=1.0, artifact="models/x.onnx")
     folder = made(tmp_path / "p", one)
     folder.add(*rows, latency)
     with pytest.raises(UsageError, match="another gnomon"):

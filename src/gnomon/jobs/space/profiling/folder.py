@@ -68,10 +68,6 @@ Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value <= _
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value <= _MOST_S)]
 
 
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= _MOST
-
-
 def is_name(text: str) -> bool:
     """Whether a text may become a part of a file's name."""
     return _NAME.fullmatch(text) is not None
@@ -81,7 +77,6 @@ Name = Annotated[str, Must(be="a plain name", fits=is_name)]
 """What may become a part of a file's name."""
 
 Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
-Number = Annotated[float, Must(be="a number", fits=_number)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +85,8 @@ class AccuracyRow:
 
     `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
     for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images that
-    are classified rightly; `curve` is the validation accuracy after each epoch. A `score` is in lines of an older
-    gnomon alone. What was trained elsewhere has an `origin`, the file that it was imported from, and a standard `error`
-    if the file has one.
+    are classified rightly; `curve` is the validation accuracy after each epoch. What was trained elsewhere has an
+    `origin`, the file that it was imported from, and a standard `error` if the file has one.
     """
 
     key: Text
@@ -110,7 +104,6 @@ class AccuracyRow:
     macs: Count = 0
     seconds: Seconds = 0.0
     cpu_seconds: Seconds = 0.0
-    score: Mapping[str, Number | None] = field(default_factory=dict)
     at_s: Seconds = 0.0
     reason: Text = ""
     notes: tuple[Text, ...] = ()
@@ -125,9 +118,8 @@ class LatencyRow:
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what. `steps` are in lines of an older gnomon alone. What was measured elsewhere has an `origin`, the
-    file that it was imported from. `proof` says that it was measured to hold a prediction against it. `size` is what
-    it needs in float32.
+    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from. `proof` says
+    that it was measured to hold a prediction against it. `size` is what it needs in float32.
     """
 
     key: Text
@@ -141,7 +133,6 @@ class LatencyRow:
     drift: Positive = 1.0
     clock: Text = ""
     artifact: Text = ""
-    steps: tuple[Mapping[str, object], ...] = ()
     correct: Share | None = None
     images: Count = 0
     quantised: Share | None = None
