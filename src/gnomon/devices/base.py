@@ -55,11 +55,9 @@ class Device(Protocol):
 
     def __enter__(self) -> Self:
         """Reach the device and make the private folder."""
-        ...
 
     def __exit__(self, *exception: object) -> None:
         """Remove the private folder. Raises nothing of its own."""
-        ...
 
     def run(
         self,
@@ -78,7 +76,6 @@ class Device(Protocol):
         time limit the whole process group gets SIGTERM, and SIGKILL two seconds later. DeviceError if the
         program cannot be started, or prints a line of more than 64 MiB.
         """
-        ...
 
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder to the device; return its path there, whose last part is `name`.
@@ -86,15 +83,12 @@ class Device(Protocol):
         Commands may read it, must not write it. What has not changed is not sent again. UsageError if
         `name` is not a plain file name, DeviceError if `local` cannot be read or the device has no room.
         """
-        ...
 
     def pull(self, remote: str, local: Path) -> None:
         """Fetch a file; a relative `remote` is in the private folder. `local` is whole or untouched."""
-        ...
 
     def describe(self) -> DeviceInfo:
         """The name and the fingerprint of the device."""
-        ...
 
 
 @runtime_checkable
@@ -103,7 +97,6 @@ class Conversing(Device, Protocol):
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
         """Start a command in the private folder, otherwise as `run` does; the caller closes it before the device."""
-        ...
 
 
 def checked_name(name: str) -> str:

@@ -38,7 +38,6 @@ class Factory(Protocol):
 
         A `Device` is such a context manager; what must be had before there is one may be another that yields it.
         """
-        ...
 
 
 def resolve(text: str, path: Path | None = None) -> DeviceConfig:

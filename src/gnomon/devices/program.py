@@ -77,16 +77,12 @@ class ProgramDriver(Protocol):
 
     def probe(self, shell: Shell) -> ProbeAnswer:
         """Find the program: its `version` and `backends`, its path as `program`, and whatever `command` needs."""
-        ...
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
         """Which operators a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
-        ...
 
     def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """How a process is started that runs a segment's model."""
-        ...
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
         """What a process that ended well printed, and wrote into its trace files."""
-        ...

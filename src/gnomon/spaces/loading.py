@@ -64,20 +64,16 @@ class SearchSpace(Protocol):
     @property
     def name(self) -> str:
         """A short name."""
-        ...
 
     @property
     def space(self) -> Space:
         """The slots and their choices."""
-        ...
 
     def net(self, assignment: Assignment) -> Net:
         """The net of an assignment, an operator a node. ProblemError for an assignment outside the space."""
-        ...
 
     def tables(self, rules: FusionRules) -> CountTables:
         """All units of the space and how to count them, operators fused by the rules; nets are not walked for them."""
-        ...
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:

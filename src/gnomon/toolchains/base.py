@@ -61,20 +61,16 @@ class Toolchain(Protocol):
     @property
     def name(self) -> str:
         """As it is chosen by."""
-        ...
 
     @property
     def runtime(self) -> str:
         """What measures the result unless a command is named; "onnxruntime" and "openvino" tell how it classifies."""
-        ...
 
     def check(self) -> tuple[Missing, ...]:
         """What is missing here; nothing where it can be used."""
-        ...
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Do all jobs."""
-        ...
 
 
 def check_ready(toolchain: Toolchain) -> None:

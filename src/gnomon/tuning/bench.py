@@ -128,7 +128,6 @@ class Servers(Protocol):
 
         `again`: the one that was named last did not answer.
         """
-        ...
 
 
 class Bench:
