@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -138,6 +139,14 @@ class Answer:
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>")
             parts += [f"<p>{_escaped(table.note)}</p>"] if table.note else []
         return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FirstVersion(Answer):
+    """A result whose document is of version 1. Its `format` says what it is of."""
+
+    format: str
+    version: Literal[1] = 1
 
 
 def _main(main: str, tables: Mapping[str, Rows]) -> str:

@@ -8,17 +8,16 @@ from typing import Literal
 
 from gnomon.core.graph import Tensor
 from gnomon.models.check import Finding
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.report.plain import many
 from gnomon.session.document import ModelPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CheckDocument(Answer):
+class CheckDocument(FirstVersion):
     """What was found in a model's file. `size_bytes` counts the files beside it, and `runtimes` read its format."""
 
     format: Literal["gnomon-check"] = "gnomon-check"
-    version: Literal[1] = 1
     model: ModelPart
     size_bytes: int
     inputs: tuple[Tensor, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.report.plain import many
 
 
@@ -31,11 +31,10 @@ class CommandPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CommandsDocument(Answer):
+class CommandsDocument(FirstVersion):
     """All declared commands, by name."""
 
     format: Literal["gnomon-commands"] = "gnomon-commands"
-    version: Literal[1] = 1
     commands: tuple[CommandPart, ...]
 
     main = "commands"

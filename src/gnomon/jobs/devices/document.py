@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gnomon.devices.health import Health, Quarantine
 from gnomon.errors import DeviceError
-from gnomon.report.answer import Answer
+from gnomon.report.answer import Answer, FirstVersion
 from gnomon.runtimes.registry import BrokenRuntime
 
 
@@ -79,11 +79,10 @@ class DeviceRow(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DevicesDocument(Answer):
+class DevicesDocument(FirstVersion):
     """Devices: `gnomon devices`, `list` and `check`. `file` is the file of devices, `named`: some were asked for."""
 
     format: Literal["gnomon-devices"] = "gnomon-devices"
-    version: Literal[1] = 1
     file: str
     file_exists: bool
     named: bool
@@ -97,22 +96,20 @@ class DevicesDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DeviceAddedDocument(Answer):
+class DeviceAddedDocument(FirstVersion):
     """A device that was given a name: `gnomon devices add`; null where it was not looked at."""
 
     format: Literal["gnomon-device-added"] = "gnomon-device-added"
-    version: Literal[1] = 1
     file: str
     added: str
     device: DeviceRow | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DeviceRemovedDocument(Answer):
+class DeviceRemovedDocument(FirstVersion):
     """A name that was taken out of the file of devices: `gnomon devices remove`."""
 
     format: Literal["gnomon-device-removed"] = "gnomon-device-removed"
-    version: Literal[1] = 1
     file: str
     removed: str
 
@@ -130,11 +127,10 @@ class DeviceCleanedDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DeviceHealthDocument(Answer):
+class DeviceHealthDocument(FirstVersion):
     """How a device is: `gnomon devices probe` and `release`. `was` is the quarantine that was ended by hand."""
 
     format: Literal["gnomon-device-health"] = "gnomon-device-health"
-    version: Literal[1] = 1
     name: str
     health: Health
     was: Quarantine | None
@@ -164,11 +160,10 @@ class KnownRuntime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RuntimesDocument(Answer):
+class RuntimesDocument(FirstVersion):
     """The runtimes that gnomon knows, those that are installed first: `gnomon runtimes`. `gnomon` is its version."""
 
     format: Literal["gnomon-runtimes"] = "gnomon-runtimes"
-    version: Literal[1] = 1
     gnomon: str
     device: HerePart
     runtimes: tuple[KnownRuntime, ...]

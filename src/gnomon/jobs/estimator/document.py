@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.estimate.columns import Unknown
 from gnomon.formats.nets_csv import NetRow, UnitCount
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 
 if TYPE_CHECKING:
     from gnomon.jobs.estimator.job import SpaceEstimator
@@ -84,11 +84,10 @@ class EvaluationPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class FitDocument(Answer):
+class FitDocument(FirstVersion):
     """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units."""
 
     format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
-    version: Literal[1] = 1
     space: str
     samples: int
     units: int
@@ -104,11 +103,10 @@ class FitDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class EvaluationDocument(Answer):
+class EvaluationDocument(FirstVersion):
     """What an estimator's file predicts of measured nets that it was not fitted to."""
 
     format: Literal["gnomon-estimator-evaluation"] = "gnomon-estimator-evaluation"
-    version: Literal[1] = 1
     space: str
     file: str
     evaluation: EvaluationPart
@@ -126,11 +124,10 @@ class PredictedNet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PredictionsDocument(Answer):
+class PredictionsDocument(FirstVersion):
     """What an estimator predicts of nets, in their order; the intervals hold with the probability `coverage`."""
 
     format: Literal["gnomon-estimator-predictions"] = "gnomon-estimator-predictions"
-    version: Literal[1] = 1
     space: str
     coverage: float
     bound_s: float | None
@@ -148,11 +145,10 @@ class ExplainedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExplanationDocument(Answer):
+class ExplanationDocument(FirstVersion):
     """What the latency of a net is made of."""
 
     format: Literal["gnomon-estimator-explanation"] = "gnomon-estimator-explanation"
-    version: Literal[1] = 1
     latency_s: float
     low_s: float | None
     high_s: float | None
@@ -160,34 +156,31 @@ class ExplanationDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExportDocument(Answer):
+class ExportDocument(FirstVersion):
     """The Python file that an estimator was written as: `gnomon estimator export`."""
 
     format: Literal["gnomon-estimator-export"] = "gnomon-estimator-export"
-    version: Literal[1] = 1
     file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SuggestDocument(Answer):
+class SuggestDocument(FirstVersion):
     """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`.
 
     `measure` is the command that measures them, where a table was given.
     """
 
     format: Literal["gnomon-estimator-suggest"] = "gnomon-estimator-suggest"
-    version: Literal[1] = 1
     file: str
     nets: tuple[tuple[str, ...], ...]
     measure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ImportDocument(Answer):
+class ImportDocument(FirstVersion):
     """The csv of another tool's nets, how many were measured, and what was left out: `gnomon estimator import`."""
 
     format: Literal["gnomon-estimator-import"] = "gnomon-estimator-import"
-    version: Literal[1] = 1
     file: str
     space: str
     nets: int
@@ -196,11 +189,10 @@ class ImportDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CountDocument(Answer):
+class CountDocument(FirstVersion):
     """How often each unit occurs in each net, and the csv of that: `gnomon estimator count`."""
 
     format: Literal["gnomon-estimator-count"] = "gnomon-estimator-count"
-    version: Literal[1] = 1
     file: str
     counts: tuple[UnitCount, ...]
 
@@ -227,14 +219,13 @@ class LeftOutPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ModelPredictionDocument(Answer):
+class ModelPredictionDocument(FirstVersion):
     """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
 
     `shares` of the time are known in each way; `guessed_s` is what operators that are not units take by what others do.
     """
 
     format: Literal["gnomon-model-prediction"] = "gnomon-model-prediction"
-    version: Literal[1] = 1
     model: str
     tables: tuple[str, ...]
     context: Mapping[str, Any]

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 
 Kind = Literal["job", "runtime", "device"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class NewDocument(Answer):
+class NewDocument(FirstVersion):
     """A package that was written: its folder, and the files in it."""
 
     format: Literal["gnomon-new"] = "gnomon-new"
-    version: Literal[1] = 1
     kind: Kind
     name: str
     folder: str

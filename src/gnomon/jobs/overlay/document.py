@@ -20,7 +20,7 @@ from gnomon.jobs.tune.document import (
     TunedDevicePart,
 )
 from gnomon.measure.environment import Doubt
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart
 
 ByDevice = Mapping[str, float | None]
@@ -43,11 +43,10 @@ class CollectedLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CollectDocument(Answer):
+class CollectDocument(FirstVersion):
     """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
 
     format: Literal["gnomon-overlay-collect"] = "gnomon-overlay-collect"
-    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     host: str
@@ -61,11 +60,10 @@ class CollectDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CollectedDocument(Answer):
+class CollectedDocument(FirstVersion):
     """What `gnomon overlay collect` measured of all `logs` on all devices: a document a log and device."""
 
     format: Literal["gnomon-overlay-collected"] = "gnomon-overlay-collected"
-    version: Literal[1] = 1
     logs: tuple[str, ...] = ()
     collected: tuple[CollectDocument, ...]
 
@@ -267,14 +265,13 @@ class MeasuredChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class AnalyzeDocument(Answer):
+class AnalyzeDocument(FirstVersion):
     """One configuration a layer that is good on all devices: `gnomon overlay analyze`.
 
     `doubts` are about this machine while the whole network was measured on it.
     """
 
     format: Literal["gnomon-overlay-analyze"] = "gnomon-overlay-analyze"
-    version: Literal[1] = 1
     model: TunedModel
     devices: tuple[str, ...]
     hosts: tuple[str, ...]

@@ -19,7 +19,7 @@ from gnomon.formats.onert.operators import ir_opcode
 from gnomon.formats.pareto.config import write_config
 from gnomon.formats.pareto.oplist import OpList, fitting, write_oplist
 from gnomon.models.load import load
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
@@ -64,7 +64,7 @@ class OplistExample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class OplistDocument(Answer):
+class OplistDocument(FirstVersion):
     """The slots of a model, the backends by digit, and the oplist. Codes are texts, as they are large.
 
     `opcodes` are onert's names of the model's types, null for a type that onert does not load. `oplist` is the file as
@@ -72,7 +72,6 @@ class OplistDocument(Answer):
     """
 
     format: Literal["gnomon-oplist"] = "gnomon-oplist"
-    version: Literal[1] = 1
     model: OplistModel
     by: str
     backends: tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gnomon.core.sample import Campaign, Event, Failure
 from gnomon.core.stats import Summary
-from gnomon.report.answer import Answer
+from gnomon.report.answer import Answer, FirstVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -53,25 +53,23 @@ class CandidatePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RunsDocument(Answer):
+class RunsDocument(FirstVersion):
     """The newest campaigns of a record, and whether it has `more`: `gnomon runs` and `runs list`."""
 
     format: Literal["gnomon-runs"] = "gnomon-runs"
-    version: Literal[1] = 1
     record: str
     campaigns: tuple[CampaignRow, ...]
     more: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RunDocument(Answer):
+class RunDocument(FirstVersion):
     """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields.
 
     The fastest candidate by the clock comes first, the failed ones last.
     """
 
     format: Literal["gnomon-run"] = "gnomon-run"
-    version: Literal[1] = 1
     clock: Literal["wall", "cpu"]
     row: CampaignRow
     candidates: tuple[CandidatePart, ...]
@@ -95,11 +93,10 @@ class BroughtPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BroughtDocument(Answer):
+class BroughtDocument(FirstVersion):
     """What `gnomon runs import` and `merge` did, by their files."""
 
     format: Literal["gnomon-brought"] = "gnomon-brought"
-    version: Literal[1] = 1
     record: str
     files: tuple[BroughtPart, ...]
 

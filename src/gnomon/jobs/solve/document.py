@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SolveDocument(Answer):
+class SolveDocument(FirstVersion):
     """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof.
 
     `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took.
     """
 
     format: Literal["gnomon-solve"] = "gnomon-solve"
-    version: Literal[1] = 1
     assignment: tuple[str, ...]
     code: str
     cost: tuple[float, ...]
@@ -51,11 +50,10 @@ class FrontPointPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class FrontDocument(Answer):
+class FrontDocument(FirstVersion):
     """What `gnomon front` found, and what is proved of it."""
 
     format: Literal["gnomon-front"] = "gnomon-front"
-    version: Literal[1] = 1
     certificate: str | Mapping[str, float]
     objectives: tuple[ObjectivePart, ...]
     points: tuple[FrontPointPart, ...]

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from gnomon.core.codec import Must
 from gnomon.installing import Missing
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.spaces.cells.space import CostedNetwork
 from gnomon.spaces.selection.pareto import Contender, Kept
 from gnomon.spaces.unit import NetSize
@@ -174,14 +174,13 @@ class ToolchainPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SpaceDocument(Answer):
+class SpaceDocument(FirstVersion):
     """What a profile holds: `gnomon space profile`, `show` and `import`.
 
     `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
     """
 
     format: Literal["gnomon-space"] = "gnomon-space"
-    version: Literal[1] = 1
     profile: str
     numbering: str
     data: str
@@ -238,7 +237,7 @@ class RuleAccuracies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SelectionDocument(Answer):
+class SelectionDocument(FirstVersion):
     """The primitives that each cell group keeps: `gnomon space select`.
 
     `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
@@ -247,7 +246,6 @@ class SelectionDocument(Answer):
     """
 
     format: Literal["gnomon-space-select"] = "gnomon-space-select"
-    version: Literal[1] = 1
     profile: str
     rule: str
     method: str
@@ -361,14 +359,13 @@ class HeldFront:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SpaceFrontDocument(Answer):
+class SpaceFrontDocument(FirstVersion):
     """The best networks of a space, predicted and measured: `gnomon space front`.
 
     With `kept` they have the primitives alone that were selected; shares are of the full space in any case.
     """
 
     format: Literal["gnomon-space-front"] = "gnomon-space-front"
-    version: Literal[1] = 1
     profile: str
     method: str
     toolchain: str
@@ -386,11 +383,10 @@ class SpaceFrontDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SpaceExportDocument(Answer):
+class SpaceExportDocument(FirstVersion):
     """A csv of networks: `gnomon space export`."""
 
     format: Literal["gnomon-space-export"] = "gnomon-space-export"
-    version: Literal[1] = 1
     file: str
     rows: int
     accuracies: int
@@ -408,11 +404,10 @@ class KnownPrimitive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PrimitivesDocument(Answer):
+class PrimitivesDocument(FirstVersion):
     """The primitives of a numbering: `gnomon space primitives`."""
 
     format: Literal["gnomon-space-primitives"] = "gnomon-space-primitives"
-    version: Literal[1] = 1
     numbering: str
     primitives: tuple[KnownPrimitive, ...]
 
@@ -427,9 +422,8 @@ class KnownToolchain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ToolchainsDocument(Answer):
+class ToolchainsDocument(FirstVersion):
     """The toolchains: `gnomon space toolchains`."""
 
     format: Literal["gnomon-space-toolchains"] = "gnomon-space-toolchains"
-    version: Literal[1] = 1
     toolchains: tuple[KnownToolchain, ...]

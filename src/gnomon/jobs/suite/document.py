@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.codec import fields_of
 from gnomon.jobs.compare.document import CompareDocument, PairPart, Undecided, VerdictPart, gate_code
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.plan import Cell
@@ -55,11 +55,10 @@ def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SuiteDocument(Answer):
+class SuiteDocument(FirstVersion):
     """What `gnomon suite run` and `status` print: the run of a suite, and each cell in the order of the file."""
 
     format: Literal["gnomon-suite"] = "gnomon-suite"
-    version: Literal[1] = 1
     suite: str
     run: str
     record: str
@@ -98,11 +97,10 @@ class ComparedCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SuiteCompareDocument(Answer):
+class SuiteCompareDocument(FirstVersion):
     """What `gnomon suite compare` prints; all verdicts of all cells together hold with probability 1 - `alpha`."""
 
     format: Literal["gnomon-suite-compare"] = "gnomon-suite-compare"
-    version: Literal[1] = 1
     suite: str
     before: str
     after: str

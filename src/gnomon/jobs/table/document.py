@@ -12,7 +12,7 @@ from gnomon.core.codec import fields_of
 from gnomon.core.stats import Block
 from gnomon.errors import MeasurementError
 from gnomon.measure.environment import Doubt
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart, table_conditions
 from gnomon.session.document import BlockColumns, block_columns
 from gnomon.spaces.latency_table import Difference, Row, Table
@@ -39,14 +39,13 @@ class UnitPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TableDocument(Answer):
+class TableDocument(FirstVersion):
     """A latency table, the most expensive unit first, and what speaks against it.
 
     From `measured` on it is what a build did: how many units, in which campaign, and the doubts; null otherwise.
     """
 
     format: Literal["gnomon-table"] = "gnomon-table"
-    version: Literal[1] = 1
     table: str
     space: str
     context: Mapping[str, Any]
@@ -120,20 +119,18 @@ def _unit(row: Row, time_s: float | None) -> UnitPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TablesDocument(Answer):
+class TablesDocument(FirstVersion):
     """Tables of one file, one a runtime: `gnomon table import`."""
 
     format: Literal["gnomon-tables"] = "gnomon-tables"
-    version: Literal[1] = 1
     tables: tuple[TableDocument, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TableDiffDocument(Answer):
+class TableDiffDocument(FirstVersion):
     """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
 
     format: Literal["gnomon-table-diff"] = "gnomon-table-diff"
-    version: Literal[1] = 1
     tables: tuple[str, str]
     unlike: tuple[str, ...]
     only: tuple[tuple[str, ...], tuple[str, ...]]
@@ -152,20 +149,18 @@ class KnownSpace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SpacesDocument(Answer):
+class SpacesDocument(FirstVersion):
     """The search spaces that are known by name: `gnomon table spaces`."""
 
     format: Literal["gnomon-table-spaces"] = "gnomon-table-spaces"
-    version: Literal[1] = 1
     spaces: tuple[KnownSpace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TableExportDocument(Answer):
+class TableExportDocument(FirstVersion):
     """The files that a table was written as, and what was left out: `gnomon table export`."""
 
     format: Literal["gnomon-table-export"] = "gnomon-table-export"
-    version: Literal[1] = 1
     files: tuple[str, ...]
     left_out: tuple[str, ...]
 
@@ -189,14 +184,13 @@ class NetFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class NetsDocument(Answer):
+class NetsDocument(FirstVersion):
     """Whole nets, measured as a table was. `unlike` says what was otherwise than there. `file` is the csv of them.
 
     `fit` is the command that fits an estimator to them.
     """
 
     format: Literal["gnomon-nets"] = "gnomon-nets"
-    version: Literal[1] = 1
     clock: str
     nets: tuple[NetPart, ...]
     failures: tuple[NetFailure, ...]

@@ -15,7 +15,7 @@ from gnomon.errors import NOTHING_COMPARED
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
-from gnomon.report.answer import Answer
+from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.session.document import BlockColumns, block_columns
 
@@ -169,7 +169,7 @@ class BesidePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TuneDocument(Answer):
+class TuneDocument(FirstVersion):
     """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
 
     `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
@@ -177,7 +177,6 @@ class TuneDocument(Answer):
     """
 
     format: Literal["gnomon-tune"] = "gnomon-tune"
-    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     records: str
@@ -208,11 +207,10 @@ class TuneDocument(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TunedDocument(Answer):
+class TunedDocument(FirstVersion):
     """What `gnomon tune` found on several devices, one after the other."""
 
     format: Literal["gnomon-tuned"] = "gnomon-tuned"
-    version: Literal[1] = 1
     tuned: tuple[TuneDocument, ...]
 
     @property
@@ -260,11 +258,10 @@ class LibraryFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TunedFilesDocument(Answer):
+class TunedFilesDocument(FirstVersion):
     """What tuning has made in a folder: `gnomon tune list`."""
 
     format: Literal["gnomon-tuned-files"] = "gnomon-tuned-files"
-    version: Literal[1] = 1
     folder: str
     models: tuple[ModelFile, ...]
     records: tuple[RecordFile, ...]
@@ -286,14 +283,13 @@ class RunLayerPart(LayerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExecDocument(Answer):
+class ExecDocument(FirstVersion):
     """All that `gnomon exec` found: a compiled network on a device, whole and layer by layer.
 
     `library` is what was compiled of a `source` of records.
     """
 
     format: Literal["gnomon-exec"] = "gnomon-exec"
-    version: Literal[1] = 1
     model: TunedModel
     device: TunedDevicePart
     source: str
