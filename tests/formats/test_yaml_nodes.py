@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError, RuntimeMissingError
-from gnomon.formats.yaml import almost, read_yaml, yaml_text
+from gnomon.formats.yaml import almost, read_yaml
 
 pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
 
@@ -75,16 +75,6 @@ def test_hostile_documents_are_refused_with_their_line(text: str, told: str) -> 
 def test_aliases_stay() -> None:
     aliased = read("a: &x [1, 2]\nb: *x\nc: &x 3\nd: *x\n")
     assert [value.id for _, value in aliased.value] == ["sequence", "alias", "scalar", "alias"]
-
-
-def test_text_is_utf8_and_short() -> None:
-    assert yaml_text("é".encode(), "config", "") == "é"
-    with pytest.raises(ProblemError, match=r"not UTF-8 text .byte 1"):
-        yaml_text(b"a\xff", "config", "")
-    with pytest.raises(ProblemError, match="UTF-16: save it as UTF-8"):
-        yaml_text("a: 1".encode("utf-16"), "config", "")
-    with pytest.raises(ProblemError, match="262145 letters"):
-        yaml_text("a" * ((1 << 18) + 1), "config", "")
 
 
 @given(st.text("ab: -[]{},#'\"\n ~1.", max_size=40))

@@ -173,6 +173,16 @@ def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> s
     return f"not UTF-8 text (byte {error.start}{of}){told and f', {told}'}"
 
 
+def file_text(text: str | bytes, what: str, hint: str, most_letters: int) -> str:
+    """The text of a file (UTF-8 if bytes). ProblemError if it is longer, or no UTF-8."""
+    if len(text) > most_letters:
+        raise ProblemError(f"the {what} has {len(text)} letters, and no more than {most_letters} are read", hint=hint)
+    try:
+        return text.decode("utf-8") if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the {what} is {not_utf8(text, error)}", hint=hint) from error
+
+
 def shown(value: Any) -> str:
     """A value of a file as an error tells it, short and in ASCII."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:

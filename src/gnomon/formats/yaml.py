@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from gnomon.core.codec import Location, checked, steps
-from gnomon.core.strict_json import Complaints, not_utf8
+from gnomon.core.strict_json import Complaints
 from gnomon.errors import ProblemError
 from gnomon.installing import needed
 
@@ -19,21 +19,9 @@ T = TypeVar("T")
 Node = Any  # of ruamel.yaml, in whose own types a node's value and its kind are Any too
 
 # ruamel.yaml reads some 100,000 letters or nodes in a second or several; a config of aw_nas has some thousand letters.
-_MOST_LETTERS = 1 << 18
+MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)
-
-
-def yaml_text(text: str | bytes, what: str, hint: str, *, most_letters: int = _MOST_LETTERS) -> str:
-    """The text of a file. ProblemError if it is longer, or no UTF-8."""
-    if len(text) > most_letters:
-        raise ProblemError(f"the {what} has {len(text)} letters, and no more than {most_letters} are read", hint=hint)
-    if isinstance(text, str):
-        return text
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"the {what} is {not_utf8(text, error)}", hint=hint) from error
 
 
 def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES) -> Node:

@@ -22,9 +22,9 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
 from gnomon.core.codec import OTHERS_TOO, Must, matching, whole, within
-from gnomon.core.strict_json import Complaints, repeated, shown
+from gnomon.core.strict_json import Complaints, file_text, repeated, shown
 from gnomon.errors import ProblemError, did_you_mean
-from gnomon.formats.yaml import Node, YamlReader, almost, read_yaml, yaml_text
+from gnomon.formats.yaml import MOST_LETTERS, Node, YamlReader, almost, read_yaml
 
 Numbering = Literal["ssprofile", "aw_nas"]
 STEMS = (
@@ -258,7 +258,7 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
 
     ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without ruamel.yaml.
     """
-    whole = yaml_text(text, _WHAT, _HINT)
+    whole = file_text(text, _WHAT, _HINT, MOST_LETTERS)
     mark = whole[: whole.startswith("\ufeff")]
     whole = whole[len(mark) :]
     reader = YamlReader(root=read_yaml(whole, _WHAT, _HINT), complaints=Complaints(what=_WHAT, hint=_HINT))

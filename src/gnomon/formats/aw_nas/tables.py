@@ -16,9 +16,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from gnomon.core.strict_json import Complaints, shown
+from gnomon.core.strict_json import Complaints, file_text, shown
 from gnomon.errors import ProblemError
-from gnomon.formats.yaml import read_yaml, yaml_text
+from gnomon.formats.yaml import read_yaml
 
 _MOST_LETTERS = 4 << 20
 _MOST_NODES = 200_000
@@ -60,7 +60,7 @@ def _written(name: str, value: float) -> str:
 
 
 def _read(text: str | bytes, what: str, most: float) -> dict[str, float]:
-    whole = yaml_text(text, what, _HINT, most_letters=_MOST_LETTERS).replace("\ufeff", "")
+    whole = file_text(text, what, _HINT, _MOST_LETTERS).replace("\ufeff", "")
     table, complaints = read_yaml(whole, what, _HINT, most_nodes=_MOST_NODES), Complaints(what=what, hint=_HINT)
     is_latency = most == math.inf
     expected = "a number above 0" if is_latency else f"a number from 0 to {most:g}"

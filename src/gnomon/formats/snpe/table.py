@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from gnomon.core.codec import Location, Must, checked, matching, steps
-from gnomon.core.strict_json import Complaints, Strict, not_utf8
-from gnomon.errors import ProblemError
+from gnomon.core.strict_json import Complaints, Strict, file_text
 
 Number = int | float
 Entries = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Number]]]]
@@ -180,19 +179,6 @@ def _scan_csv(
     return entries, complaints
 
 
-def csv_text(text: str | bytes, what: str, hint: str) -> str:
-    """The text of a csv. ProblemError if it is not UTF-8, or too long."""
-    if len(text) > MOST_LETTERS:
-        raise ProblemError(f"the {what} has {len(text)} letters, and no more than {MOST_LETTERS} are read", hint=hint)
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ProblemError(f"the {what} is {not_utf8(text, error)}", hint=hint) from error
-    # Marks of byte order say nothing. Behind an empty line one would be a part of a name, and gone once it is written.
-    return text.replace("\ufeff", "")
-
-
 def line_of(line: int) -> str:
     """A place in a file."""
     return f"line {line}"
@@ -202,7 +188,9 @@ def csv_rows(
     text: str | bytes, complaints: Complaints, most: int, between: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
     """Rows with the line in which each begins; empty lines are passed over, what is not csv ends them."""
-    lines = io.StringIO(csv_text(text, complaints.what, complaints.hint), newline="")
+    # Marks of byte order say nothing. Behind an empty line one would be a part of a name, and gone once it is written.
+    whole = file_text(text, complaints.what, complaints.hint, MOST_LETTERS).replace("\ufeff", "")
+    lines = io.StringIO(whole, newline="")
     reader = csv.reader(lines, delimiter=between, strict=True)
     start = 1
     try:
