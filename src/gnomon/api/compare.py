@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shlex
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +14,11 @@ from gnomon.api.options import CommandOptions, ModelOptions, PathLike, Record
 from gnomon.errors import UsageError
 from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
-from gnomon.values import new_file, percent, seconds
+from gnomon.values import new_file, percent, seconds, span
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
+    from gnomon.core.decision import Rule
     from gnomon.jobs.compare.document import CompareDocument, Undecided
     from gnomon.jobs.compare.sides import Side
     from gnomon.jobs.place.decide import Enough
@@ -40,6 +43,10 @@ Changed = Annotated[
     Sequence[Literal["machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options"]],
     option(repeat=True, help="What was changed on purpose and is compared. May be repeated."),
 ]
+_OF_SELF_TEST = re.compile(r" --(self-test|fail-slower|budget)[ =]('[^']*'|\S+)")
+"""What a command that compares has otherwise than that of a self-test."""
+_LIMIT = 0.03
+"""The slow-down that a self-test is for, where no other is given."""
 _COMMAND = "command"
 """What commands are called that are compared with each other."""
 BUDGET_S = 300.0
@@ -117,6 +124,15 @@ class RunOptions(TurnOptions, Verdicts, total=False):
 
 def compare(
     *runs: Run,
+    self_test: Annotated[
+        float | None,
+        option(
+            read=span,
+            metavar="5min",
+            help="Measure MODEL beside itself for so long, and say which slow-downs a comparison here finds, and what "
+            "effort the limit of --fail-slower (3%) needs. Exits with 0 where --budget is enough for it, else with 10.",
+        ),
+    ] = None,
     junit: Annotated[
         PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
     ] = None,
@@ -134,7 +150,8 @@ def compare(
     """Compare each later one with the first: every configuration, and every kernel that the runtime reports.
 
     MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
-    --budget is over. So are two or more --command, with MODEL as their {model} where they have one.
+    --budget is over. So are two or more --command, with MODEL as their {model} where they have one. One MODEL is
+    measured beside itself with --self-test.
 
     A RUN is the id of an earlier run (or how it begins; last; last~1: the one before), a file that --json wrote, a
     report in HTML, a package, or a results database, of which the newest run counts. Beside a MODEL its own model is
@@ -153,24 +170,45 @@ def compare(
     asked = {name: value for name, value in options.items() if name in CompareOptions.__annotations__}
     measuring = {name: value for name, value in options.items() if name not in Verdicts.__annotations__}
     undecided, how = compare_settings(cast("CompareOptions", asked))
+    if self_test is not None:
+        if len(names) != 1 or options.get("processes") is not None:
+            raise UsageError("--self-test measures one model for its time", hint="Give one MODEL, and no --processes.")
+        measuring["budget_s"] = self_test
+        how["fail_slower"] = how["fail_slower"] or _LIMIT
+    rule = Rule(alpha=how["alpha"], relevant=how["relevant"], limit=how["fail_slower"])
     sides: list[str | Side] = [*names]
-    if measuring.keys() - {"record"} or any(map(is_model, names)):
+    if self_test is not None or measuring.keys() - {"record"} or any(map(is_model, names)):
         how |= {"sessions": 0.0}
-        rule = Rule(alpha=how["alpha"], relevant=how["relevant"], limit=how["fail_slower"])
 
         def enough(samples: Sequence[Mapping[str, SampleColumns]], clock: Clock, share: float) -> bool:
-            return is_decided(samples, clock, replace(rule, alpha=rule.alpha * share))
+            return self_test is None and is_decided(samples, clock, replace(rule, alpha=rule.alpha * share))
 
         measure = _Turns(cast("TurnOptions", measuring), enough, on_progress, on_message)
-        if len(options.get("commands", ())) > 1 and len(names) < 2:
+        if len(options.get("commands", ())) > 1 and len(names) < 2 and self_test is None:
             sides = measure.commands(names)
             how |= {"changed": ("options", "version", *how["changed"])}
         else:
-            sides = measure.models(names)
+            sides = measure.models(names if self_test is None else names * 2)
     compared = replace(compare_job(sides, **how), undecided=undecided)
+    if self_test is not None:
+        compared = _self_tested(compared, cast("list[Side]", sides), rule, options.get("budget_s", BUDGET_S))
     files = {"junit": junit, "markdown": markdown, "action_benchmark": action_benchmark, "bencher": bencher}
     compared.write({form: None if path is None else Path(path) for form, path in files.items()})
     return compared
+
+
+def _self_tested(compared: CompareDocument, sides: Sequence[Side], rule: Rule, budget_s: float) -> CompareDocument:
+    """The comparison of a model with itself, with what it shows of comparisons that may take so long."""
+    from gnomon.jobs.compare.self_test import self_tests
+    from gnomon.store.base import ARGUMENTS
+
+    found = self_tests(sides, compared.pairs[0], rule, budget_s)
+    needed_s = max((math.inf if part.needed_s is None else part.needed_s for part in found), default=math.inf)
+    words, again = ARGUMENTS.get(), ""
+    if sides[0].name in words and math.isfinite(needed_s):
+        again = _OF_SELF_TEST.sub("", shlex.join(("gnomon", *words, sides[0].name)))
+        again += f" --fail-slower {100 * (rule.limit or 0):g}% --budget {10 * math.ceil(needed_s / 10)}"
+    return replace(compared, self_test=found, again=again)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,13 @@ Gate = Literal["pass", "slower", "undecided"]
 
 SEEN = 0.95
 """How often the slow-down is found that a report names as what would have been seen."""
-_POWER = 0.8
+POWER = 0.8
 """How often a gate over two sessions must find a slow-down of its limit for its passing to count."""
 _GROWTH = 2.0
 """By how much one look's share of the budget is larger than that of the look before."""
-_FEWEST_TURNS = 6
+LAST_SHARE = 1 - 1 / _GROWTH
+"""What is left of the probability of error for the last look, where one came before it."""
+FEWEST_TURNS = 6
 """Turns before which nobody looks: of fewer, nothing tells an ordinary process from a disturbed one."""
 
 
@@ -83,7 +85,7 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
         sees = apart.seen(alpha, SEEN)
         return Bounds(low=low, high=high, change=change, gate=None, sees=sees and max(sees, rule.relevant))
     gate, least = gate_of(low, high, rule.limit), math.log1p(rule.limit / 2)
-    found = apart.seen(alpha, _POWER, above=least)
+    found = apart.seen(alpha, POWER, above=least)
     if gate == "pass" and not one_session and (found is None or found > rule.limit):
         gate = "undecided"
     sees = apart.seen(alpha, SEEN, above=least)
@@ -108,7 +110,7 @@ class Looks:
     def share(self, used_s: float, turns: int) -> float:
         """The share of the probability of error that a look may spend after so many turns; 0: it is not looked now."""
         passed = min(used_s / self._budget_s, 1.0)
-        if turns < _FEWEST_TURNS or passed <= 0:
+        if turns < FEWEST_TURNS or passed <= 0:
             return 0.0
         look = _GROWTH ** -math.ceil(math.log(1 / passed) / math.log(_GROWTH))
         share, self._spent = look - self._spent, max(look, self._spent)

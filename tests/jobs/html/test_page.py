@@ -186,7 +186,7 @@ def test_what_runs_differ_by_is_said_as_for_compare(tmp_path: Path, monkeypatch:
         assert {row["verdict"] for row in rows} == {verdict}
         answer = gnomon.read_document(json.loads(compared.output)).headline()[1]
         assert f'<p class="answer">{answer}</p>' in out.read_text(encoding="utf-8")
-    with pytest.raises(UsageError, match="sessions cannot differ"):
+    with pytest.raises(UsageError, match="sessions cannot be"):
         gnomon.write_report(*names, out=out, sessions=-0.1)
 
 

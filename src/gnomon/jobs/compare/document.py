@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from gnomon.core.decision import Gate
+from gnomon.core.decision import POWER, Gate
 from gnomon.errors import GATE_FAILED, NOTHING_COMPARED, UNDECIDED
 from gnomon.report import units
 from gnomon.report.answer import Answer
@@ -123,12 +123,40 @@ class PairPart:
     lost: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTestPart:
+    """What a configuration that was measured beside itself shows of comparisons on its machine.
+
+    `scatter` is the relative standard deviation of the ratio of one turn, which takes `turn_s`. `sees_in_60_s` and
+    `sees_in_300_s` are the slow-downs that comparisons of that length (but of six turns at least) find in 95 of 100
+    cases. The limit is found so surely in `needed_s`; null: never. Of so many `windows` of at most `budget_s` that were
+    drawn from the turns, the limit was `found` in so many with it planted, and in so many without (`wrong`).
+    """
+
+    label: str
+    scatter: float
+    turn_s: float
+    sees_in_60_s: float | None
+    sees_in_300_s: float | None
+    needed_s: float | None
+    budget_s: float
+    windows: int
+    found: int
+    wrong: int
+
+    @property
+    def decides(self) -> bool:
+        """Whether a comparison can tell within the budget whether something is slower by the limit."""
+        return self.needed_s is not None and self.needed_s <= self.budget_s and self.found >= POWER * self.windows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CompareDocument(Answer):
     """All that `gnomon compare` found: the sides, and each later one against the first.
 
     `fail_slower` is the share by which nothing may have become slower; null: no gate. What is `undecided` fails such a
-    gate, or is warned of.
+    gate, or is warned of. `self_test` is what a model beside itself shows; null where two are compared. `again` is the
+    command that then compares with another model, "" where none is known.
     """
 
     format: Literal["gnomon-compare"] = "gnomon-compare"
@@ -139,6 +167,8 @@ class CompareDocument(Answer):
     pairs: tuple[PairPart, ...]
     fail_slower: float | None = None
     undecided: Undecided = "fail"
+    self_test: tuple[SelfTestPart, ...] | None = None
+    again: str = ""
 
     main = "pairs"
     brief: ClassVar[Mapping[str, str]] = {
@@ -179,11 +209,19 @@ class CompareDocument(Answer):
             elif found:
                 widest = max(found, key=lambda row: (row.high or math.inf) / (row.low or 0.1))
                 told.append(f"{len(found)} {'with ' if kind == 'open' else ''}{word(widest)}")
+        if self.self_test is not None:
+            can = "can" if self.exit_code == 0 else "cannot"
+            limit = units.percent(self.fail_slower).lstrip("+")
+            return f"A slow-down of {limit} {can} be decided here. Beside itself: {', '.join(told)}."
         return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
 
     @property
     def exit_code(self) -> int:
-        """That of the gate, where `fail_slower` makes one."""
+        """That of the gate, where `fail_slower` makes one; of a self-test whether such a gate would decide."""
+        if self.self_test is not None:
+            wrong = [row for pair in self.pairs for row in pair.configurations if row.gate == "slower"]
+            decides = self.self_test and all(part.decides for part in self.self_test)
+            return 0 if decides and not wrong else UNDECIDED
         nothing = not all(pair.configurations for pair in self.pairs)
         return gate_code(self.fail_slower, self.pairs, self.undecided, nothing=nothing)
 
@@ -200,12 +238,7 @@ class CompareDocument(Answer):
 
 
 def gate_code(
-    fail_slower: float | None,
-    pairs: Sequence[PairPart],
-    undecided: Undecided,
-    *,
-    nothing: bool,
-    lost: bool = False,
+    fail_slower: float | None, pairs: Sequence[PairPart], undecided: Undecided, *, nothing: bool, lost: bool = False
 ) -> int:
     """The exit code of a gate over pairs: whether something fails or was `lost`, or `nothing` could be compared."""
     if fail_slower is None:

@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -31,14 +32,7 @@ from gnomon.core.stats import (
     sessions_of,
 )
 from gnomon.errors import UsageError
-from gnomon.jobs.compare.document import (
-    CompareDocument,
-    OperatorsPart,
-    PairPart,
-    SessionsPart,
-    SidePart,
-    VerdictPart,
-)
+from gnomon.jobs.compare.document import CompareDocument, OperatorsPart, PairPart, SessionsPart, SidePart, VerdictPart
 from gnomon.jobs.compare.sides import Side as Named
 from gnomon.jobs.compare.sides import earlier_runs, read_side, rows_of
 from gnomon.jobs.place.document import ContenderPart
@@ -92,14 +86,9 @@ def compare(
     if len(runs) < 2:
         raise UsageError("a comparison needs two runs", hint="For example: gnomon compare last~1 last")
     sides = [read_side(run, record) if isinstance(run, str) else run for run in runs]
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha cannot be {alpha}", hint="Give a probability between 0 and 1, such as 0.01.")
-    if not 0 <= relevant <= 1:
-        raise UsageError(
-            f"a difference of {relevant} cannot be the relevant one", hint="Give a share from 0 to 1, such as 0.01."
-        )
-    if not 0 <= sessions <= 1:
-        raise UsageError(f"sessions cannot differ by {sessions}", hint="Give a share from 0 to 1, such as 0.02.")
+    for name, share in {"alpha": alpha, "relevant": relevant, "sessions": sessions}.items():
+        if not 0 <= share <= 1 or (name == "alpha" and share in (0, 1)):
+            raise UsageError(f"{name} cannot be {share}", hint="Give a share between 0 and 1, such as 0.01.")
     if unknown := set(changed) - set(CHANGES):
         raise UsageError(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
@@ -112,11 +101,7 @@ def compare(
         for number, side in enumerate(sides[1:], 1)
     )
     return CompareDocument(
-        alpha=alpha,
-        relevant=relevant,
-        sides=tuple(map(_side, sides)),
-        pairs=pairs,
-        fail_slower=fail_slower,
+        alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs, fail_slower=fail_slower
     )
 
 
@@ -161,15 +146,7 @@ def _side(side: Named) -> SidePart:
     )
 
 
-def _pair(
-    number: int,
-    before: Named,
-    after: Named,
-    known: History,
-    *,
-    rule: Rule,
-    changed: frozenset[str],
-) -> PairPart:
+def _pair(number: int, before: Named, after: Named, known: History, *, rule: Rule, changed: frozenset[str]) -> PairPart:
     kinds = differences(before.document, after.document)
     unlike = [told for kind, told in kinds if kind not in changed]
     clock = _clock(before, after)
@@ -191,23 +168,15 @@ def _pair(
         load, busier = _unequal_load(before.document, after.document)
         apart = {}
         for label in both:
-            a, b = _levels(old[label], clock), _levels(new[label], clock)
+            a, b = (levels_of(side[label].runs.samples, clock) for side in (old, new))
             turns = noted is not None and by_turns(a, b, noted=noted)
             between = _TURNS if turns else known.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, rule, busier)
         steps_s = before.document.resolutions_s
+        of_kernels = partial(_operators, rule=replace(rule, limit=None), load=load, told=busier)
         operators = [
-            _operators(
-                label,
-                old[label],
-                new[label],
-                replace(rule, limit=None),
-                load,
-                busier,
-                one.between,
-                steps_s.get(label, 0.0),
-            )
+            of_kernels(label, old[label], new[label], one.between, steps_s.get(label, 0.0))
             for label, one in apart.items()
         ]
     return PairPart(
@@ -244,7 +213,7 @@ def _noted_turns(before: Compared, after: Compared) -> bool | None:
 
 def _timed(side: Named) -> dict[str, Configuration]:
     """The configurations of a side that were measured: all that have a time have one by wall time."""
-    return {label: row for label, row in side.configurations.items() if _levels(row, "wall").levels_s}
+    return {label: row for label, row in side.configurations.items() if levels_of(row.runs.samples, "wall").levels_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +260,7 @@ class History:
             apart = {kind for kind, _ in differences(run.document, side.document)}
             if apart <= _OF_MODEL and _by(run, clock):
                 for label, row in run.configurations.items():
-                    levels = _levels(row, clock)
+                    levels = levels_of(row.runs.samples, clock)
                     if levels.levels_s:
                         groups.setdefault((run.document.model.sha256, label), []).append(levels)
         return list(groups.values())
@@ -311,7 +280,7 @@ def _known_by(who: Literal["model", "machine"], found: Sessions, groups: Sequenc
 def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
     """What runs of a side's model measured of a configuration where nothing differed."""
     found = [
-        _levels(run.configurations[label], clock)
+        levels_of(run.configurations[label].runs.samples, clock)
         for run in runs
         if label in run.configurations
         and _same_model(run, side)
@@ -375,10 +344,6 @@ def _counted(samples: SampleColumns) -> bool:
     return values is not None and all(block and quantile(block, QUANTILE["cpu"]) > 0 for block in values)
 
 
-def _levels(row: Configuration, clock: Clock) -> Side:
-    return levels_of(row.runs.samples, clock)
-
-
 def levels_of(samples: SampleColumns, clock: Clock) -> Side:
     """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
     values = samples.cpu_us if clock == "cpu" else samples.wall_us
@@ -420,11 +385,12 @@ def _operators(
     label: str,
     old: Configuration,
     new: Configuration,
+    between: Between,
+    resolution_s: float,
+    *,
     rule: Rule,
     load: float,
     told: tuple[str, ...],
-    between: Between,
-    resolution_s: float,
 ) -> OperatorsPart:
     """The kernels that changed, of those that both sides have under one name, in order of execution.
 

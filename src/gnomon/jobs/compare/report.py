@@ -13,6 +13,7 @@ from gnomon.jobs.compare.document import (
     CompareDocument,
     OperatorsPart,
     PairPart,
+    SelfTestPart,
     SidePart,
     VerdictPart,
     kind_of,
@@ -33,10 +34,32 @@ def compare_report(document: CompareDocument, page: Page) -> None:
     sides = document.sides
     for pair in document.pairs:
         _pair(sides[0], sides[pair.side], pair, document, page)
+    if document.self_test:
+        _self_test(document.self_test, document, page)
+
+
+def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
+    """What comparisons on that machine see, and how long they take for the limit."""
+    limit = units.percent(document.fail_slower).lstrip("+")
+    page.heading(
+        f"Comparisons here, and how long {limit} takes them; found and wrong: of {parts[0].windows} drawn with that "
+        "slow-down, and without"
+    )
+    table = Table(parts).text("configuration", lambda part: part.label, least=20)
+    table.number("a turn scatters by", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
+    table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)
+    table.number("in 300 s", lambda part: part.sees_in_300_s, units.percent)
+    table.number("takes", lambda part: part.needed_s, units.duration)
+    table.number("turns", lambda part: part.needed_s and part.needed_s / part.turn_s, units.count)
+    table.number("found", lambda part: part.found).number("wrong", lambda part: part.wrong)
+    page.table(table)
+    if document.again:
+        page.path("next", document.again)
 
 
 def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDocument, page: Page) -> None:
-    for when, side in (("Before", before), ("After", after)):
+    both = (("Before", before), ("After", after)) if document.self_test is None else (("Measured", before),)
+    for when, side in both:
         page.line(f"{when}: {f'{side.name}, ' if page.every else ''}{_who(side)}.")
     if before.model_sha256 != after.model_sha256:
         page.line("The models differ, and are compared as two versions of one.")
@@ -53,7 +76,7 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         table = _table("configuration", rows).number("processes", lambda row: " + ".join(map(str, row.processes)))
         table.split = 6
         page.table(table)
-        _power(rows, document.fail_slower, page)
+        _power(rows, document.fail_slower if document.self_test is None else None, page)
     if any(row.sessions and row.sessions.known_by == "turns" for row in rows):
         page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
     for told, advice in doubts(rows):

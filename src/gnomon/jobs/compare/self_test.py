@@ -1,0 +1,107 @@
+"""What a model beside itself shows of comparisons on a machine: which slow-downs they find, and how long that takes.
+
+Its turns are drawn again as whole comparisons, with one side slower by the limit and with equal sides. Each goes
+through the looks and the bounds that end a comparison, so that it is counted how often these are right.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from gnomon.core.decision import FEWEST_TURNS, LAST_SHARE, Gate, Looks, Rule, joint_bounds
+from gnomon.core.stats import Side, by_turns, compare_by_turns
+from gnomon.jobs.compare.document import PairPart, SelfTestPart
+from gnomon.jobs.compare.job import levels_of
+from gnomon.jobs.compare.sides import Side as Named
+
+_WINDOWS = 100
+_TOGETHER = 10
+"""Turns in a row that are drawn together, so that what lasts from turn to turn is in what is drawn."""
+_MOST_TURNS = 100_000
+
+
+def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: float) -> tuple[SelfTestPart, ...]:
+    """What each configuration of two sides of the same shows, where both have it in all turns.
+
+    `rule` is that of a gate, and `budget_s` how long its comparison may take.
+    """
+    rule = replace(rule, alpha=rule.alpha / max(len(pair.configurations), 1))
+    found = []
+    for row in pair.configurations:
+        samples = (side.configurations[row.label].runs.samples for side in sides)
+        first, second = (levels_of(one, "cpu" if pair.clock == "cpu" else "wall") for one in samples)
+        if by_turns(first, second):
+            found.append(_tested(row.label, first, second, rule, budget_s))
+    return tuple(found)
+
+
+def _tested(label: str, first: Side, second: Side, rule: Rule, budget_s: float) -> SelfTestPart:
+    apart, measured, limit = compare_by_turns(first, second), len(first.levels_s), rule.limit or 0.0
+    lasted_s = np.diff(np.minimum(first.moments_s, second.moments_s))
+    turn_s = float(lasted_s.mean())
+    last = replace(rule, alpha=rule.alpha * LAST_SHARE)
+
+    def sees(turns: int) -> float | None:
+        """The slow-down that so many turns would show, were both sides equal."""
+        more = turns / measured
+        freedom = max(apart.freedom * more, 1.0)
+        equal = replace(apart, after_s=apart.before_s, error=apart.error / math.sqrt(more), freedom=freedom)
+        return joint_bounds({label: (equal, True)}, last)[label].sees
+
+    needed = bisect_left(range(_MOST_TURNS), True, lo=FEWEST_TURNS, key=lambda n: (sees(n) or math.inf) <= limit)
+    turns = list(zip(first.levels_s, second.levels_s, (*lasted_s.tolist(), turn_s), strict=True))
+    rng = np.random.default_rng(measured)
+    planted = [_decided(_drawn(turns, limit, rng), rule, budget_s) for _ in range(_WINDOWS)]
+    equal = [_decided(_drawn(turns, 0.0, rng), rule, budget_s) for _ in range(_WINDOWS)]
+    return SelfTestPart(
+        label=label,
+        scatter=apart.error * math.sqrt(measured),
+        turn_s=turn_s,
+        sees_in_60_s=sees(max(round(60 / turn_s), FEWEST_TURNS)),
+        sees_in_300_s=sees(max(round(300 / turn_s), FEWEST_TURNS)),
+        needed_s=needed * turn_s if needed < _MOST_TURNS else None,
+        budget_s=budget_s,
+        windows=_WINDOWS,
+        found=planted.count("slower"),
+        wrong=equal.count("slower"),
+    )
+
+
+_Turn = tuple[float, float, float]
+"""The levels of both sides in a turn, and the seconds that it took."""
+
+
+def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> Iterator[_Turn]:
+    """Turns without an end, with the second side `slower` by a share.
+
+    Both are the same, so which of them is called the second is drawn for each stretch.
+    """
+    while True:
+        begin, swapped = rng.integers(len(turns)), rng.integers(2)
+        for at in range(begin, begin + _TOGETHER):
+            first, second, lasted_s = turns[at % len(turns)]
+            first, second = (second, first) if swapped else (first, second)
+            yield first, second * (1 + slower), lasted_s
+
+
+def _decided(turns: Iterator[_Turn], rule: Rule, budget_s: float) -> Gate | None:
+    """What a gate says of turns, as soon as it is decided or the budget is over."""
+    looks, used_s = Looks(budget_s), 0.0
+    measured: list[_Turn] = []
+    for turn in turns:
+        measured.append(turn)
+        used_s += turn[-1]
+        if share := looks.share(used_s, len(measured)):
+            first, second, lasted_s = zip(*measured, strict=True)
+            moments_s = tuple(accumulate(lasted_s))
+            sides = (Side(levels_s=levels_s, moments_s=moments_s) for levels_s in (first, second))
+            bounds = joint_bounds({"": (compare_by_turns(*sides), True)}, replace(rule, alpha=rule.alpha * share))[""]
+            if looks.are_over or bounds.is_decided:
+                return bounds.gate
+    raise AssertionError("unreachable")
