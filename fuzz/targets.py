@@ -34,6 +34,7 @@ from gnomon.api.solve import objective_weights
 from gnomon.core.codec import loads
 from gnomon.core.overlay.records import TunedModel
 from gnomon.core.space import Slot, Space, parse_decimal
+from gnomon.core.strict_json import file_text
 from gnomon.devices.address import parse_address
 from gnomon.devices.base import facts_of
 from gnomon.devices.config import load_devices
@@ -63,7 +64,7 @@ from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log, read_ta
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.names import readings
 from gnomon.formats.tuning.records import read_tuning_records
-from gnomon.formats.yaml import read_yaml, yaml_text
+from gnomon.formats.yaml import MOST_LETTERS, read_yaml
 from gnomon.formats.yaml_nodes import nodes_of, plain
 from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.help_files import import_nets
@@ -803,7 +804,7 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="yaml",
         seeds=good.golden("aw-nas-space.yaml"),
-        read=lambda data: list(nodes_of(read_yaml(yaml_text(data, "w", "h"), "w", "h"))),
+        read=lambda data: list(nodes_of(read_yaml(file_text(data, "w", "h", MOST_LETTERS), "w", "h"))),
         lines=True,
     ),
     Target(name="yaml scalar", seeds=good.texts(*_NUMBERS), read=text(plain), lines=True),
