@@ -70,5 +70,6 @@ def needed(sentence: str, name: str, *, python: str = "", instead: str = "") -> 
     """
     try:
         yield
-    except (ImportError, OSError) as error:  # OSError: one of its shared libraries is missing
+    # OSError: one of its shared libraries is missing; RuntimeError: it was made for another version of what it uses.
+    except (ImportError, OSError, RuntimeError) as error:
         raise RuntimeMissingError(f"{sentence}: {error}", hint=install_line(name, python=python) + instead) from error

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from gnomon.errors import RuntimeMissingError, UsageError, system_errors
-from gnomon.installing import install_line
+from gnomon.errors import UsageError, system_errors
+from gnomon.installing import needed
 from gnomon.report.chart import Chart
 from gnomon.report.plain import clean, untaken
 from gnomon.report.svg import picture
@@ -46,13 +46,8 @@ def _writable(path: Path) -> AbstractContextManager[None]:
 def _drawn(svg: str, suffix: str) -> bytes:
     if suffix == ".svg":
         return svg.encode()
-    try:
+    with needed(f"no {suffix[1:].upper()}: vl-convert-python cannot be loaded", "plot", python=sys.executable):
         import vl_convert
-    except ImportError as error:
-        raise RuntimeMissingError(
-            f"no {suffix[1:].upper()}: vl-convert-python is not installed",
-            hint=install_line("plot", python=sys.executable),
-        ) from error
     return bytes(vl_convert.svg_to_pdf(svg) if suffix == ".pdf" else vl_convert.svg_to_png(svg, scale=_SCALE))
 
 

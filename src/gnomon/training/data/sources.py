@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.errors import ProblemError, RuntimeMissingError, UsageError
-from gnomon.installing import install_line
+from gnomon.installing import install_line, needed
 from gnomon.training.data import readers
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import read_folder
@@ -112,13 +112,8 @@ def _torchvision(name: str, download: Path | None) -> Source:
             f"torchvision:{name} is fetched from the internet, and nothing says into which folder",
             hint="Give --download DIR, the folder that it is in or may be fetched into.",
         )
-    try:
+    with needed("torchvision cannot be loaded", "torchvision", instead=", or give folder:DIR or npz:FILE."):
         import torchvision  # type: ignore[import-not-found, unused-ignore]
-    except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: made for another torch
-        raise RuntimeMissingError(
-            f"torchvision cannot be loaded: {error}",
-            hint=f"{install_line('torchvision')}, or give folder:DIR or npz:FILE.",
-        ) from error
     try:
         train, test = (
             getattr(torchvision.datasets, name)(str(download), train=train, download=True) for train in (True, False)
