@@ -28,6 +28,7 @@ from gnomon.api.new import new_package as new_package
 from gnomon.api.objectives import objectives as objectives
 from gnomon.api.pareto import oplist as oplist
 from gnomon.api.pareto import pareto as pareto
+from gnomon.api.place import deploy as deploy
 from gnomon.api.place import place as place
 from gnomon.api.place import place_on as place_on
 from gnomon.api.place import profile as profile

@@ -66,10 +66,14 @@ JOBS: Mapping[str, Job] = {
             "profile": CommandRow(
                 "gnomon.api.place:profile", "Measure a model whole on every backend, end to end and per operator."
             ),
+            "deploy": CommandRow(
+                "gnomon.api.place:deploy", "Copy a package to a device to stay, and run it there once.", html=False
+            ),
         },
         documents=_documents(
             "place",
             place="PlaceDocument place_report",
+            deployed="DeployDocument deploy_report",
             profile="ProfileDocument profile_report",
             fleet="FleetDocument fleet_report",
             sweep="SweepDocument sweep_report",

@@ -23,6 +23,7 @@ from gnomon.jobs.overlay.document import CollectDocument as CollectDocument
 from gnomon.jobs.overlay.document import CollectedDocument as CollectedDocument
 from gnomon.jobs.pareto.document import ParetoDocument as ParetoDocument
 from gnomon.jobs.pareto.oplist import OplistDocument as OplistDocument
+from gnomon.jobs.place.document import DeployDocument as DeployDocument
 from gnomon.jobs.place.document import FleetDocument as FleetDocument
 from gnomon.jobs.place.document import PlaceDocument as PlaceDocument
 from gnomon.jobs.place.document import ProfileDocument as ProfileDocument

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from gnomon.api.options import (
+    Fetch,
     Model,
     OldRecords,
     Options,
@@ -39,7 +40,14 @@ from gnomon.options import option
 from gnomon.values import span
 
 if TYPE_CHECKING:
-    from gnomon.jobs.place.document import DevicePart, FleetDocument, PlaceDocument, ProfileDocument, SweepDocument
+    from gnomon.jobs.place.document import (
+        DeployDocument,
+        DevicePart,
+        FleetDocument,
+        PlaceDocument,
+        ProfileDocument,
+        SweepDocument,
+    )
     from gnomon.measure.progress import TellOf, Watch, WatchOf
     from gnomon.session.request import ModelRequest
 
@@ -55,6 +63,7 @@ def place(
     ] = True,
     measure: OldRecords = True,
     picture: Annotated[bool, option("--no-picture", off=True, help="Draw no picture.")] = True,
+    deploy_to: Annotated[str | None, option("--deploy", metavar="DEVICE", help="Then deploy it there.")] = None,
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[Options],
@@ -75,6 +84,13 @@ def place(
     how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
     how |= {"on_progress": on_progress, "on_message": on_message}
     names = tuple(dict.fromkeys(names_of(devices)))
+    parts = parts_of(options)
+    if deploy_to is not None:
+        from gnomon.devices.opening import resolve
+
+        resolve(deploy_to)  # what is wrong with it is better known before an hour of measuring than after it
+        if out is None or len(names) > 1 or len(parts) > 1:
+            raise UsageError("--deploy is for one package that is kept", hint="`gnomon deploy` takes each of several.")
     if not package and out is not None:
         raise UsageError("--out names a folder, and --no-package keeps none", hint="Leave out one of them.")
     if len(names) > 1:
@@ -82,7 +98,7 @@ def place(
     if names:
         options["device"] = names[0]
     folder = None if out is None else Path(out)
-    if len(parts := parts_of(options)) > 1:
+    if len(parts) > 1:
 
         def part(values: Mapping[str, str], own: Options) -> PlaceDocument:
             where = folder and folder.with_name(f"{folder.name}-{_part_name(values)}")
@@ -91,10 +107,37 @@ def place(
         return cast("PlaceDocument", _sweep(model, parts, part, how["on_message"]))
     request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
     watch, tell = how["on_progress"], how["on_message"]
-    if (answer := _answer_of_before(request, folder, tell, overwrite=overwrite)) is not None:
+    answer = _answer_of_before(request, folder, tell, overwrite=overwrite)
+    if answer is None:
+        answer = _finished(request, _place(request, folder, watch, tell, overwrite=overwrite), tell, picture=picture)
+    if deploy_to is None or folder is None:
         return answer
-    placement = _place(request, folder, watch, tell, overwrite=overwrite)
-    return _finished(request, placement, tell, picture=picture)
+    deployed = deploy(folder, deploy_to, overwrite=overwrite, fetch=options.get("fetch", False), on_message=tell)
+    return replace(answer, deployed=deployed)
+
+
+def deploy(
+    package: Annotated[PathLike, option(metavar="PACKAGE")],
+    device: Annotated[str, option(metavar="DEVICE", complete="device")],
+    *,
+    to: Annotated[str | None, option(metavar="FOLDER", help="Its folder there.  [default: its name, at home]")] = None,
+    overwrite: Overwrite = False,
+    fetch: Fetch = False,
+    on_message: Callable[[str], None] | None = None,
+) -> DeployDocument:
+    """Copy PACKAGE, a folder that place wrote, to DEVICE with what it needs, and run it there once.
+
+    It stays there, with run.sh, which starts it, and a unit of systemd that is not enabled. A package is a program:
+    deploy those of people whom you trust.
+
+    Raises GnomonError, and leaves nothing there then.
+    """
+    from gnomon.devices.opening import resolve
+    from gnomon.jobs.place import deploy as job
+
+    config = resolve(device)
+    config = replace(config, fetch=fetch or config.fetch)
+    return job.deploy(Path(package), config, to=to, overwrite=overwrite, tell=on_message)
 
 
 def _answer_of_before(

@@ -22,7 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Where": (
         *("device", "pin", "governor", "fetch", "reconnect-timeout", "host", "port", "pool", "python", "ssh-option"),
-        *("folder", "cluster", "workers", "train-on"),
+        *("folder", "cluster", "workers", "train-on", "deploy", "to"),
     ),
     "How long and how often": (
         *("processes", "for", "every", "budget", "max-time", "timeout", "time-limit", "repeat", "min-repeat-ms"),
@@ -46,6 +46,7 @@ EXAMPLES = (
     "gnomon place model.onnx --dim sequence_length=16,64,256",
     "gnomon place model.onnx --device board --device ssh://pi@10.0.0.7",
     "gnomon place model.onnx --runtime onnxruntime --runtime openvino --no-package",
+    "gnomon deploy model.gnomon ssh://pi@10.0.0.7 --fetch",
     "gnomon profile model.onnx",
     "gnomon profile model.onnx --runtime openvino --json > profile.json",
     "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",

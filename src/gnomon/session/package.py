@@ -45,7 +45,7 @@ _MOST_PLAN_BYTES = 64 << 20
 _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
 """Where a runtime has such lines: the same model and settings in its own API."""
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError)
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a plan that is none may raise."""
 _README = """This folder was written by gnomon {version}: {label}.
 
@@ -58,10 +58,8 @@ Run it with a Python 3.10 or later that has what it was {done} with{proved}:
 plan.json says which backend takes which operator, with which settings and in which environment. With other versions it
 runs too, and says so: its times and outputs may differ then.
 {outputs}
-A package is a program: gnomon-agent.pyz does what whoever wrote the folder made it do, and so do models that name code
-of their own. Run packages of people whom you trust. An agent of your own gnomon (gnomon-agent.pyz of a package that you
-wrote) checks another's plan.json first: that its models lie in its folder and are what they were (SHA-256), and that it
-sets no variable of the environment or option of a session that might load code, unless you --allow it.
+A package is a program, and so are models that name code of their own: run those of people whom you trust. The agent of
+a package that you wrote checks another's plan.json before it runs it.
 {more}"""
 _USE = f"\n{PROGRAM} is a program of its own in a few lines, with the same settings.\n"
 _LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
@@ -144,24 +142,25 @@ def _plan_in(folder: Path) -> Any:
     return json.loads(read_regular(folder / _PLAN, _MOST_PLAN_BYTES))
 
 
-def read_plan(folder: Path, *, at: str) -> PlanJob:
-    """The job of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
+def read_plan(folder: Path, *, at: str) -> Plan:
+    """The plan of a package whose folder lies at the path `at` on a device. PackageError where it is not a package."""
     try:
-        plan = _plan_in(folder)
+        plan: Plan = _plan_in(folder)
         if plan["format"] != _FORMAT or plan["version"] != 1:
             raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
-        job: PlanJob = plan["job"]
-        for segment in job["segments"]:
+        for segment in plan["job"]["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
                 raise PackageError(
                     f"the plan of {folder} names a model outside of it", hint="Write it again with this gnomon."
                 )
             segment["model"] = str(PurePosixPath(at) / segment["model"])
+        run_line(plan["job"])  # which has other parts than a job where it cannot be made
+        plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
         raise PackageError(
             f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
         ) from error
-    return job
+    return plan
 
 
 def _digests(folder: Path, before: str) -> dict[str, str]:
@@ -177,7 +176,8 @@ def run_line(job: PlanJob, before: str = "") -> str:
     loads.
     """
     options = [portable(segment["options"]) for segment in job["segments"]]
-    allowed = dict.fromkeys([*job["environment"], *(name for own in options for name in own.get("session", ()))])
+    set_there = [*job["environment"], *(name for own in options for name in own.get("session", ()))]
+    allowed = dict.fromkeys(map(shlex.quote, set_there))
     allowed |= dict.fromkeys("command" for own in options if "command" in own)
     libraries = dict.fromkeys(shlex.quote(name) for own in options for name in own.get("libraries", ()))
     given = "".join([*(f" --allow {name}" for name in allowed), *(f" --library {name}" for name in libraries)])

@@ -480,7 +480,7 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
     if lab.link is None or lab.runner.over("run the package"):
         return Verified(ok=False, skipped=True, moved=(), difference=None, failure=None), {}
     pushed = lab.push(folder, folder.name)
-    written = read_plan(folder, at=pushed)
+    written = read_plan(folder, at=pushed)["job"]
     for segment, measured in zip(written["segments"], contender.candidate.job["segments"], strict=True):
         segment["options"] = {**segment["options"], "libraries": measured["options"].get("libraries", {})}
     job: wire.Job = {**lab.job(written["segments"]), "tensors": written["tensors"]}

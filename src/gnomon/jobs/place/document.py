@@ -168,6 +168,31 @@ def _brief(wall: str, against: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeployDocument(Answer):
+    """A package that lies on a device to stay. `folder` and `unit` are paths there, and `run` is a command there.
+
+    `median_s` is the median of the `calls` of one run. `unlike` says what differs from what the package was proved
+    with, "" where nothing does.
+    """
+
+    format: Literal["gnomon-deployed"] = "gnomon-deployed"
+    version: Literal[1] = 1
+    package: str
+    device: str
+    folder: str
+    run: str
+    unit: str
+    median_s: float
+    calls: int
+    unlike: str
+
+    def headline(self) -> tuple[str, str]:
+        """The package and the device, and what a call takes there."""
+        name, took = Path(self.package).name, units.time(self.median_s)
+        return f"{name} on {self.device}", f"{name} runs on {self.device}: {took} a call, the median of {self.calls}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlaceDocument(MeasuredDocument):
     """All that `gnomon place` found on one device.
 
@@ -193,6 +218,7 @@ class PlaceDocument(MeasuredDocument):
     run: str
     program: str | None = None
     pictures: tuple[str, ...]
+    deployed: DeployDocument | None = None
 
     charts_by = "gnomon.jobs.place.picture:placement_charts"
     main = "contenders"

@@ -12,6 +12,7 @@ from gnomon.core.stats import Comparison, Summary
 from gnomon.jobs.place.document import (
     ColumnPart,
     ContenderPart,
+    DeployDocument,
     FleetDocument,
     InsidePart,
     PlaceDocument,
@@ -65,6 +66,8 @@ def place_report(document: PlaceDocument, page: Page) -> None:
     package_proof(document, page)
     _what_speaks_against(document, page, {c.label for c in document.contenders if c.failure})
     _files(document, page)
+    if document.deployed:
+        deploy_report(document.deployed, page)
     _closing(document, page)
 
 
@@ -141,10 +144,13 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
         if contender.failure:
             how = "was refused" if contender.failure.kind in ("wrong-output", "refused") else "failed"
             page.item(f"{contender.label} {how}: {failure_text(contender.failure)}")
-    restless = [c.label for c in alive if (summary := c.summary(clock)) and summary.trend]
-    if restless:
-        with page.details("what rose or fell while measuring"):
-            page.item(f"Times rose or fell while measuring: {listed(restless)}.", "Measure again at a quieter time.")
+    with page.details("what rose or fell while measuring"):
+        _restless([c.label for c in alive if (summary := c.summary(clock)) and summary.trend], page)
+
+
+def _restless(labels: Sequence[str], page: Page) -> None:
+    if labels:
+        page.item(f"Times rose or fell while measuring: {listed(labels)}.", "Measure again at a quieter time.")
 
 
 _MOST_ROWS = 6
@@ -327,10 +333,8 @@ def _files(document: PlaceDocument, page: Page) -> None:
         done = "not run" if verified.skipped else good if verified.ok else "not proved"
         page.line(f"The package was {done}, and not kept: --no-package.", indent=2)
         return
-    if device != "local":
-        page.line(
-            f"To run it on {device}, copy the package there first, and install what its README.txt names.", indent=2
-        )
+    if device != "local" and document.deployed is None:
+        page.path("deploy", f"gnomon deploy {shlex.quote(package)} {shlex.quote(device)}")
     with page.details("the files"):
         page.path("package", package)
     page.path("run it", f"cd {shlex.quote(package)} && {document.run} --output out.npz")
@@ -339,6 +343,16 @@ def _files(document: PlaceDocument, page: Page) -> None:
     with page.details("the files"):
         for picture in document.pictures:
             page.path("picture", picture)
+
+
+def deploy_report(document: DeployDocument, page: Page) -> None:
+    """Write where a package lies on a device, how it is started there, and what a call took."""
+    page.headline(f"{document.headline()[1]}.")
+    if document.unlike:
+        page.item(f"It was {document.unlike}.")
+    page.path("folder", document.folder)
+    page.path("run it", document.run)
+    page.path("service", f"systemctl --user enable --now {shlex.quote(document.unit)}")
 
 
 def profile_report(document: ProfileDocument, page: Page) -> None:
@@ -379,9 +393,7 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
         page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
     compared = [(c.label, c.against_fastest) for c in columns]
     certainty(compared, columns[0].label, max(c.wall.processes for c in columns), page)
-    restless = [c.label for c in columns if c.wall.trend]
-    if restless:
-        page.item(f"Times rose or fell while measuring: {listed(restless)}.", "Measure again at a quieter time.")
+    _restless([c.label for c in columns if c.wall.trend], page)
     if document.sustained:
         sustained_text(document.sustained, page)
     with page.details("the most expensive kernels"):
