@@ -24,8 +24,13 @@ MODELS = (
     "efficientnet-lite0.onnx",
     "minilm-layer.onnx",
     "efficientnet-lite0.tflite",
+    "tests/models/golden/small.pt2",
 )
-RUNTIMES = {"onnx": ("onnxruntime", "openvino"), "tflite": ("litert", "openvino")}
+RUNTIMES = {
+    "onnx": ("onnxruntime", "openvino", "mnn", "ncnn"),
+    "tflite": ("litert", "openvino"),
+    "pt2": ("pytorch",),
+}
 PROCESSES = 5
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 
@@ -26,3 +26,21 @@ class Mnn(WholeModelRuntime):
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""
         return usual_configuration(self.name, *probe.backends)
+
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
+        """A session of the model, which is converted first, into a file beside it."""
+        words = "'-f', 'ONNX', '--modelFile', file, '--MNNModel', file + '.mnn', '--bizCode', 'gnomon'"
+        settings = {"backend": "CPU", "precision": "high", "numThread": configuration.options.get("threads")}
+        return [
+            "import _tools, MNN  # before the converter runs, as it needs the library",
+            f"_tools.mnnconvert(['mnnconvert', {words}, '--useGeluApproximation', '0', '--useOriginRNNImpl', '1'])",
+            "interpreter = MNN.Interpreter(file + '.mnn')",
+            f"session = interpreter.createSession({'' if configuration.usual else settings})",
+            "tensors = interpreter.getSessionInputAll(session)",
+            "[interpreter.resizeTensor(tensors[name], array.shape) for name, array in inputs.items()]",
+            "interpreter.resizeSession(session)",
+            "outputs = [tensor.getNumpyData() for tensor in interpreter.getSessionOutputAll(session).values()]",
+            "def call():",
+            "    [numpy.copyto(tensors[name].getNumpyData(), array, 'unsafe') for name, array in inputs.items()]",
+            "    interpreter.runSession(session)  # then `outputs` hold what it computed",
+        ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
-from gnomon.errors import PackageError, UsageError, system_errors
-from gnomon.models.model import Model, read_text, weights_of
+from gnomon.errors import UsageError
+from gnomon.models.load import copy_model
+from gnomon.models.model import Model, read_text
 from gnomon.runtimes.base import (
     Accelerator,
     Ask,
@@ -107,6 +107,34 @@ class Ncnn:
             "outputs": [[graph.tensors[t].name, own] for t, own in zip(graph.outputs, model.outputs, strict=True)],
         }
 
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
+        """A net on the processor alone; the usual one sets nothing."""
+        if configuration.backends[1:]:
+            return []
+        settings = [
+            "lower = [name for name in dir(net.opt) if name.startswith(('use_fp16', 'use_bf16', 'use_int8'))]",
+            "[setattr(net.opt, name, False) for name in lower]",
+            f"net.opt.num_threads, net.opt.use_vulkan_compute = {configuration.options.get('threads')}, False",
+        ]
+        graph = model.graph
+        ends = ((own, graph.tensors[index]) for own, index in zip(model.inputs, graph.inputs, strict=True))
+        blobs = {own: (tensor.name, tensor.shape) for own, tensor in ends}
+        outputs = [graph.tensors[index].name for index in graph.outputs]
+        return [
+            "import ncnn",
+            "net = ncnn.Net()",
+            *([] if configuration.usual else settings),
+            "net.load_param(file), net.load_model(file.removesuffix('.param') + '.bin')",
+            f"blobs = {blobs}",
+            "def call():",
+            "    extractor = net.create_extractor()",
+            "    for name, (blob, shape) in blobs.items():",
+            "        array = inputs[name].reshape(shape)",
+            "        array = array.astype('int32') if array.dtype.kind in 'iub' else array",
+            "        extractor.input(blob, ncnn.Mat(array).clone())",
+            f"    return [numpy.array(extractor.extract(blob)[1]) for blob in {outputs}]",
+        ]
+
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """The ``.param`` and the ``.bin``: as they are, or where layers lie on Vulkan with the masks of the assignment
         written in, for any program that uses ncnn.
@@ -119,15 +147,11 @@ class Ncnn:
         from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
 
         target = folder / model.path.name
-        with system_errors(
-            PackageError, f"{model.path} cannot be copied to {folder}", hint="Check the folder, its rights and space."
-        ):
-            shutil.copyfile(model.path, target)
-            if options["vulkan"]:
-                param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
-                param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
-                target.write_text(write_ncnn_param(param), encoding="utf-8")
-            shutil.copyfile(weights_of(model.path), weights_of(target))
+        copy_model(model.path, target)
+        if options["vulkan"]:
+            param = parse_ncnn_param(read_text(model.path, 4 * MAX_CHARACTERS))
+            param = param.masked(frozenset(range(len(param.layers))) - frozenset(options["vulkan"]))
+            target.write_text(write_ncnn_param(param), encoding="utf-8")
         return {"runtime": self.name, "model": target.name, "options": options}
 
 

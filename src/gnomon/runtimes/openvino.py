@@ -7,13 +7,12 @@ docs/runtimes/openvino.md.
 from __future__ import annotations
 
 import importlib.resources
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.graph import Graph
-from gnomon.errors import PackageError, UsageError, system_errors
+from gnomon.errors import UsageError
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
@@ -168,15 +167,7 @@ class OpenVino(WholeModelRuntime):
         options = _options(model.graph, configuration, assignment)
         if "backends" in options:
             source = importlib.resources.files("gnomon.agent.drivers.openvino").joinpath("hetero.py")
-            with (
-                system_errors(
-                    PackageError,
-                    f"{_SCRIPT} cannot be written to {folder}",
-                    hint="Check the folder, its rights and space.",
-                ),
-                importlib.resources.as_file(source) as path,
-            ):
-                shutil.copyfile(path, folder / _SCRIPT)
+            (folder / _SCRIPT).write_bytes(source.read_bytes())
         return {**written, "options": options}
 
 

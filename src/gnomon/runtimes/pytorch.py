@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, Plain, Probe, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 
@@ -43,3 +43,17 @@ class PyTorch(WholeModelRuntime):
     def usual(self, probe: Probe) -> Configuration:
         """Eager, with as many threads as PyTorch takes itself."""
         return usual_configuration(self.name, _EAGER)
+
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
+        """The exported program's module, eager or compiled."""
+        mode = configuration.options.get("mode", _EAGER)
+        return [
+            "import torch",
+            *([] if configuration.usual else [f"torch.set_num_threads({configuration.options['threads']})"]),
+            "module = torch.export.load(file).module()",
+            *([] if mode == _EAGER else [f"module = torch.compile(module, backend={mode!r}, fullgraph=True)"]),
+            "tensors = [torch.from_numpy(array) for array in inputs.values()]",
+            "def call():",
+            "    with torch.inference_mode():",
+            "        return module(*tensors)",
+        ]
