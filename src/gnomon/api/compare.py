@@ -136,9 +136,6 @@ def compare(
     junit: Annotated[
         PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
     ] = None,
-    markdown: Annotated[
-        PathLike | None, option(read=new_file, metavar="FILE", help="Write a table in Markdown, for a pull request.")
-    ] = None,
     action_benchmark: Annotated[
         PathLike | None, option(read=new_file, metavar="FILE", help="Write what github-action-benchmark reads.")
     ] = None,
@@ -192,7 +189,7 @@ def compare(
     compared = replace(compare_job(sides, **how), undecided=undecided)
     if self_test is not None:
         compared = _self_tested(compared, cast("list[Side]", sides), rule, options.get("budget_s", BUDGET_S))
-    files = {"junit": junit, "markdown": markdown, "action_benchmark": action_benchmark, "bencher": bencher}
+    files = {"junit": junit, "action_benchmark": action_benchmark, "bencher": bencher}
     compared.write({form: None if path is None else Path(path) for form, path in files.items()})
     return compared
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from os import PathLike
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-if TYPE_CHECKING:
-    from gnomon.jobs.html.blocks import Grid
-    from gnomon.store.address import RecordLike
+from gnomon.api.compare import Changed, Sessions
+from gnomon.api.options import PathLike, Record
+from gnomon.options import option
+from gnomon.values import new_file
 
 
 def write_report(
-    *runs: str | PathLike[str],
-    out: str | PathLike[str] = "report.html",
-    record: RecordLike | None = None,
-    changed: Iterable[str] = (),
-    sessions: float = 0.02,
+    *runs: Annotated[PathLike, option(metavar="RUN", complete="run", least=1)],
+    out: Annotated[PathLike, option("--out", "-o", read=new_file, metavar="FILE", help="The page.")] = "report.html",
+    sessions: Sessions = 0.02,
+    changed: Changed = (),
+    record: Record = None,
 ) -> int:
     """Write one self-contained page in HTML that shows runs; returns how many bytes it has.
 
@@ -38,17 +38,3 @@ def write_page(document: Mapping[str, object], out: Path) -> int:
     from gnomon.jobs.html.job import write_page as write
 
     return write(document, out)
-
-
-def html_page(document: Mapping[str, object], name: str) -> str:
-    """The page of one document as text: what `to_html` of a result gives."""
-    from gnomon.jobs.html.page import page
-
-    return page([document], [name])
-
-
-def first_table(document: Mapping[str, object], most: int) -> Grid | None:
-    """The first table of a document's report, of so many rows, for a notebook; None where it has none."""
-    from gnomon.jobs.html.views import first_table as table
-
-    return table(document, most)

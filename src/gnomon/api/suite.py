@@ -6,15 +6,15 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from gnomon.api.compare import CompareOptions, compare_settings
-from gnomon.api.options import Record
+from gnomon.api.options import Fresh, PathLike, Record
 from gnomon.errors import DeviceError, GnomonError, UsageError
 from gnomon.options import option
 from gnomon.store.address import RecordAddress, RecordLike, default_record, record_address
+from gnomon.values import folder, seconds
 
 if TYPE_CHECKING:
     from gnomon.jobs.suite.document import SuiteCompareDocument, SuiteDocument
@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 
 def run_suite(
-    suite: str | PathLike[str],
+    suite: Annotated[PathLike, option(metavar="SUITE")],
     *,
-    record: RecordLike | None = None,
-    out: str | PathLike[str] | None = None,
-    cluster: str | None = None,
-    wait_s: float = 600.0,
-    fresh: bool = False,
+    out: Annotated[
+        PathLike | None, option(read=folder, metavar="DIR", help="Its folder.  [default: ./NAME.suite]")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        option(metavar="ADDRESS", help="A Dask cluster, tcp://HOST:PORT, whose workers have resources gnomon-DEVICE."),
+    ] = None,
+    wait_s: Annotated[float, option("--reconnect-timeout", read=seconds, help="Seconds to wait for a worker.")] = 600.0,
+    record: Record = None,
+    fresh: Fresh = False,
     on_message: Callable[[str, str], None] | None = None,
 ) -> SuiteDocument:
     """Run the suite of a file, or go on with it: what is in the record is not measured again.
@@ -172,16 +177,16 @@ def _measured(cell: Cell, device: str, record: RecordAddress, out: str, *, probe
         options["max_time_s"] = cell.max_time_s
     if cell.job == "place":
         options |= {"package": False, "measure": not decide}
-    folder = Path(out) / _as_file(device)
+    written = Path(out) / _as_file(device)
     if cell.job in ("table", "tune"):
-        folder.mkdir(parents=True, exist_ok=True)
+        written.mkdir(parents=True, exist_ok=True)
     if cell.job == "table":
         from gnomon.spaces.loading import load_space
 
         space = load_space(model)  # a file may have several
-        return gnomon.build_table(space, out=folder / f"{_as_file(space.name)}.table", record=record, **options)
+        return gnomon.build_table(space, out=written / f"{_as_file(space.name)}.table", record=record, **options)
     if cell.job == "tune":
-        return gnomon.tune(model, out=folder, **options)
+        return gnomon.tune(model, out=written, **options)
     result: Answer = getattr(gnomon, cell.job)(model, record=record, **options)
     return result
 

@@ -40,9 +40,11 @@ class Declared:
 
 
 _HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one self-contained HTML page.")
+_MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write the answer and its table in Markdown.")
 _JSON = option("--json", help="One JSON document on the standard output.")
 _QUIET = option(help="No progress.")
 HTML = Declared(name="html", kind=Path, option=_HTML)
+MARKDOWN = Declared(name="as_markdown", kind=Path, option=_MARKDOWN)
 JSON = Declared(name="as_json", kind=bool, option=_JSON, default=False)
 QUIET = Declared(name="quiet", kind=bool, option=_QUIET, default=False)
 
@@ -121,7 +123,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
             arguments += value if parameters[place].kind is Parameter.VAR_POSITIONAL else [value]
         return function(*arguments, **given)
 
-    shown = [*declared, *([HTML] if row.html else []), JSON]
+    shown = [*declared, *([HTML, MARKDOWN] if row.html else []), JSON]
     work: Callable[..., Any] = call
     if "on_progress" in parameters:
         work, shown = showing(first=row.first, messages="on_message" in parameters)(call), [*shown, QUIET]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnomon.api.compare import CompareOptions
-from gnomon.cli.declared import HTML, JSON, Declared, Decorator, gone, options_of, parameter_of
+from gnomon.cli.declared import JSON, Declared, Decorator, gone, options_of, parameter_of
 
 
 def declared_options(*declared: Declared) -> Decorator:
@@ -19,10 +19,8 @@ def declared_options(*declared: Declared) -> Decorator:
     return decorated
 
 
-html_option = declared_options(HTML)
 json_option = declared_options(JSON)
 record_option = declared_options(*(one for one in options_of(CompareOptions) if one.name == "record"))
-sessions_options = declared_options(*(one for one in options_of(CompareOptions) if one.name in ("sessions", "changed")))
 
 
 _FERULES = (

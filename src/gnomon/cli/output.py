@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnomon.cli.help import VERBOSE
-from gnomon.errors import GnomonError, RecordError
+from gnomon.errors import GnomonError, RecordError, system_errors
 from gnomon.report.plain import json_text, listed
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def watched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def answering(function: Callable[..., Any]) -> Callable[..., int]:
-    """Write what a function returns as --json and --html ask for it: a result of `gnomon.api`, or a document.
+    """Write what a function returns, as the options of output ask for it: a result of `gnomon.api`, or a document.
 
     The exit code is the result's, or one that is returned beside it; else 0. RecordError where the page fails, once all
     else is written.
     """
 
     @functools.wraps(function)
-    def answer(*, as_json: bool, html: Path | None = None, **values: Any) -> int:
+    def answer(*, as_json: bool, html: Path | None = None, as_markdown: Path | None = None, **values: Any) -> int:
         if as_json:  # what takes no output is better known before an hour of measuring than after it
             with suppress(io.UnsupportedOperation):
                 os.write(sys.stdout.fileno(), b"")
@@ -99,6 +99,9 @@ def answering(function: Callable[..., Any]) -> Callable[..., int]:
             write_json(document)
         else:
             _write_report(document)
+        if as_markdown is not None:
+            with system_errors(RecordError, f"{as_markdown} cannot be written", hint="Name another file."):
+                as_markdown.write_text(result.to_markdown(), encoding="utf-8")
         if html is not None:
             _write_html(document, html, as_json=as_json)
         return int(code)

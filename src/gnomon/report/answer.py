@@ -21,8 +21,9 @@ SVG = "image/svg+xml"
 """The type by which notebooks know a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
-_PAGE = "gnomon.api.html:html_page"
-_TABLE = "gnomon.api.html:first_table"
+_PAGE = "gnomon.jobs.html.page:page"
+_TABLE = "gnomon.jobs.html.views:first_table"
+_MARKDOWN = "gnomon.jobs.html.views:markdown"
 
 
 class Answer:
@@ -61,9 +62,14 @@ class Answer:
 
         It is also written to `path`, where there is one.
         """
-        made: str = function_at(_PAGE)(self.document(), type(self).__name__)
+        made: str = function_at(_PAGE)([self.document()], [type(self).__name__])
         if path is not None:
             Path(path).write_text(made, encoding="utf-8")
+        return made
+
+    def to_markdown(self) -> str:
+        """The answer, what it holds for, and the first table of the report, in Markdown."""
+        made: str = function_at(_MARKDOWN)(self.document())
         return made
 
     def table_rows(self) -> dict[str, Rows]:

@@ -563,13 +563,10 @@ def test_markdown_shows_foreign_names_as_they_are(tmp_path: Path) -> None:
     before, after = document(rng), document(rng, level_us=6500.0)
     for made in (before, after):
         made["columns"][0]["label"] = "![x](http://e/x.png) `a` *b* \ud800"
-    path = tmp_path / "comment.md"
-    pair(tmp_path, before, after).write({"markdown": path})
-    comment = path.read_text(encoding="utf-8")
+    comment = pair(tmp_path, before, after).to_markdown()
     assert r"!\[x\](http://e/x.png) \`a\` \*b\* \\ud800" in comment and "![x]" not in comment
     after["fingerprint"]["cpu_model"] = "<img src=http://e/x.png>\n# hi"
-    pair(tmp_path, before, after).write({"markdown": path})
-    comment = path.read_text(encoding="utf-8")
+    comment = pair(tmp_path, before, after).to_markdown()
     assert "<" not in comment and r"&lt;img src=http://e/x.png>\\n# hi" in comment.splitlines()[0]
 
 

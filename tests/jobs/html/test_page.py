@@ -28,8 +28,9 @@ from gnomon.jobs.compare.job import compare
 from gnomon.jobs.compare.sides import read_run
 from gnomon.jobs.html.job import write_page
 from gnomon.jobs.html.page import page
-from gnomon.jobs.html.views import first_table
+from gnomon.jobs.html.views import first_table, view
 from gnomon.jobs.place.picture import sustained_charts
+from gnomon.report.markdown import escaped
 
 MOST_BYTES = 2_000_000
 
@@ -112,6 +113,17 @@ def test_a_column_without_a_value_is_not_shown() -> None:
         one["predicted_s"] = one["prediction_error"] = None
     columns = first_table(found, 9).columns  # type: ignore[union-attr]
     assert [c.title for c in columns] == [title for title in titles if not title.startswith("predict")]
+
+
+def test_markdown_has_the_answer_its_conditions_and_its_table() -> None:
+    found = profiled()
+    lines = found.to_markdown().splitlines()
+    assert lines[0].startswith("**onert:cpu is fastest: 220 us of CPU time") and r"\[1.63, 1.64\].**" in lines[0]
+    assert lines[2] == escaped(view(found.document()).conditions)
+    titles, kinds, *rows = (line for line in lines if line.startswith("|"))
+    assert titles.split(" | ")[:2] == ["| configuration", "wall"] and kinds.split(" | ")[:2] == ["| ---", "--:"]
+    assert len(rows) == len(found.columns) and {row.count(" | ") for row in (titles, kinds, *rows)} == {9}
+    assert "p99" not in titles, "a column of pages alone"
 
 
 def test_what_is_chosen_is_marked_once() -> None:

@@ -225,8 +225,13 @@ class CompareDocument(Answer):
         nothing = not all(pair.configurations for pair in self.pairs)
         return gate_code(self.fail_slower, self.pairs, self.undecided, nothing=nothing)
 
+    def to_markdown(self) -> str:
+        """The comparison for a pull request, as --markdown writes it."""
+        made: str = import_module("gnomon.jobs.compare.report").markdown(self)
+        return made
+
     def write(self, files: Mapping[str, Path | None]) -> None:
-        """Write the comparison in other forms: "junit", "markdown", "action_benchmark" or "bencher" -> file.
+        """Write the comparison in other forms: "junit", "action_benchmark" or "bencher" -> file.
 
         RecordError where a file cannot be written.
         """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.compare.document import CompareDocument, word
-from gnomon.jobs.compare.report import markdown, power
+from gnomon.jobs.compare.report import power
 from gnomon.report import units
 from gnomon.report.plain import clean, json_text
 from gnomon.report.units import ratio_interval
@@ -23,7 +23,6 @@ def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
     """Write the comparison in the forms that are named; see `CompareDocument.write`."""
     made = {
         "junit": lambda: junit(document),
-        "markdown": lambda: markdown(document),
         "action_benchmark": lambda: json_text(action_benchmark(document)),
         "bencher": lambda: json_text(bencher(document)),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from gnomon.core.decision import SEEN
@@ -21,6 +20,7 @@ from gnomon.jobs.compare.document import (
 )
 from gnomon.report import units
 from gnomon.report.conditions import held_for
+from gnomon.report.markdown import escaped, table_lines
 from gnomon.report.page import Page, Table
 from gnomon.report.plain import clean, listed
 from gnomon.report.units import ratio_interval
@@ -175,30 +175,20 @@ def _table(what: str, rows: Sequence[VerdictPart]) -> Table[VerdictPart]:
 
 def markdown(document: CompareDocument) -> str:
     """The comparison as Markdown, for a pull request."""
-    lines = [f"**gnomon**: {_cell(document.headline()[1])}", ""]
+    lines = [f"**gnomon**: {escaped(document.headline()[1])}", ""]
     for pair in document.pairs:
-        lines += [f"- not compared: {_cell(told)}" for told in pair.unlike]
-        lines += [f"- measured only before: {_cell(label)}" for label in pair.only_before]
-        lines += [f"- measured only after: {_cell(label)}" for label in pair.only_after]
+        lines += [f"- not compared: {escaped(told)}" for told in pair.unlike]
+        lines += [f"- measured only before: {escaped(label)}" for label in pair.only_before]
+        lines += [f"- measured only after: {escaped(label)}" for label in pair.only_after]
         if not pair.configurations:
             continue
         table = _table("configuration", pair.configurations)
-        titles = [column.title for column in table.columns]
-        lines += ["", f"| {' | '.join(titles)} |", "|---|--:|--:|--:|---|---|"]
-        lines += [f"| {' | '.join(_cell(column.cell(row)) for column in table.columns)} |" for row in table.rows]
-        lines += ["", power(pair.configurations)]
+        cells = [[column.cell(row) for column in table.columns] for row in table.rows]
+        lines += ["", *table_lines(table.columns, cells), "", power(pair.configurations)]
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]
                 told = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
                 kernel = clean(first.label).replace("`", "")
-                lines += ["", f"{_cell(told)} `{kernel}` ({units.digits(first.ratio)})."]
+                lines += ["", f"{escaped(told)} `{kernel}` ({units.digits(first.ratio)})."]
     return "\n".join(lines) + "\n"
-
-
-_MEANT = re.compile(r"[\\`*_\[\]|~]")
-
-
-def _cell(text: str) -> str:
-    """A text of foreign origin that Markdown shows as it is: no element, link, picture, or line of its own."""
-    return _MEANT.sub(r"\\\g<0>", clean(text)).replace("&", "&amp;").replace("<", "&lt;")

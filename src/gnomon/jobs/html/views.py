@@ -16,6 +16,7 @@ from gnomon.jobs.html.blocks import MOST_ROWS, Grid, Line, Part, Section, View, 
 from gnomon.jobs.html.measured import measured_sections
 from gnomon.report.answer import function_at
 from gnomon.report.frame import plain_cell, plain_table, tables_of
+from gnomon.report.markdown import escaped, table_lines
 from gnomon.report.page import Page, Table
 
 Document = Mapping[str, Any]
@@ -121,8 +122,21 @@ def _recorded(document: Document, most: int = MOST_ROWS) -> _Recorder:
 
 def first_table(document: Document, most: int) -> Grid | None:
     """The first table of a document's report, of so many rows; None where it has none."""
-    kept = _recorded(document, most)
+    return _table(_recorded(document, most))
+
+
+def _table(kept: _Recorder) -> Grid | None:
     return next((part for _, parts in kept.sections for part in parts if isinstance(part, Grid)), None)
+
+
+def markdown(document: Document) -> str:
+    """The answer of a document, what it holds for, and the first table of its report, in Markdown."""
+    kept = _recorded(document)
+    table = _table(kept)
+    parts = [f"**{escaped(kept.answer)}**" if kept.answer else "", escaped(kept.held)]
+    if table is not None:
+        parts += ["\n".join(table_lines(table.columns, table.rows, table.chosen)), escaped(table.note)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def comparison(document: CompareDocument) -> Section:
