@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from gnomon.api.options import CommandOptions, ModelOptions, PathLike, Record
 from gnomon.errors import UsageError
 from gnomon.options import option, refuse_unknown
 from gnomon.store.address import record_address
-from gnomon.values import new_file, percent, seconds, span
+from gnomon.values import file, new_file, percent, seconds, span
 
 if TYPE_CHECKING:
     from gnomon.api.options import Options
@@ -133,6 +134,14 @@ def compare(
             "effort the limit of --fail-slower (3%) needs. Exits with 0 where --budget is enough for it, else with 10.",
         ),
     ] = None,
+    beside_python: Annotated[
+        PathLike | None,
+        option(
+            read=file,
+            metavar="PATH",
+            help="Measure MODEL by this Python too, whose environment has other versions of runtimes.",
+        ),
+    ] = None,
     junit: Annotated[
         PathLike | None, option(read=new_file, metavar="FILE", help="Write JUnit XML: a test case a configuration.")
     ] = None,
@@ -148,7 +157,7 @@ def compare(
 
     MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
     --budget is over. So are two or more --command, with MODEL as their {model} where they have one. One MODEL is
-    measured beside itself with --self-test.
+    measured beside itself with --self-test, and by another Python with --beside-python.
 
     A RUN is the id of an earlier run (or how it begins; last; last~1: the one before), a file that --json wrote, a
     report in HTML, a package, or a results database, of which the newest run counts. Beside a MODEL its own model is
@@ -167,25 +176,31 @@ def compare(
     asked = {name: value for name, value in options.items() if name in CompareOptions.__annotations__}
     measuring = {name: value for name, value in options.items() if name not in Verdicts.__annotations__}
     undecided, how = compare_settings(cast("CompareOptions", asked))
+    alone = self_test is not None or beside_python is not None
+    both = self_test is not None and (beside_python is not None or options.get("processes") is not None)
+    if both or (alone and len(names) != 1):
+        raise UsageError(
+            "--self-test measures one model for its time, --beside-python one by two",
+            hint="Give one MODEL and one of both, and no --processes with --self-test.",
+        )
     if self_test is not None:
-        if len(names) != 1 or options.get("processes") is not None:
-            raise UsageError("--self-test measures one model for its time", hint="Give one MODEL, and no --processes.")
         measuring["budget_s"] = self_test
         how["fail_slower"] = how["fail_slower"] or _LIMIT
     rule = Rule(alpha=how["alpha"], relevant=how["relevant"], limit=how["fail_slower"])
     sides: list[str | Side] = [*names]
-    if self_test is not None or measuring.keys() - {"record"} or any(map(is_model, names)):
+    if alone or measuring.keys() - {"record"} or any(map(is_model, names)):
         how |= {"sessions": 0.0}
 
         def enough(samples: Sequence[Mapping[str, SampleColumns]], clock: Clock, share: float) -> bool:
             return self_test is None and is_decided(samples, clock, replace(rule, alpha=rule.alpha * share))
 
         measure = _Turns(cast("TurnOptions", measuring), enough, on_progress, on_message)
-        if len(options.get("commands", ())) > 1 and len(names) < 2 and self_test is None:
+        if len(options.get("commands", ())) > 1 and len(names) < 2 and not alone:
             sides = measure.commands(names)
             how |= {"changed": ("options", "version", *how["changed"])}
         else:
-            sides = measure.models(names if self_test is None else names * 2)
+            sides = measure.models(names * 2 if alone else names, beside_python)
+            how |= {"changed": ("version", *how["changed"])} if beside_python is not None else {}
     compared = replace(compare_job(sides, **how), undecided=undecided)
     if self_test is not None:
         compared = _self_tested(compared, cast("list[Side]", sides), rule, options.get("budget_s", BUDGET_S))
@@ -217,8 +232,9 @@ class _Turns:
     watch: Watch | None
     tell: Callable[[str], None] | None
 
-    def models(self, names: Sequence[str]) -> list[str | Side]:
-        """The sides of models, and of runs whose models are measured again."""
+    def models(self, names: Sequence[str], other: PathLike | None = None) -> list[str | Side]:
+        """The sides of models, and of runs whose models are measured again; the last by another Python, if any."""
+        from gnomon.devices.address import LOCAL
         from gnomon.jobs.compare.sides import Side, model_of
         from gnomon.models.load import is_model
 
@@ -230,8 +246,14 @@ class _Turns:
             )
         record = record_address(self.options.get("record"))
         requests = [self._request(model_of(name, record)) for name in names]
-        profiles = self._measured(requests)
-        return [Side(name=name, document=profile) for name, profile in zip(names, profiles, strict=True)]
+        pythons: list[str | None] = [None] * len(names)
+        if other is not None:
+            device = requests[0].device
+            if device.address.kind != LOCAL:
+                raise UsageError("--beside-python is for this machine alone", hint="Leave out --device.")
+            pythons = [device.python or sys.executable, str(Path(other).absolute())]
+        sides = zip(names, self._measured(requests, pythons[-1]), pythons, strict=True)
+        return [Side(name=name, document=profile, python=python) for name, profile, python in sides]
 
     def commands(self, models: Sequence[str]) -> list[str | Side]:
         """The sides of commands, each of which is measured as the one configuration of its side."""
@@ -258,12 +280,12 @@ class _Turns:
         options = {name: given for name, given in self.options.items() if name not in without}
         return model_request(model, cast("Options", {"budget_s": BUDGET_S, **options}), sweeps=True)
 
-    def _measured(self, requests: Sequence[ModelRequest]) -> list[ProfileDocument]:
+    def _measured(self, requests: Sequence[ModelRequest], python: str | None = None) -> list[ProfileDocument]:
         from gnomon.jobs.place.job import profile_by_turns
         from gnomon.jobs.runs.answers import keep
 
         enough = None if self.options.get("processes") else self.enough
-        profiles = profile_by_turns(requests, enough=enough, watch=self.watch, tell=self.tell)
+        profiles = profile_by_turns(requests, enough=enough, python=python, watch=self.watch, tell=self.tell)
         for profile in profiles:
             keep(profile.document(), self.tell)
         return profiles

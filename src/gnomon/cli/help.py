@@ -114,6 +114,7 @@ EXAMPLES = (
     "gnomon compare old.onnx new.onnx --runtime onnxruntime",
     "gnomon compare old.onnx new.onnx --fail-slower 3% --junit gnomon.xml --markdown comment.md",
     "gnomon compare model.onnx --self-test 5min --fail-slower 3%",
+    "gnomon compare model.onnx --beside-python /opt/new/bin/python",
     "gnomon compare last~1 last",
     "gnomon suite run suite.toml",
     "gnomon suite status",

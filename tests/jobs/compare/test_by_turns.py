@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import io
+import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +17,11 @@ from tests.jobs.compare.test_compare import beside_neighbours, document, pair
 
 import gnomon
 from gnomon.cli.main import cli, run
-from gnomon.errors import UsageError
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
 from gnomon.jobs.compare.job import levels_of
+from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.compare.sides import read_side
+from gnomon.report.page import Page
 
 
 def chain(path: Path, products: int) -> Path:
@@ -88,6 +94,40 @@ def test_a_run_beside_a_model_is_measured_again_where_its_file_is_as_it_was(tmp_
     chain(old, 30)
     with pytest.raises(UsageError, match="file is as it was"):
         gnomon.compare(ran.campaign, new, **how)
+
+
+def another_python(folder: Path, begins_with: str) -> Path:
+    """This Python, which does something first wherever it starts."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(begins_with)
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    made = folder / "python"
+    made.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(path)} exec {shlex.quote(sys.executable)} "$@"\n')
+    made.chmod(0o755)
+    return made
+
+
+@pytest.mark.usefixtures("short_visits")
+def test_two_versions_of_a_runtime_are_compared_by_turns(tmp_path: Path) -> None:
+    model = chain(tmp_path / "m.onnx", 20)
+    other = another_python(tmp_path / "new", "import onnxruntime\nonnxruntime.__version__ = '1.99.9'\n")
+    lacking = another_python(tmp_path / "lacking", "import sys\nsys.modules['onnxruntime'] = None\n")
+    how: dict[str, Any] = {"record": tmp_path / "record.sqlite", "runtimes": ("onnxruntime",), "processes": 2}
+    markdown = tmp_path / "told.md"
+    found = gnomon.compare(model, beside_python=other, markdown=markdown, **how)
+    assert [side.python for side in found.sides] == [sys.executable, str(other)]
+    versions = [side.versions["onnxruntime"] for side in found.sides]
+    assert versions[0] != versions[1] == "1.99.9" and found.pairs[0].configurations[0].processes == (2, 2)
+    page = io.StringIO()
+    compare_report(found, Page(page, width=120))
+    assert f"{other}: onnxruntime 1.99.9" in page.getvalue() and str(versions[0]) in page.getvalue()
+    assert f"onnxruntime is {versions[0]} and 1.99.9" in markdown.read_text(encoding="utf-8")
+    with pytest.raises(RuntimeMissingError, match="onnxruntime"):
+        gnomon.compare(model, beside_python=lacking, **how)
+    with pytest.raises(DeviceError, match="none"):
+        gnomon.compare(model, beside_python=tmp_path / "none", **how)
+    with pytest.raises(UsageError, match="this machine"):
+        gnomon.compare(model, beside_python=other, device="ssh://nobody@localhost", **how)
 
 
 @pytest.mark.parametrize("words", [["a.onnx"], ["last~1", "last", "--processes", "3"]])

@@ -32,14 +32,17 @@ def word(row: VerdictPart) -> str:
     """A verdict as people read it: that of the gate, or how large a difference there can be at most."""
     if (kind := kind_of(row)) != "open":
         return kind
-    if row.low is None or row.high is None:
+    if row.low is None or row.high is None or units.vague(row.low, row.high):
         return "undecided"
     return f"no difference above {units.percent(max(row.high, 1 / row.low) - 1).lstrip('+')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidePart:
-    """A side: how it was named, which run it is, and what it measured where, under which conditions if known."""
+    """A side: how it was named, which run it is, and what it measured where, under which conditions if known.
+
+    `python` is the Python that measured it, where runtimes of two are compared.
+    """
 
     name: str
     campaign: str
@@ -50,6 +53,7 @@ class SidePart:
     started_at_s: float | None
     clock: str
     conditions: ConditionsPart | None = None
+    python: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def _check_sides(sides: Sequence[Named]) -> None:
 def _side(side: Named) -> SidePart:
     document = side.document
     started_at_s = [at_s for row in side.configurations.values() for at_s in row.runs.samples.started_at_s]
-    own = {"name": side.name, "model": Path(document.model.path).name}
+    own = {"name": side.name, "model": Path(document.model.path).name, "python": side.python}
     return SidePart(
         **fields_of(SidePart, document) | own,
         model_sha256=document.model.sha256,

@@ -90,8 +90,8 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
 def power(rows: Sequence[VerdictPart]) -> str:
     """What the measurement would have seen of the least sure of some configurations."""
     sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
-    if not math.isfinite(sees):
-        return "This would have seen nothing: one process tells nothing."
+    if units.vague(1.0, 1 + sees):
+        return "This would have seen nothing: so few processes tell nothing."
     return f"This would have seen {units.percent(sees)} with {units.share(SEEN)}."
 
 
@@ -146,7 +146,8 @@ def _who(side: SidePart) -> str:
     told = side.conditions
     name = side.name if side.model == NO_MODEL else side.model
     where = held_for(name, side.device, told) if told else f"{name} on {side.device}"
-    return f"{where}; run {side.campaign[:8]}"
+    by = f"; {side.python}: {listed([' '.join(one) for one in side.versions.items()])}" if side.python else ""
+    return f"{where}{by}; run {side.campaign[:8]}"
 
 
 def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
@@ -177,6 +178,7 @@ def markdown(document: CompareDocument) -> str:
     """The comparison as Markdown, for a pull request."""
     lines = [f"**gnomon**: {escaped(document.headline()[1])}", ""]
     for pair in document.pairs:
+        lines += [f"- changed on purpose: {escaped(told)}" for told in pair.changed]
         lines += [f"- not compared: {escaped(told)}" for told in pair.unlike]
         lines += [f"- measured only before: {escaped(label)}" for label in pair.only_before]
         lines += [f"- measured only after: {escaped(label)}" for label in pair.only_after]

@@ -46,10 +46,11 @@ CONFIGURATIONS = ("gnomon-place", "gnomon-profile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a comparison: how it was named, and its document."""
+    """One side of a comparison: how it was named, its document, and its Python where those of two are compared."""
 
     name: str
     document: Compared
+    python: str | None = None
 
     @property
     def configurations(self) -> dict[str, Configuration]:

@@ -12,6 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gnomon.devices.base import Device
+from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.session.model_session import open_device, open_lab
@@ -61,6 +63,7 @@ def profile_by_turns(
     requests: Sequence[ModelRequest],
     *,
     enough: Enough | None,
+    python: str | None = None,
     watch: Watch | None = None,
     tell: Tell | None = None,
 ) -> list[ProfileDocument]:
@@ -68,7 +71,8 @@ def profile_by_turns(
 
     So what moves the machine moves all of them alike. It ends when it is `enough`, which is asked at each look, or when
     the effort's budget is over; without `enough` after as many turns as the effort has processes. Each is a run of its
-    own in the results database. Raises GnomonError; what was measured until then is there.
+    own in the results database. The last is measured by another `python` of this machine, where one is given; what that
+    lacks is not brought. Raises GnomonError; what was measured until then is there.
     """
     first = timed(requests[0])
 
@@ -77,6 +81,10 @@ def profile_by_turns(
         each = [replace(r, time=again.time, fresh=again.fresh) for r in requests]
         with ExitStack() as stack:
             device = stack.enter_context(open_device(again, tell))
+            devices: list[Device] = [device] * len(each)
+            if python is not None:  # the lease is held
+                other = LocalDevice(again.device.name, python=python, environment=again.device.environment)
+                devices[-1] = stack.enter_context(other)
             labs = [
                 stack.enter_context(
                     open_lab(
@@ -89,7 +97,7 @@ def profile_by_turns(
                         beside=f"turn-{turn}-",
                     )
                 )
-                for turn, r in enumerate(each)
+                for turn, (r, device) in enumerate(zip(each, devices, strict=True))
             ]
             folders = [stack.enter_context(guarded_folder("gnomon-segments-")) for _ in labs]
             from gnomon.jobs.place.decide import profile_turns
