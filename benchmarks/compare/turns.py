@@ -4,9 +4,9 @@ A series is a model beside itself, turn by turn, as `--record` measured it (`run
 each turn the level of both processes, and how long the turn took. `series.json` has some, with the load of the machine
 they are of. Each is replayed: stretches of turns are drawn from it, and go through the shipped looks, bounds and
 verdicts (`gnomon.core.decision`) until these are certain or the budget is over. In equal pairs none may be called
-slower or faster; with the second process's times multiplied by 1.01, 1.03 and
-1.05 the difference shall be found, and a gate of 3 % shall never pass one of 5 %. In drifts all times grow by 5 % while
-a stretch lasts. With --pairs, so many live pairs of each beside it: the models are truly 0, 1, 3 and 5 % slower.
+slower or faster; with the second process's times multiplied by 1.01, 1.03 and 1.05 the difference shall be found, and
+a gate of 3 % shall never pass one of 5 %. In drifts all times grow by 5 % while a stretch lasts. Live pairs are those
+of `live_pairs.py`.
 """
 
 from __future__ import annotations
@@ -137,32 +137,11 @@ def replayed(series: Series, effect: float, drift: float, budget_s: float, count
     return told
 
 
-def live(pairs: int, record: Path, folder: Path, budget_s: float) -> list[dict[str, Any]]:
-    """Pairs of models that are measured, by the product's own looks."""
-    rows = []
-    for products in (PLAIN, *(round(PLAIN * (1 + effect)) for effect in _EFFECTS[1:])):
-        for _ in range(pairs):
-            found = gnomon.compare(
-                chain(folder, PLAIN),
-                chain(folder, products),
-                runtimes=("onnxruntime",),
-                threads=1,
-                budget_s=budget_s,
-                record=record,
-                fresh=True,
-            )
-            (row,) = found.pairs[0].configurations
-            rows.append({"products": products, "verdict": row.verdict, "ratio": row.ratio, "sees": row.sees})
-    return rows
-
-
 def _given() -> Namespace:
     options = parser(__doc__)
     options.add_argument("--record", metavar="NAME", help="measure a series, and add it to series.json")
     options.add_argument("--turns", type=int, default=150, help="how many turns that has")
     options.add_argument("--replays", type=int, default=300, help="how often each series is replayed")
-    options.add_argument("--pairs", type=int, default=0, help="how many live pairs of each")
-    options.add_argument("--budget", type=float, default=60.0, help="seconds of a live pair")
     return options.parse_args()
 
 
@@ -170,11 +149,10 @@ def main() -> None:
     """A series is recorded, or all are replayed."""
     given = _given()
     known = json.loads(_SERIES.read_text("utf-8")) if _SERIES.exists() else []
-    with tempfile.TemporaryDirectory() as folder, own_record() as record:
-        if given.record:
+    if given.record:
+        with tempfile.TemporaryDirectory() as folder, own_record() as record:
             known.append(recorded(given.record, given.turns, record, Path(folder)))
-            _SERIES.write_text(json.dumps(known) + "\n", encoding="utf-8")
-        pairs = live(given.pairs, record, Path(folder), given.budget)
+        _SERIES.write_text(json.dumps(known) + "\n", encoding="utf-8")
     series = [Series(**{name: one[name] for name in Series.__dataclass_fields__}) for one in known]
     apart = {one.name: compare_by_turns(*one.sides(len(one.turn_s))) for one in series}
     own = {name: {"ratio": found.ratio, "error": found.error} for name, found in apart.items()}
@@ -186,7 +164,7 @@ def main() -> None:
         ]
         for one in (*series, *map(simulated, _WORLDS))
     }
-    publish({"benchmark": "compare by turns", "own": own, "series": told, "pairs": pairs}, given)
+    publish({"benchmark": "compare by turns", "own": own, "series": told}, given)
 
 
 if __name__ == "__main__":
