@@ -107,7 +107,7 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
     """Measure the contenders interleaved in fresh processes until it is decided, and choose; see `judge_contenders`.
 
     Without a mix the profile, which was interleaved, goes on as long as it leaves the choice open. Beside a mix all are
-    measured anew, but for single contenders that the profile showed to be hopeless: they ran there beside the best.
+    measured again, but for single contenders that the profile showed to be hopeless: they ran there beside the best.
     """
     mixed = any(c.kind != "single" for c in contenders)
     far = _hopeless(lab, contenders, clocks) if mixed else {}

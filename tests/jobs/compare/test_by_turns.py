@@ -113,15 +113,14 @@ def test_two_versions_of_a_runtime_are_compared_by_turns(tmp_path: Path) -> None
     other = another_python(tmp_path / "new", "import onnxruntime\nonnxruntime.__version__ = '1.99.9'\n")
     lacking = another_python(tmp_path / "lacking", "import sys\nsys.modules['onnxruntime'] = None\n")
     how: dict[str, Any] = {"record": tmp_path / "record.sqlite", "runtimes": ("onnxruntime",), "processes": 2}
-    markdown = tmp_path / "told.md"
-    found = gnomon.compare(model, beside_python=other, markdown=markdown, **how)
+    found = gnomon.compare(model, beside_python=other, **how)
     assert [side.python for side in found.sides] == [sys.executable, str(other)]
     versions = [side.versions["onnxruntime"] for side in found.sides]
     assert versions[0] != versions[1] == "1.99.9" and found.pairs[0].configurations[0].processes == (2, 2)
     page = io.StringIO()
     compare_report(found, Page(page, width=120))
     assert f"{other}: onnxruntime 1.99.9" in page.getvalue() and str(versions[0]) in page.getvalue()
-    assert f"onnxruntime is {versions[0]} and 1.99.9" in markdown.read_text(encoding="utf-8")
+    assert f"onnxruntime is {versions[0]} and 1.99.9" in found.to_markdown()
     with pytest.raises(RuntimeMissingError, match="onnxruntime"):
         gnomon.compare(model, beside_python=lacking, **how)
     with pytest.raises(DeviceError, match="none"):
