@@ -295,11 +295,14 @@ class CampaignRunner(Known):
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
         """Whether the job's time is over, or less of it is left than the stage needs, which then must not begin."""
-        wanted = self._stages is None or stage in self._stages
-        if wanted and (self._time is None or self._time.left_s > needs_s):
+        if self._comes_to(stage) and (self._time is None or self._time.left_s > needs_s):
             return False
         self.stopped = self.stopped or stage
         return True
+
+    def _comes_to(self, stage: str) -> bool:
+        """Whether a stage is one of those that shall be done."""
+        return self._stages is None or stage in self._stages
 
     def known(self, key: str) -> Measured:
         """What is known of a candidate so far; once the time was over, what a proof lacks is taken from the profile."""
@@ -354,7 +357,7 @@ class CampaignRunner(Known):
         start = time.monotonic()
         asked = effort.processes_least * sum(_visits(c, effort) for c in candidates)
         before = sum(len(self._runs.get(c.key, ())) for c in candidates)
-        meter = Meter(stage, max(0, asked - before), self._watch)
+        meter = Meter(stage, max(0, asked - before) if self._comes_to(stage) else 0, self._watch)
         self._processes(stage, candidates, effort, start, meter)
         failed = {c.key for c in candidates if self.failed(c.key) and not self._recorded(c.key).own} - self._again
         if failed:

@@ -21,8 +21,8 @@ _TRACED = ", traced"
 """How the names of profiles end that failed: what they are of was measured."""
 _TIPS = frozenset({"precision", "subnormal-cured"})
 """Kinds of doubts that speak against nothing, and say what was seen to be faster still."""
-_MUTE = frozenset({"precision-no-gain", "file"})
-"""Kinds of doubts that say what else was tried in vain, or what is in the file and changes nothing here: details."""
+_MUTE = frozenset({"precision-no-gain", "file", "quick"})
+"""Kinds of doubts that say what else was tried in vain, what changes nothing here, or what was asked for: details."""
 _MOST_WARNINGS, _MOST_TIPS = 3, 2
 _FIRST = frozenset(
     {
