@@ -40,7 +40,7 @@ class Declared:
 
 
 _HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one self-contained HTML page.")
-_MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write the answer and its table in Markdown.")
+_MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write its table in Markdown.")
 _JSON = option("--json", help="One JSON document on the standard output.")
 _QUIET = option(help="No progress.")
 HTML = Declared(name="html", kind=Path, option=_HTML)
