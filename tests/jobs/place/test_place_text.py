@@ -232,9 +232,9 @@ def test_nothing_is_said_to_be_unmixed_beside_a_mix() -> None:
     assert "Not mixed: the graph has no cut" in flat(found)
 
 
-def test_a_package_for_another_device_is_to_be_copied_there() -> None:
-    assert "copy the package there" not in flat(document())
-    assert "To run it on board, copy the package there first" in flat(document() | {"device": "board"})
+def test_a_package_for_another_device_is_to_be_deployed_there() -> None:
+    assert "gnomon deploy" not in flat(document())
+    assert "deploy gnomon deploy out.gnomon board" in flat(document() | {"device": "board"})
 
 
 def test_a_brief_report_is_short() -> None:
