@@ -1,15 +1,20 @@
-"""Pages in HTML from Python."""
+"""Pages in HTML, and tables in Markdown, from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from gnomon.api.compare import Changed, Sessions
 from gnomon.api.options import PathLike, Record
+from gnomon.jobs.html import job
+from gnomon.jobs.html.job import write_page
+from gnomon.jobs.html.page import page
+from gnomon.jobs.html.views import first_table, markdown
 from gnomon.options import option
 from gnomon.values import new_file
+
+__all__ = ["first_table", "markdown", "page", "write_page", "write_report"]
 
 
 def write_report(
@@ -25,16 +30,8 @@ def write_report(
     mean what they mean there. The page holds the documents of the runs: `compare` and this function read it. Raises
     GnomonError.
     """
-    from gnomon.jobs.html.job import write_report as write
     from gnomon.store.address import record_address
 
     names = [str(one) for one in runs]
     found = record_address(record)
-    return write(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
-
-
-def write_page(document: Mapping[str, object], out: Path) -> int:
-    """Write the page of a document that a job answered with; returns how many bytes it has. Raises GnomonError."""
-    from gnomon.jobs.html.job import write_page as write
-
-    return write(document, out)
+    return job.write_report(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)

@@ -21,9 +21,9 @@ SVG = "image/svg+xml"
 """The type by which notebooks know a picture."""
 
 _WIDTH, _MOST_ROWS = 160, 20
-_PAGE = "gnomon.jobs.html.page:page"
-_TABLE = "gnomon.jobs.html.views:first_table"
-_MARKDOWN = "gnomon.jobs.html.views:markdown"
+_PAGE = "gnomon.api.html:page"
+_TABLE = "gnomon.api.html:first_table"
+_MARKDOWN = "gnomon.api.html:markdown"
 
 
 class Answer:

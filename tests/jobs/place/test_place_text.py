@@ -234,7 +234,8 @@ def test_nothing_is_said_to_be_unmixed_beside_a_mix() -> None:
 
 def test_a_package_for_another_device_is_to_be_deployed_there() -> None:
     assert "gnomon deploy" not in flat(document())
-    assert "deploy gnomon deploy out.gnomon board" in flat(document() | {"device": "board"})
+    found = document() | {"device": "board"}
+    assert f"gnomon deploy {found['package']} board" in flat(found)
 
 
 def test_a_brief_report_is_short() -> None:
