@@ -120,7 +120,7 @@ def deploy(
     package: Annotated[PathLike, option(metavar="PACKAGE")],
     device: Annotated[str, option(metavar="DEVICE", complete="device")],
     *,
-    to: Annotated[str | None, option(metavar="FOLDER", help="Its folder there.  [default: ~/PACKAGE]")] = None,
+    to: Annotated[str | None, option(metavar="FOLDER", help="Its folder there.  [default: ~/deployed/PACKAGE]")] = None,
     overwrite: Overwrite = False,
     fetch: Fetch = False,
     on_message: Callable[[str], None] | None = None,

@@ -88,7 +88,7 @@ def test_a_board_is_brought_what_it_lacks(package: Path, tmp_path: Path, monkeyp
     with running_board(tmp_path / "board") as board:
         config = board.config(environment={"A": "b c"})
         found = job.deploy(package, config)
-        assert Path(found.folder) == board.server.home / package.name
+        assert Path(found.folder) == board.server.home / "deployed" / package.name
         assert (Path(found.folder) / "site" / "onnxruntime").is_dir()
         words = ["sh", "-c", f"{found.run} --seconds 0"]
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, env={"PATH": os.environ["PATH"]})
@@ -110,6 +110,6 @@ def test_a_placement_deploys_its_package(
     with pytest.raises(UsageError, match="no device named"):
         place(tmp_path / "m.onnx", out=tmp_path / "out", **{**how, "deploy_to": "nowhere"})
     found = place(tmp_path / "m.onnx", out=tmp_path / "out", **how)
-    assert found.deployed is not None and found.deployed.folder == str(tmp_path / "home" / "out")
+    assert found.deployed is not None and found.deployed.folder == str(tmp_path / "home" / "deployed" / "out")
     place_report(found, Page())
-    assert f"run it   sh {tmp_path}/home/out/run.sh" in capsys.readouterr().out
+    assert f"run it   sh {tmp_path}/home/deployed/out/run.sh" in capsys.readouterr().out

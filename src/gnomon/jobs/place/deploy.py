@@ -51,7 +51,7 @@ exec {python} {line} "$@"
 def deploy(
     package: Path, config: DeviceConfig, *, to: str | None = None, overwrite: bool = False, tell: Tell | None = None
 ) -> DeployDocument:
-    """Copy a package to a folder of a device (from its user's home on; None: the package's own name), and run it there.
+    """Copy a package to a folder of a device (from its user's home on; None: deployed/NAME), and run it there.
 
     What its Python lacks is brought into that folder, as `gnomon.session.targets.equip` brings it. Whole or not at all.
     PackageError where it is not a package, DeviceError where it cannot lie there, RuntimeMissingError where what it
@@ -68,7 +68,7 @@ def deploy(
             python=shlex.quote(info.python),
             line=run_line(plan["job"], '"$here"/').removeprefix("python "),
         ).encode()
-        where = (to or package.name).removeprefix("~/").rstrip("/")
+        where = (to or f"deployed/{package.name}").removeprefix("~/").rstrip("/")
         argv = ["sh", "-c", _DEPLOY, "sh", device.push(package, package.name), where, "yes" * overwrite]
         done = device.run([*argv, "", package.name], env={}, stdin=start, timeout_s=_TIMEOUT_S)
         own_python = config.address.kind == LOCAL and config.python is None  # what it lacks is its owner's affair
@@ -82,7 +82,7 @@ def deploy(
     if not done.ok:
         kind = {_NO_ROOM: DeviceError, _MISSING: RuntimeMissingError}.get(done.returncode or 0, MeasurementError)
         raise kind(
-            f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="Nothing is left there."
+            f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="All is there as it was."
         )
     *_, told, folder = done.stdout.splitlines()
     found = loads(told)
