@@ -4,6 +4,7 @@ The functions are those of `gnomon.api`, and what the commands of the command li
 one is first used.
 """
 
+import builtins
 import os
 import sys
 from typing import Any
@@ -22,7 +23,7 @@ def __getattr__(name: str) -> Any:
         return ["__version__", *sorted(places)]
     if name in places:
         function = getattr(import_module(places[name].partition(":")[0]), name)
-        looked_at = sys.stderr.isatty() or "ipykernel" in sys.modules
+        looked_at = sys.stderr.isatty() or hasattr(builtins, "__IPYTHON__")  # in a notebook
         if not looked_at or os.environ.get("GNOMON_QUIET"):
             return function
         return import_module("gnomon.cli.output").watched(function)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import io
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -69,7 +69,7 @@ def test_python_shows_progress_to_people_alone(
 
     monkeypatch.setattr(place, "profile", job)
     assert profile("a") == "a" and capsys.readouterr().err == ""
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
     assert profile("b") == "b" and capsys.readouterr().err == "gnomon: looks at b\n"
     heard: list[str] = []
     gnomon.profile("c", on_message=heard.append)
