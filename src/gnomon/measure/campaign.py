@@ -379,12 +379,14 @@ class CampaignRunner(Known):
             rivals = self._rivals(candidates, effort) if process >= least else []
             if process >= least and self._enough(candidates, rivals, effort, start):
                 return
-            lost = [c for c in candidates if effort.decides and c not in rivals and self._recorded(c.key).ok]
-            left = [c for c in candidates if process < least or c not in lost]
-            wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in left}
+            wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
+            if effort.decides and process >= least:
+                # One visit beside those that may win: medians of unlike processes cannot be compared.
+                lost = {c.key for c in candidates if c not in rivals and self._recorded(c.key).ok}
+                wanted = {key: [b for b in blocks if b == 0 or key not in lost] for key, blocks in wanted.items()}
             todo = sum(map(len, wanted.values()))
             meter.expect(todo + max(0, least - process - 1) * todo)
-            left = [c for c in left if wanted[c.key]]
+            left = [c for c in candidates if wanted[c.key]]
             count = -(-len(left) // max(1, effort.together))
             # As few groups of about equal size as fit on the device at once.
             for group in (left[k::count] for k in range(count)):
