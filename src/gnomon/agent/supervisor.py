@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
 from .lifeline import die_with_parent, kill_tree
@@ -176,7 +177,7 @@ class Session(Rounds[WorkerProcess]):
         try:
             for key, candidate in self.candidates.items():
                 if candidate.get("process") is None:
-                    with suppress(ProcessFailed):  # it is started once more, and that is told, when it is loaded
+                    with suppress(ProcessFailed):  # loading starts another, whose failure is an event
                         self._awake[key] = worker = _started(candidate.get("environment", {}))
                         worker.send({"do": "wake"})
             for key, worker in list(self._awake.items()):
@@ -298,12 +299,16 @@ def _single(request: wire.CommandRequest) -> None:
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
+    left: SimpleQueue[list[wire.KeyedCommand]] = SimpleQueue()
+    for lane in lanes:
+        left.put(lane)
     problems: list[BaseException] = []
 
     def serve() -> None:
         try:
-            while lanes:
-                _lane(lanes.pop(0), float(request["timeout_s"]))
+            with suppress(Empty):
+                while True:
+                    _lane(left.get_nowait(), float(request["timeout_s"]))
         except BaseException as error:  # nobody listens any more
             problems.append(error)
 
