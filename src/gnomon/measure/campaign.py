@@ -326,7 +326,7 @@ class CampaignRunner(Known):
         Where its time was over before, the next one takes it up.
         """
         self.note("decision", decision)
-        if not self.stopped or self._stages is not None:
+        if not self.stopped or not self._comes_to(self.stopped):
             self.note(FINISHED, {})
 
     def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:
@@ -446,7 +446,7 @@ class CampaignRunner(Known):
         return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
     def _rivals(self, candidates: Sequence[Candidate], effort: Effort) -> list[Candidate]:
-        """The candidates that work and may still be as fast as the fastest, by what is known, or are near it.
+        """The candidates that work and, on the runs so far, may be as fast as the fastest or are near it.
 
         What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
         """

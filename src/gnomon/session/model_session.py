@@ -303,7 +303,7 @@ def open_lab(
         except MeasurementError as error:
             if lab.model_changed:
                 raise changed(request.model) from error
-            if not lab.runner.stopped or request.quick:
+            if not lab.runner.stopped or _is_quick(request, lab.runner.stopped):
                 raise
             raise MeasurementError(
                 f"--max-time was over before there was an answer: {error.message}",
@@ -538,11 +538,16 @@ def open_device(request: ModelRequest, tell: Tell | None) -> Iterator[Device]:
         yield device
 
 
+def _is_quick(request: ModelRequest, stopped: str) -> bool:
+    """Whether a job was stopped at a stage because a quick answer does not come to it, and not because of time."""
+    return request.quick and not request.interrupted and stopped not in _QUICK
+
+
 def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
     """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
     if not stopped:
         return []
-    if request.quick and not request.interrupted:
+    if _is_quick(request, stopped):
         message = "answered by whole models alone: no mix was looked for, no operator was timed"
         return [Doubt(kind="quick", message=message, hint="Leave out --quick for both.")]
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""

@@ -52,12 +52,12 @@ def how(tmp_path: Path) -> Any:
     }
 
 
-def over_from(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the time be over when a stage is to begin."""
-    whole = CampaignRunner.over
+def over_from(stage: str, monkeypatch: pytest.MonkeyPatch, *, process: int = 0) -> None:
+    """Let the time be over when a process of a stage is to begin."""
+    whole, before = CampaignRunner.over, iter(range(process))
 
     def over(self: CampaignRunner, now: str, *, needs_s: float = 0.0) -> bool:
-        if now == stage and self._time is not None:
+        if now == stage and self._time is not None and next(before, None) is None:
             self._time.most_s = 0.0
         return whole(self, now, needs_s=needs_s)
 
@@ -98,7 +98,9 @@ def test_the_answer_is_what_is_known_by_then_and_the_next_run_goes_on(
     assert not [d for d in again.doubts if d.kind == "stopped"]
 
 
-def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(model: Path, tmp_path: Path) -> None:
+def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = {**how(tmp_path), "threads": "all", "quick": True}
     placed, profiled = api.place(model, out=tmp_path / "out", **asked), api.profile(model, **asked)
     for document in (placed, profiled):
@@ -109,6 +111,12 @@ def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(model: 
     assert placed.threads[0] == 1 and placed.threads[-1] == cores == max(placed.threads)
     again = api.place(model, out=tmp_path / "out", measure=False, overwrite=True, **asked)
     assert again.decision.chosen == placed.decision.chosen
+    asked["processes"] = 2
+    with monkeypatch.context() as patched:
+        over_from("profile", patched, process=1)
+        late = api.place(model, out=tmp_path / "late", **asked, fresh=True)
+    assert [d.kind for d in late.doubts if d.kind in ("quick", "stopped")] == ["stopped"]
+    assert api.place(model, out=tmp_path / "again", **asked).campaign == late.campaign  # it goes on
     with pytest.raises(UsageError, match="--quick is for place and profile alone"):
         gnomon.pareto(model, quick=True)
 

@@ -355,7 +355,7 @@ class AcrossPlacer:
         enough_s = math.inf if always else float(totals.min())
         prices, solution = self._settle(prior, times, anchor, enough_s)
         extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
-        why = "" if extra else "by what cuts cost no mix is faster than one runtime"
+        why = "" if extra else "with the cost of its cuts no mix is predicted to be faster than one runtime"
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=why
         )

@@ -150,7 +150,7 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
 
 
 Place = Callable[[ModelRequest, Path | None, Watch | None, Callable[[str], None] | None], PlaceDocument]
-"""Places a model on one device: by the request, the folder of its package if that is kept, who watches, who is told."""
+"""Places a model on one device: by the request, the folder of its package if that is kept, and who hears of it."""
 
 
 def place_on(
