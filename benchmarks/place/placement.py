@@ -89,8 +89,8 @@ def main() -> None:
         for name in given.models:
             request = ModelRequest(model=model_path(name), record=record, fresh=True)
             found.append(figures(name, place(request, Path(folder) / name)))
-    errors = [abs(f["chosen"]["prediction_error"]) for f in found]
-    publish({"benchmark": "placement", "models": found, "worst_prediction_error": max(errors)}, given)
+    errors = [abs(error) for f in found if (error := f["chosen"]["prediction_error"]) is not None]
+    publish({"benchmark": "placement", "models": found, "worst_prediction_error": max(errors, default=None)}, given)
 
 
 if __name__ == "__main__":

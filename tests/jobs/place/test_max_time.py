@@ -107,6 +107,7 @@ def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(
         assert [d.kind for d in document.doubts if d.kind in ("quick", "stopped")] == ["quick"]
         assert all(not row.times_s or set(row.times_s.values()) == {None} for row in document.operators)
     assert placed.verified.ok and placed.chosen.failure is None
+    assert all(c.predicted_s is None for c in placed.contenders)  # the profile is the proof
     cores = placed.fingerprint["cores"]
     assert placed.threads[0] == 1 and placed.threads[-1] == cores == max(placed.threads)
     again = api.place(model, out=tmp_path / "out", measure=False, overwrite=True, **asked)

@@ -381,9 +381,11 @@ def contender_part(
     """
     contender, measured = proved.contender, proved.measured
     level_s = level(measured, clock) if proved.ok else None
-    predicted_s, backends = contender.predicted_s, contender.backends
+    # What was not measured again since it was priced is what it was priced by.
+    predicted_s = None if measured.key == contender.key else contender.predicted_s
+    backends, own = contender.backends, {"threads": None if contender.usual else contender.threads}
     return ContenderPart(
-        **fields_of(ContenderPart, contender) | {"threads": None if contender.usual else contender.threads},
+        **fields_of(ContenderPart, contender) | own | {"predicted_s": predicted_s},
         configurations=tuple(part.configuration.name for part in contender.parts),
         measured=summarise(blocks(measured, "wall")) if proved.ok else None,
         cpu=cpu_summary(measured) if proved.ok else None,
