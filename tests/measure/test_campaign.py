@@ -252,21 +252,17 @@ def test_it_stops_at_the_budget_but_not_before_the_least(store: SqliteStore) -> 
 
 
 @pytest.mark.parametrize(
-    ("behind_ns", "known", "visits_of_each"),
+    ("behind_ns", "visits_of_each"),
     [
-        (5000, False, {0: 4}),  # a real agent stops it after two visits
-        (5000, True, {0: 1, 1: 1, 2: 1}),
-        (2000, False, {0: 4, 1: 1, 2: 1}),  # behind, but not without hope
+        (5000, {0: 4}),  # a real agent stops it after two visits
+        (2000, {0: 4, 1: 1, 2: 1}),  # behind, but not without hope
     ],
 )
-def test_who_lags_gets_few_visits(
-    store: SqliteStore, behind_ns: int, known: bool, visits_of_each: dict[int, int]
-) -> None:
+def test_who_lags_gets_few_visits(store: SqliteStore, behind_ns: int, visits_of_each: dict[int, int]) -> None:
     def times(key: str, rng: random.Random) -> int:
         return (behind_ns if key == "lame" else 1000) + rng.randrange(3)
 
-    lame = [replace(c, laggard=known) for c in candidates("lame")]
-    measured = runner(StandIn(times), store).measure("x", [*candidates("fast", "other"), *lame], EFFORT)
+    measured = runner(StandIn(times), store).measure("x", candidates("fast", "other", "lame"), EFFORT)
     assert Counter(process for key, process, _ in visits(measured) if key == "lame") == visits_of_each
     assert visits({"other": measured["other"]}) == whole(("other",), 3, 4)
 

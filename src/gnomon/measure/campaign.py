@@ -56,11 +56,10 @@ class Candidate:
 
     `key` names it within the campaign; the same key must always mean the same thing. Progress shows how it stands by
     its `label`, where it has one; of one that is not `serial` several threads do the work. `check` compares its
-    outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of
-    calls of a profiled run. A `laggard` is known to be far slower than the others and gets few visits. Those of one
-    `process` share a process in each session: for many small models, whose memory nobody asks for. It is not for
-    profiled ones. One that `stays` remains loaded in a process that a link keeps. Of a program each block is a process
-    of its own: `separate` ones have one block for all.
+    outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of calls
+    of a profiled run. Those of one `process` share a process in each session: for many small models, whose memory
+    nobody asks for. It is not for profiled ones. One that `stays` remains loaded in a process that a link keeps. Of a
+    program each block is a process of its own: `separate` ones have one block for all.
     """
 
     key: str
@@ -70,7 +69,6 @@ class Candidate:
     check: bool = True
     tolerance: float = 1e-3
     calls_least: int = 5
-    laggard: bool = False
     process: str | None = None
     stays: bool = False
     separate: bool = False
@@ -159,8 +157,6 @@ UNREACHED = Failure(
 #: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio, unless that is
 #: hopeless.
 _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2,)
-#: Visits of one that was known to lag before: nothing needs to be found out, but its ratio needs its processes.
-_KNOWN_VISITS = (1, 1, 1)
 
 
 class Known:
@@ -426,15 +422,14 @@ class CampaignRunner(Known):
         if self.failed(candidate.key):
             return []
         most = _visits(candidate, effort)
-        behind = self._behind(candidate, field, effort)
+        behind = self._behind(candidate, field)
         if behind > effort.laggard and not rival:
             visits = _HOPELESS_VISITS if behind > effort.hopeless else _LAGGARD_VISITS
-            visits = _KNOWN_VISITS if candidate.laggard else visits
             most = min(most, visits[process]) if process < len(visits) else 0
         done = {r.block for r in known.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
 
-    def _behind(self, candidate: Candidate, field: Sequence[Candidate], effort: Effort) -> float:
+    def _behind(self, candidate: Candidate, field: Sequence[Candidate]) -> float:
         """How many times slower than the fastest it is, by what is known."""
         levels = {}
         for other in field:
@@ -442,7 +437,7 @@ class CampaignRunner(Known):
             if runs:
                 levels[other.key] = min(min(r.samples.wall_s) for r in runs if r.samples is not None)
         if candidate.key not in levels:
-            return effort.laggard * 1.01 if candidate.laggard else 1.0
+            return 1.0
         return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
     def _rivals(self, candidates: Sequence[Candidate], effort: Effort) -> list[Candidate]:
@@ -461,7 +456,7 @@ class CampaignRunner(Known):
         for candidate in candidates:
             if candidate.key not in known:
                 continue
-            behind = self._behind(candidate, candidates, effort)
+            behind = self._behind(candidate, candidates)
             near = behind <= effort.laggard and not effort.decides
             if near or (behind <= effort.hopeless and _open(numbers[candidate.key], fastest)):
                 rivals.append(candidate)

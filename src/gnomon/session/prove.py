@@ -111,15 +111,9 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
     """
     mixed = any(c.kind != "single" for c in contenders)
     far = _hopeless(lab, contenders, clocks) if mixed else {}
-    taken_s = {c.key: c.predicted_s or _profiled_s(lab, c, clocks) for c in contenders}
-    fastest = min((s for s in taken_s.values() if s), default=0.0)
-    slow = {key: s > lab.request.effort.laggard * fastest for key, s in taken_s.items()}
     left = [c for c in contenders if c.key not in far]
     under = "proof/" if mixed else ""
-    renamed = {
-        c.key: replace(c.candidate, key=f"{under}{c.key}", laggard=slow[c.key], label=c.label, serial=c.serial)
-        for c in left
-    }
+    renamed = {c.key: replace(c.candidate, key=f"{under}{c.key}", label=c.label, serial=c.serial) for c in left}
     effort = replace(lab.request.effort, decides=True)
     if len(left) == 1:  # nothing is left to tell it from, so the least will do
         effort = replace(effort, processes_most=effort.processes_least)
@@ -162,12 +156,6 @@ def predicted_verdict(verdict: Verdict) -> Verdict:
     alone = verdict.best_single.contender.label
     told = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
     return replace(verdict, chosen=plan, reason=f"{told} proven: the plan was never measured.")
-
-
-def _profiled_s(lab: Lab, contender: Contender, clocks: Clocks) -> float:
-    """Seconds of a call in the profile, 0 where it has none."""
-    known = lab.runner.known(contender.key)
-    return level(known, clocks.of(contender)) if contender.kind == "single" and known.ok else 0.0
 
 
 def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
