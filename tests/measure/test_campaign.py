@@ -254,7 +254,7 @@ def test_it_stops_at_the_budget_but_not_before_the_least(store: SqliteStore) -> 
 @pytest.mark.parametrize(
     ("behind_ns", "visits_of_each"),
     [
-        (5000, {0: 4}),  # a real agent stops it after two visits
+        (5000, {0: 4, 1: 1}),  # a real agent stops it after two visits of the first process, too
         (2000, {0: 4, 1: 1, 2: 1}),  # behind, but not without hope
     ],
 )

@@ -154,9 +154,9 @@ UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
 )
 
-#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio, unless that is
-#: hopeless.
-_LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2,)
+#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio. Of a hopeless one
+#: the second process tells whether the first was disturbed.
+_LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
 
 class Known:

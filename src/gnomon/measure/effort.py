@@ -41,7 +41,7 @@ class Effort:
     until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
     A profiled run is one visit, as long as all visits of an unprofiled one together.
     A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes: it has
-    lost, and its time is better spent on the others. One more than `hopeless` times slower gets two visits in all.
+    lost, and its time is better spent on the others. One more than `hopeless` times slower gets two processes.
     With `decides` only who is fastest is asked: what is surely slower after `processes_least` gets one visit a process.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
@@ -72,7 +72,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """How many times slower than the fastest a candidate is that no second process can bring back."""
+        """How many times slower than the fastest a candidate is of which two processes tell enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
