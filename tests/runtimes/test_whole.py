@@ -21,6 +21,7 @@ from gnomon.api.place import place
 from gnomon.jobs.place.report import place_report
 from gnomon.report.page import Page
 from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.executorch import ExecuTorch
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.ncnn import Ncnn
@@ -35,6 +36,7 @@ RUNTIMES: dict[str, tuple[Any, str]] = {
     "MNN": (Mnn(), "outputs"),
     "ncnn": (Ncnn(), "results"),
     "torch": (PyTorch(), "results"),
+    "executorch": (ExecuTorch(), "results"),
     "onnxruntime": (OnnxRuntime(), "[*outputs.values()]"),
     "openvino": (OpenVino(), "[request.get_output_tensor(0).data]"),
     "ai_edge_litert": (LiteRt(), "[interpreter.get_tensor(interpreter.get_output_details()[0]['index'])]"),
@@ -44,8 +46,9 @@ RUNTIMES: dict[str, tuple[Any, str]] = {
 def written(folder: Path, runtime: Any, configuration: Any, **feeds: Path) -> str | None:
     if runtime.name == "ncnn":
         file = ncnn_net(folder)
-    elif runtime.name == "pytorch":
-        file = Path(shutil.copy(GOLDEN / "small.pt2", folder))
+    elif runtime.name in ("pytorch", "executorch"):
+        fixed = runtime.name == "executorch" and not configuration.usual
+        file = Path(shutil.copy(GOLDEN / ("small-xnnpack.pte" if fixed else "small.pt2"), folder))
     else:
         file = folder / ("m.tflite" if runtime.name == "litert" else "m.onnx")
         file.write_bytes(tflite("conv", "softmax") if runtime.name == "litert" else matmul_onnx())
@@ -58,7 +61,7 @@ def test_the_program_runs_in_any_folder_and_its_call_computes(package: str, usua
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     runtime, taken = RUNTIMES[package]
-    backends = {"ncnn": "cpu", "torch": "eager"}.get(package, "xnnpack")
+    backends = {"ncnn": "cpu", "torch": "eager", "executorch": "portable"}.get(package, "xnnpack")
     probe = Probe(version="9", backends=(backends,), details={"precisions": ["FP32"], "usual_precision": "f32"})
     configuration = runtime.usual(probe) if usual else runtime.configurations(probe, Wish(threads=7))[0]
     program = written(tmp_path, runtime, configuration)

@@ -86,6 +86,32 @@ class ExecuTorch:
         options = _placed(model.graph, configuration, assignment)
         return {"runtime": self.name, "model": model.path.name, "options": options}
 
+    def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
+        """The method of a .pte, or of a .pt2 that is lowered first; none for a .pt2 whose places were chosen here."""
+        if model.graph.format == "pt2" and not configuration.usual:
+            return []
+        threads = [] if configuration.usual else [_THREADS.format(configuration.options["threads"])]
+        return [
+            "import torch",
+            "from executorch.runtime import Runtime",
+            *threads,
+            *(_LOWERED if model.graph.format == "pt2" else ["program = Runtime.get().load_program(file)"]),
+            "method = program.load_method('forward')",
+            "tensors = [torch.from_numpy(array) for array in inputs.values()]",
+            "def call():",
+            "    return method.execute(tensors)",
+        ]
+
+
+_THREADS = "from executorch.extension.pybindings import portable_lib; portable_lib._unsafe_reset_threadpool({})"
+_LOWERED = (
+    "from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner",
+    "from executorch.exir import to_edge_transform_and_lower",
+    "exported = torch.export.load(file)",
+    "lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()",
+    "program = Runtime.get().load_program(lowered.buffer)",
+)
+
 
 def _placed(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
     """Options of the driver for an assignment; the usual configuration leaves it to XNNPACK's partitioner."""
