@@ -27,6 +27,7 @@ from gnomon.report.chart import (
     Value,
     in_rows,
     line,
+    look_of,
     shares,
     time_words,
     timed,
@@ -103,6 +104,7 @@ def test_every_one_of_several_differs_without_colour_too() -> None:
         for look in LOOKS
     }
     assert len(drawn) == len(LOOKS)
+    assert len({(look.colour, look.hatch, look.shape) for look in map(look_of, range(20))}) == 20
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=6), st.sampled_from(["points", "dots", "bars", "cells", "none"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gnomon.report import units
@@ -69,7 +69,13 @@ LOOKS = (
     Look(colour="#777777", shape="cross", dash="4 1.5 1.5 1.5 1.5 1.5", hatch="-"),
     Look(colour="#56B4E9", shape="hexagon", dash="2 4", hatch="+"),
 )
-"""How each of several groups is drawn."""
+
+
+def look_of(number: int) -> Look:
+    """How the group of this number is drawn: those after LOOKS have its colours with the shape and hatch of another."""
+    colour, other = LOOKS[number % len(LOOKS)].colour, LOOKS[(number + number // len(LOOKS)) % len(LOOKS)]
+    return replace(other, colour=colour)
+
 
 CHOSEN = Look(colour=INK, shape="star")
 BEHIND = Look(colour="#0072B2", hollow=True)

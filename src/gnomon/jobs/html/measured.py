@@ -10,7 +10,7 @@ from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.jobs.place.picture import bar, members, segments
 from gnomon.report import units
-from gnomon.report.chart import INK, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line
+from gnomon.report.chart import INK, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line, look_of
 from gnomon.report.page import Table
 from gnomon.report.plain import listed, shorten
 from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
@@ -94,7 +94,7 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
         y=Axis(names=tuple(label for label, _ in rows)),
         groups=(
             *(
-                Group(name=shorten(backend, 40), marks=marks, look=LOOKS[k % len(LOOKS)], kind="bars")
+                Group(name=shorten(backend, 40), marks=marks, look=look_of(k), kind="bars")
                 for k, (backend, marks) in enumerate(bars.items())
             ),
             Group(name="outside of kernels", marks=outside, look=Look(colour="#d0d0d0"), kind="bars"),

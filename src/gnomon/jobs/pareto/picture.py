@@ -10,7 +10,7 @@ from string import ascii_lowercase
 from gnomon.jobs.pareto.document import ParetoDocument, PointPart, by_one_clock
 from gnomon.jobs.pareto.report import headline, note, value
 from gnomon.report import units
-from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Value, finite, line
+from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Value, finite, line, look_of
 from gnomon.report.plain import shorten
 from gnomon.session.objectives import Estimate
 
@@ -193,7 +193,7 @@ def _volume(document: ParetoDocument) -> Iterator[Chart]:
                         (count, None if share is None else 100 * share)
                         for count, share in enumerate([*search.volume, search.volume[-1]], 1)
                     ),
-                    look=LOOKS[number % len(LOOKS)],
+                    look=look_of(number),
                     kind="none",
                     line="steps",
                 )

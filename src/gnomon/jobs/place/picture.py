@@ -30,6 +30,7 @@ from gnomon.report.chart import (
     finite,
     in_rows,
     line,
+    look_of,
     time_words,
     timed,
 )
@@ -215,7 +216,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
             if s.backend == backend
         ]
         name = f"{shorten(backend, 40)}: {used}"
-        yield Group(name=name, marks=marks, look=LOOKS[number % len(LOOKS)], kind="bars")
+        yield Group(name=name, marks=marks, look=look_of(number), kind="bars")
 
 
 def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:

@@ -408,7 +408,7 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
 def _profile_headline(columns: Sequence[ColumnPart], clock: str) -> str:
     """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
     fastest, *others = columns
-    took = f"{units.time(fastest.level_s)} of {units.CLOCKS[clock]}"
+    took = f"{units.time(fastest.typical_s(clock))} of {units.CLOCKS[clock]}"
     if _on_software(fastest):
         return f"{fastest.label} takes {took}, on a software device: no ratio is reported."
     compared = [(c, c.against_fastest) for c in others if c.against_fastest and not _on_software(c)]
@@ -416,7 +416,7 @@ def _profile_headline(columns: Sequence[ColumnPart], clock: str) -> str:
         return f"{fastest.label} takes {took}{'' if others else '; nothing else was compared'}."
     ties = [(c, against) for c, against in compared if is_open(against)]
     if ties:
-        names = " and ".join(f"{c.label} ({units.time(c.level_s)})" for c in [fastest, *(c for c, _ in ties)])
+        names = " and ".join(f"{c.label} ({units.time(c.typical_s(clock))})" for c in [fastest, *(c for c, _ in ties)])
         only = f", ratio {_ratio(ties[0][1])}" if len(ties) == 1 else ""
         return f"No clear winner by {units.CLOCKS[clock]}: {names} are within the noise{only}."
     nearest, against = min(compared, key=lambda pair: pair[1].ratio)
