@@ -13,7 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "gnomon"
 PACKAGE = sorted(SOURCE.rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+BESIDE = sorted((ROOT / "packages").glob("*/src/**/*.py"))
+"""The packages beside gnomon."""
+TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "packages").glob("*/tests/**/*.py")])
 
 UNSAFE = {"pickle", "dill", "shelve", "marshal", "joblib", "requests", "urllib.request", "http.client", "ftplib"}
 LIGHT = {"PYTHONPATH": str(ROOT / "src")}
@@ -151,16 +153,16 @@ def offences(paths: list[Path], check: Callable[[ast.Module], Iterator[str]]) ->
 
 
 def test_what_is_public_is_documented() -> None:
-    assert [name_of(path) for path in PACKAGE if not ast.get_docstring(tree(path))] == []
+    assert [name_of(path) for path in [*PACKAGE, *BESIDE] if not ast.get_docstring(tree(path))] == []
     # Tests that ship as a contract are documented by their names.
     suites = [path for path in PACKAGE if "testing" in path.parts]
-    others = [path for path in PACKAGE if path not in suites]
+    others = [path for path in [*PACKAGE, *BESIDE] if path not in suites]
     in_suites = [o for o in offences(suites, public_without_docstring) if ".test_" not in o and ": test_" not in o]
     assert offences(others, public_without_docstring) + in_suites == []
 
 
 def test_nothing_forbidden_is_done() -> None:
-    assert offences(PACKAGE, forbidden) == []
+    assert offences([*PACKAGE, *BESIDE], forbidden) == []
 
 
 def test_skips_say_what_is_missing() -> None:
@@ -171,7 +173,7 @@ def test_skips_say_what_is_missing() -> None:
 def test_retired_phrases_stay_retired() -> None:
     documents = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     texts = [f"{name_of(path)}: {found}" for path in documents for found in retired(path.read_text(encoding="utf-8"))]
-    assert offences(PACKAGE, retired_in_strings) + texts == []
+    assert offences([*PACKAGE, *BESIDE], retired_in_strings) + texts == []
 
 
 def test_the_agents_files_are_read_in_one_place() -> None:

@@ -49,8 +49,8 @@ def _clients() -> subprocess.Popen[str]:
 
 def missing() -> str | None:
     """What this machine lacks for a lab, if anything."""
-    if importlib.util.find_spec("labgrid") is None:
-        return "labgrid is not installed: pip install '.[labgrid]'"
+    if importlib.util.find_spec("gnomon_labgrid") is None or importlib.util.find_spec("labgrid") is None:
+        return "gnomon-labgrid is not installed: pip install ./packages/labgrid"
     return sshkit.missing()
 
 

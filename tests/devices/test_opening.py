@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gnomon.devices.config import DeviceConfig, add_device
 from gnomon.devices.lease import Waiting
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened, resolve
+from gnomon.devices.shell.adb import ADB
+from gnomon.devices.shell.bridge import bridge_settings
 from gnomon.errors import DeviceError, UsageError
 
 LOCAL = DeviceConfig(name="local", address=parse_address("local"))
@@ -104,7 +107,12 @@ def test_others_add_kinds_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unknown_and_broken_kinds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no kind of device 'foo'") as told:
         resolve("foo://here")
-    assert told.value.hint == "Known kinds: adb, labgrid, local, sdb, ssh."
+    assert told.value.hint == "Known kinds: adb, labgrid, local, sdb, ssh. A machine: ssh://user@host[:port]."
+    monkeypatch.setattr("gnomon.devices.opening.named", lambda group: {})
+    with pytest.raises(UsageError, match="no kind of device 'labgrid'") as told:
+        resolve("labgrid:p1")
+    assert told.value.hint.endswith("-m pip install ./packages/labgrid")
+    monkeypatch.undo()
     add_kinds(monkeypatch, foo="no_such_module:factory")
     with pytest.raises(UsageError, match="no_such_module"), opened(resolve("foo://here")):
         pass
@@ -135,3 +143,10 @@ def test_what_a_table_says_reaches_ssh() -> None:
     names = ("name", "user", "host", "port", "python", "folder", "keep", "environment", "ssh_options")
     assert [getattr(seen[0], n) for n in names] == ["b", "me", "host", 2, "/p", "/f", False, {"A": "b"}, ("X=y",)]
     assert seen[0].connect_timeout_s == 3.0
+
+
+def test_a_kind_that_others_add_has_the_key_of_its_address_for_a_serial_number_and_no_options_of_ssh() -> None:
+    config = DeviceConfig(name="b", address=parse_address("board:b7"))
+    assert bridge_settings(ADB, config).serial == "b7"
+    with pytest.raises(UsageError, match="'board' is not reached by ssh"):
+        bridge_settings(ADB, replace(config, ssh_options=("X=y",)))

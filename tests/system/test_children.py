@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def test_they_are_these() -> None:
-    assert PROGRAMS == ["evaluate_child", "labgrid_child", "nncf_child", "ort_int8_child", "quark_child", "tvm.child"]
+    assert PROGRAMS == ["evaluate_child", "nncf_child", "ort_int8_child", "quark_child", "tvm.child"]
 
 
 def test_they_import_nothing_of_gnomon() -> None:

@@ -1,4 +1,4 @@
-"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of trackers, labs and others' kinds."""
+"""Addresses of devices: ``local``, ``ssh://[user@]host[:port]``, and those of trackers and of kinds that others add."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gnomon.errors import UsageError
 LOCAL = "local"
 TVM = "tvm"
 """The kind of a device behind a tracker of TVM's RPC servers."""
-LABGRID = "labgrid"
-"""The kind of a device that is a place of labgrid, or any place with some tags."""
+OWN = (LOCAL, "ssh", "adb", "sdb", TVM)
+"""The kinds of gnomon itself. Of all other kinds an address may have a key, which the kind itself reads."""
 
 _MOST = 512
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
@@ -21,11 +21,14 @@ _USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+@-]{0,127}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,254}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,32}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}", re.ASCII)
-_TAG = r"[a-z][a-z0-9_]+=[A-Za-z0-9_.-]{1,64}"  # the keys that labgrid takes
-_PLACE = re.compile(rf"{_KEY.pattern}|@{_TAG}(,{_TAG}){{0,15}}", re.ASCII)
-_FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], sdb://[serial], or labgrid:PLACE."
+_FORMS = "Give local, ssh://[user@]host[:port], adb://[serial], sdb://[serial], or KIND:NAME of an installed package."
 _BARE = re.compile(rf"(?!ssh:)(?P<kind>{_SCHEME.pattern}):(///?)?", re.ASCII)
 """An address that names no host, as of a kind that knows the one device there is. An SSH client knows no such."""
+_KEYED = re.compile(
+    rf"(?!({'|'.join(OWN)}):)(?P<kind>{_SCHEME.pattern}):(//(?P<place>[^/]*)/)?(?P<key>[a-z0-9_@][a-z0-9_.+=,@-]*)",
+    re.ASCII | re.IGNORECASE,
+)
+"""An address of a kind that others add, with a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +37,7 @@ class Address:
 
     `host` is empty for "local" alone. An IPv6 address stands in it without brackets. `user` and `port` are None
     where the address leaves them to the program that connects, whose own configuration knows them. `key` is what a
-    tracker of TVM or a coordinator of labgrid calls the device ("@KEY=VALUE,.." for tags), and empty for all other
-    kinds.
+    tracker of TVM or a kind that others add calls the device.
     """
 
     kind: str
@@ -56,8 +58,8 @@ class Address:
         """The address as `parse_address` reads it."""
         if self.kind == LOCAL:
             return LOCAL
-        if self.kind == LABGRID and not self.host:
-            return f"{LABGRID}:{self.key}"
+        if self.kind != TVM and self.key and not self.host:
+            return f"{self.kind}:{self.key}"
         user = f"{self.user}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = f":{self.port}" if self.port else ""
@@ -66,7 +68,7 @@ class Address:
 
 def is_address(text: str) -> bool:
     """Whether a text is meant as an address rather than as the name of a device."""
-    return text == LOCAL or "://" in text or text.startswith(f"{LABGRID}:") or bool(_BARE.fullmatch(text))
+    return text == LOCAL or "://" in text or bool(_BARE.fullmatch(text) or _KEYED.fullmatch(text))
 
 
 def parse_address(text: str) -> Address:
@@ -82,8 +84,11 @@ def parse_address(text: str) -> Address:
     kind = kind.lower()
     if kind == TVM and separator and len(text) <= _MOST:
         return _tracked(rest, shown)
-    if text.lower().startswith(f"{LABGRID}:") and len(text) <= _MOST:
-        return _placed(text[len(LABGRID) + 1 :], shown)
+    keyed = _KEYED.fullmatch(text)
+    if keyed and len(text) <= _MOST:
+        place = keyed["place"]
+        host, port = ("", None) if place is None else _host_and_port(place, shown)
+        return Address(kind=keyed["kind"].lower(), host=host, port=port, key=keyed["key"])
     bare = _BARE.fullmatch(text.lower())
     if bare and bare["kind"] not in (LOCAL, TVM):
         return Address(kind=bare["kind"])
@@ -112,17 +117,6 @@ def _tracked(rest: str, shown: str) -> Address:
         raise UsageError(f"{shown} names no device of a tracker", hint="Give tvm://HOST:PORT/KEY.")
     host, port = _host_and_port(place, shown) if place else ("", None)
     return Address(kind=TVM, host=host, port=port, key=key)
-
-
-def _placed(rest: str, shown: str) -> Address:
-    host, port, key = "", None, rest
-    if rest.startswith("//"):
-        place, _, key = rest[2:].partition("/")
-        host, port = _host_and_port(place, shown)
-    if not _PLACE.fullmatch(key):
-        hint = "Give labgrid:PLACE, labgrid:@TAG=VALUE[,TAG=VALUE..], or labgrid://HOST[:PORT]/ before either."
-        raise UsageError(f"{shown} names no place of labgrid", hint=hint)
-    return Address(kind=LABGRID, host=host, port=port, key=key)
 
 
 def _host_and_port(place: str, shown: str) -> tuple[str, int | None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from gnomon.core.codec import Must, ReadBy, decode, matching, whole
 from gnomon.core.strict_json import Complaints, repeated, shown, shown_key
-from gnomon.devices.address import LABGRID, LOCAL, Address, parse_address
+from gnomon.devices.address import LOCAL, OWN, Address, parse_address
 from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.system.files import open_regular, user_folder, write_whole
 from gnomon.system.locks import changing
@@ -119,7 +119,7 @@ def _unfit(name: str, config: DeviceConfig) -> Iterator[tuple[str, str]]:
         yield "name", "there is no such key: the device is called as its table"
     if name == LOCAL and kind != LOCAL:
         yield "address", "the device named local is this machine; give another name to another one"
-    if kind not in ("ssh", LABGRID) and config.ssh_options:
+    if kind in OWN and kind != "ssh" and config.ssh_options:
         yield "ssh_options", f"a device of the kind {kind!r} is not reached by ssh"
     if kind == LOCAL and config.folder is not None:
         yield "folder", "nothing is pushed to this machine, so it has no cache of pushed files"

@@ -6,7 +6,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge_link import Bridge, BridgeLink, BridgeSettings
 from gnomon.devices.shell.device import ShellDevice, python_there, take_lease
 from gnomon.devices.shell.link import ShellLink, shared_settings
-from gnomon.errors import DeviceError
+from gnomon.errors import DeviceError, UsageError
 
 
 class BridgeDevice(ShellDevice[BridgeSettings]):
@@ -56,8 +56,16 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
 
 
 def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
-    """What a configuration means to such a program: the host of its address is the serial number."""
+    """What a configuration means to such a program: the key or host of its address is the serial number.
+
+    UsageError where it has options of ssh, which such a program does not take.
+    """
     address = config.address
+    if config.ssh_options:
+        raise UsageError(
+            f"{config.name} has ssh_options, and a device of the kind {address.kind!r} is not reached by ssh",
+            hint="Leave them out.",
+        )
     host = f"[{address.host}]" if ":" in address.host else address.host
-    serial = f"{host}{f':{address.port}' if address.port else ''}"
+    serial = address.key or f"{host}{f':{address.port}' if address.port else ''}"
     return BridgeSettings(bridge=bridge, serial=serial, **shared_settings(config))

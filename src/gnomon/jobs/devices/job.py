@@ -61,7 +61,7 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
     """
     check_new(config.name, load_devices())
     if config.address.kind != TVM:
-        load_factory(config.address.kind)
+        load_factory(config.address.kind)(config, None)
     known = {runtime.name for runtime in all_runtimes()[0]}
     for name in config.runtimes:
         if name not in known:

@@ -24,13 +24,14 @@ from tests.devices.shell import adbkit
 from tests.devices.shell.sshkit import SshServer, ssh_server
 from tests.processkit import all_processes, becomes, words_of
 
-from gnomon.children import labgrid_child
-from gnomon.devices import labgrid
 from gnomon.devices.config import DeviceConfig, device_from
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.opening import opened, resolve
-from gnomon.errors import DeviceError, RuntimeMissingError
+from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.jobs.devices.job import add_and_check
 from gnomon.system.stopping import pause
+from gnomon_labgrid import device as labgrid
+from gnomon_labgrid import program
 
 pytestmark = [pytest.mark.devices]
 ME = f"{getpass.getuser()} {socket.gethostname()}"
@@ -190,7 +191,7 @@ def another(board: SshServer) -> Iterator[subprocess.Popen[str]]:
 def keepers() -> set[int]:
     """The processes that keep places for a gnomon."""
     words = {pid: words_of(pid) for pid in all_processes()}
-    return {pid for pid, line in words.items() if b"labgrid_child" in line and b"-c" in line}
+    return {pid for pid, line in words.items() if bytes(labgrid._PROGRAM) in line and b"-c" in line}
 
 
 def test_a_killed_gnomon_leaves_no_place_behind(board: SshServer, running: Lab) -> None:
@@ -265,7 +266,7 @@ def test_a_reservation_that_is_lost_while_the_lease_here_is_waited_for_ends_the_
 
 
 def test_what_cannot_be_given_back_keeps_nothing_else() -> None:
-    pytest.importorskip("labgrid", reason="labgrid is not installed: pip install '.[labgrid]'")
+    pytest.importorskip("labgrid", reason="labgrid is not installed: pip install ./packages/labgrid")
     asked: list[str] = []
 
     class Stub:
@@ -292,7 +293,7 @@ def test_what_cannot_be_given_back_keeps_nothing_else() -> None:
             return True
 
     with pytest.raises(RuntimeError) as told:
-        asyncio.run(labgrid_child._Lab(Session(), "here").free("me"))
+        asyncio.run(program._Lab(Session(), "here").free("me"))
     assert asked == ["p1", "p2", "p4", "of me"]
     assert str(told.value) == ("place p1: no p1 any more; place p2: no p2 any more; reservation of me: it is gone")
 
@@ -311,8 +312,16 @@ def test_what_is_wrong_is_told_with_what_to_do(board: SshServer, running: Lab, m
     away = refused("labgrid://127.0.0.1:1/p1")
     assert away.message.startswith("no coordinator of labgrid answers at 127.0.0.1:1") and away.transient
     assert "LG_COORDINATOR" in away.hint
-    monkeypatch.setattr(labgrid, "_PROGRAM", "no_such_program")
-    assert "ended: ModuleNotFoundError" in refused("labgrid:p1").message
+    monkeypatch.setattr(labgrid, "_PROGRAM", Path("/no/such/program.py"))
+    assert "ended: " in (message := refused("labgrid:p1").message) and "/no/such/program.py" in message
+
+
+@pytest.mark.parametrize(
+    "address", ["labgrid:", "labgrid:@=a", "labgrid:@board=a@b", "labgrid:-x", "labgrid://host:1", "labgrid://me@host"]
+)
+def test_what_names_no_place_is_refused_before_anything_is_asked(address: str) -> None:
+    with pytest.raises(UsageError, match=r"place of labgrid|not the address"):
+        add_and_check(device_from("board", {"address": address}), check=False)
 
 
 def test_without_labgrid_it_is_told_how_to_install_it(

@@ -32,8 +32,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import Waiting, lease, lease_folder, lease_holder
 from gnomon.devices.opening import OnWait, ssh_device
 from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
-from gnomon.installing import install_line
-from gnomon.system.children import CHILDREN
+from gnomon.installing import pip_line
 from gnomon.system.process import Conversation, outliving, own_guard
 from gnomon.system.stopping import pause
 
@@ -49,8 +48,10 @@ _ANSWER_S = 60.0
 _POWER_S = 180.0
 _ANSWERS_S = 5.0
 _GIVE_BACK_S = 30.0
-_PROGRAM = "labgrid_child"
+_PROGRAM = Path(__file__).with_name("program.py")
 _COORDINATOR = "127.0.0.1:20408"  # labgrid's own default
+_TAG = r"[a-z][a-z0-9_]+=[A-Za-z0-9_.-]{1,64}"  # the keys that labgrid takes
+_PLACE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.+-]{{0,127}}|@{_TAG}(,{_TAG}){{0,15}}", re.ASCII)
 _NOT_PASSED = ("LG_ENV", "LG_PLACE", "LG_STATE", "LG_INITIAL_STATE", "PLACE", "STATE")
 """What labgrid's client would take for a wish of the user about this place."""
 
@@ -64,14 +65,24 @@ _chosen: dict[Address, str] = {}
 """The place that this process has for tags: what it measures is of one board, also where the board was away."""
 
 
-@contextmanager
-def labgrid_device(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Device]:
+def labgrid_device(config: DeviceConfig, on_wait: OnWait | None) -> AbstractContextManager[Device]:
     """A place of labgrid as a configuration's address names it, held for as long as the block lasts.
 
     It is taken in turn, by labgrid's reservations; one that this user has taken by hand is used and left to them.
-    `on_wait` is told once who has it. RuntimeMissingError without labgrid, DeviceError where there is no coordinator or
-    no such place, where the place is not free within an hour, or has nothing that gnomon can reach.
+    `on_wait` is told once who has it. UsageError at once where the address names no place. In the block,
+    RuntimeMissingError without labgrid, DeviceError where there is no coordinator or no such place, where the place is
+    not free within an hour, or has nothing that gnomon can reach.
     """
+    if config.address.user or not _PLACE.fullmatch(config.address.key):
+        raise UsageError(
+            f"{str(config.address)!a} names no place of labgrid",
+            hint="Give labgrid:PLACE, labgrid:@TAG=VALUE[,TAG=VALUE..], or labgrid://HOST[:PORT]/ before either.",
+        )
+    return _taken(config, on_wait)
+
+
+@contextmanager
+def _taken(config: DeviceConfig, on_wait: OnWait | None) -> Iterator[Device]:
     visit = _Visit(config)
     with ExitStack() as stack:
         asking = ExitStack()
@@ -108,7 +119,7 @@ class _Visit:
         try:
             said = self._said(b"")
             if said.get("state") == "missing":
-                hint = install_line("labgrid")
+                hint = pip_line(["labgrid>=26"], sys.executable)
                 raise RuntimeMissingError(f"labgrid cannot be loaded: {said['message']}", hint=hint)
             if said.get("state") != "ready":
                 raise DeviceError(
@@ -253,7 +264,7 @@ class _Visit:
 
     def _argv(self, *, give_back: bool) -> list[str]:
         asked = json.dumps({"coordinator": self.coordinator, "give_back": give_back})
-        return ["-P", str(CHILDREN), _PROGRAM, asked]
+        return ["-P", str(_PROGRAM), asked]
 
     def _said(self, line: bytes, within_s: float = _ANSWER_S) -> Mapping[str, object]:
         said = self._program.answer(line, timeout_s=within_s)
@@ -310,7 +321,7 @@ class _Way:
         from gnomon.devices.shell.adb import ADB
         from gnomon.devices.shell.bridge import BridgeDevice, bridge_settings
 
-        settings = bridge_settings(ADB, self.config)
+        settings = bridge_settings(ADB, replace(self.config, ssh_options=()))
         if self.server:
             settings = replace(settings, server=self.server, serial=self.serial)
         return BridgeDevice(settings, on_wait=on_wait)

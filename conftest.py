@@ -57,9 +57,10 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long files first, and mark what drives devices: what lies in their folder or imports one of their kits."""
-    below = Path(__file__).parent
+    below = Path(__file__).parent / "tests"
     driving = {module for module in {getattr(item, "module", None) for item in items} if _drives_devices(module)}
-    folders = {path: path.relative_to(below).parts[0] for path in {item.path for item in items}}
+    paths = {item.path for item in items}
+    folders = {path: path.relative_to(below).parts[0] if path.is_relative_to(below) else "" for path in paths}
 
     def rank(item: pytest.Item) -> int:
         folder = folders[item.path]
@@ -84,7 +85,7 @@ def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """No test leaves a file in the root of the repository; what begins with a dot is the caches of the gates."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parent
 
     def found() -> set[str]:
         return {path.name for path in root.iterdir() if not path.name.startswith((".", "__"))}
@@ -113,7 +114,7 @@ def software_gpu() -> Mapping[str, str]:
 
     The test skips where `scripts/swiftshader`, which `make test` runs, has not fetched it.
     """
-    folder = Path(os.environ.get("GNOMON_SWIFTSHADER") or Path(__file__).parent.parent / ".venv" / "swiftshader")
+    folder = Path(os.environ.get("GNOMON_SWIFTSHADER") or Path(__file__).parent / ".venv" / "swiftshader")
     icd = folder.resolve() / "vk_swiftshader_icd.json"
     if not icd.is_file():
         pytest.skip(f"SwiftShader is not in {folder}: scripts/swiftshader fetches it; GNOMON_SWIFTSHADER is its folder")

@@ -1,6 +1,6 @@
 """A program: asks labgrid's coordinator a question a line for gnomon, or gives back what gnomon has of it.
 
-The second argument is a JSON object: `coordinator` (HOST[:PORT]), and `give_back`. The session has the name that
+The argument is a JSON object: `coordinator` (HOST[:PORT]), and `give_back`. The session has the name that
 labgrid's own variables LG_HOSTNAME and LG_USERNAME give it. The first line on standard output is ``{"state":
 "ready"}``, or ``missing`` or ``unreachable`` with a `message`; each line on standard input is an object with `do`, and
 is answered by ``{"state": "done", ..}`` or ``{"state": "failed", "message": ..}``.
@@ -19,7 +19,7 @@ _POWER_S = 120.0
 
 def main() -> None:
     """Answers until standard input ends."""
-    asked = json.loads(sys.argv[2])
+    asked = json.loads(sys.argv[1])
     try:
         from labgrid.remote.client import start_session
     except ImportError as error:
@@ -146,3 +146,7 @@ def _words(error: Exception) -> str:
 
 def _say(**said: Any) -> None:
     print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main()
