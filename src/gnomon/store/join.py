@@ -13,7 +13,7 @@ from gnomon.core import codec
 from gnomon.core.sample import Event, Run
 from gnomon.errors import RecordError, system_errors
 from gnomon.formats.json_lines import MOST_LETTERS
-from gnomon.store.address import PostgresAddress, RecordAddress
+from gnomon.store.address import DatabaseAddress, RecordAddress
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, Store
 from gnomon.store.lines import read_lines
 from gnomon.store.opening import read_store
@@ -63,7 +63,7 @@ def opened(source: RecordAddress) -> Iterator[Store]:
 
     Everything in it was read when this yields. RecordError or ProblemError, with the place, for what is damaged.
     """
-    if isinstance(source, PostgresAddress) or is_record(source):
+    if isinstance(source, DatabaseAddress) or is_record(source):
         with read_store(source) as store:
             _check(store, source)
             yield store

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from gnomon.store.address import PostgresAddress, RecordAddress, default_record
+from gnomon.errors import RecordError
+from gnomon.installing import package_line
+from gnomon.plugins import loaded, named
+from gnomon.store.address import DatabaseAddress, RecordAddress, default_record
 
 if TYPE_CHECKING:
-    from gnomon.store.postgres import PostgresStore
-    from gnomon.store.sqlite import SqliteStore
+    from gnomon.store.sql import SqlStore
+
+GROUP = "gnomon.stores"
+"""The entry-point group of databases of servers: what stands before an address's "://" names a `StoreKind`."""
 
 
-def open_store(record: RecordAddress | None) -> SqliteStore | PostgresStore:
+class StoreKind(Protocol):
+    """The class of a store whose records are of one kind of address."""
+
+    def open(self, address: DatabaseAddress) -> SqlStore:
+        """The record opened to be added to, and made if there is none. RecordError."""
+
+    def read(self, address: DatabaseAddress) -> SqlStore:
+        """The record opened to be looked at; one that is not there is empty. RecordError."""
+
+
+def open_store(record: RecordAddress | None) -> SqlStore:
     """The record opened to be added to, and made if there is none; None: the user's own. RecordError."""
+    from gnomon.store.sqlite import SqliteStore  # here and below: imported where a record is opened
+
     record = default_record() if record is None else record
-    return _postgres().open(record) if isinstance(record, PostgresAddress) else _sqlite().open(record)
+    return SqliteStore.open(record) if isinstance(record, Path) else _kind(record).open(record)
 
 
-def read_store(record: RecordAddress | None) -> SqliteStore | PostgresStore:
+def read_store(record: RecordAddress | None) -> SqlStore:
     """The record opened to be looked at; one that is not there is empty; None: the user's own. RecordError."""
-    record = default_record() if record is None else record
-    return _postgres().read(record) if isinstance(record, PostgresAddress) else _sqlite().read(record)
-
-
-def _postgres() -> type[PostgresStore]:
-    """Imported where a record is on a server."""
-    from gnomon.store.postgres import PostgresStore
-
-    return PostgresStore
-
-
-def _sqlite() -> type[SqliteStore]:
-    """Imported where a record is opened."""
     from gnomon.store.sqlite import SqliteStore
 
-    return SqliteStore
+    record = default_record() if record is None else record
+    return SqliteStore.read(record) if isinstance(record, Path) else _kind(record).read(record)
+
+
+def _kind(address: DatabaseAddress) -> StoreKind:
+    """What opens records of that kind of address. RecordError where no package adds it."""
+    kinds = named(GROUP)
+    if address.kind not in kinds:
+        raise RecordError(
+            f"no installed package knows results databases of the kind {address.kind!r}",
+            hint=package_line(address.kind)
+            or f"Known kinds: {', '.join(kinds) or 'none'}. Or give the path of a file.",
+        )
+    kind: StoreKind = loaded(kinds[address.kind], f"the kind of results database {address.kind!r}")
+    return kind
 
 
 def is_missing(record: RecordAddress) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
-from gnomon.store.address import PostgresAddress, RecordAddress, default_record, whole
+from gnomon.store.address import DatabaseAddress, RecordAddress, default_record, whole
 from gnomon.store.base import COMMAND, FILES
 from gnomon.store.join import Told, join_records, opened
 from gnomon.store.opening import is_missing, open_store
@@ -34,7 +34,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
     RecordError where it is there already or cannot be written: then there is none.
     """
     add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
-    if isinstance(out, PostgresAddress):
+    if isinstance(out, DatabaseAddress):
         raise RecordError(f"{out} is not a file", hint=f"To add to a database: {add}")
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: {add}")

@@ -19,7 +19,7 @@ from tests.store.postgreskit import Server, running_server, why_not
 import gnomon
 from gnomon.core.sample import FINISHED, Event, Run
 from gnomon.errors import RecordError
-from gnomon.store.address import PostgresAddress
+from gnomon.store.address import DatabaseAddress
 from gnomon.store.base import (
     CELL,
     COMMAND,
@@ -31,9 +31,9 @@ from gnomon.store.base import (
     latest_unfinished,
 )
 from gnomon.store.join import join_records
-from gnomon.store.postgres import PostgresStore
-from gnomon.store.postgres_schema import STEPS, TABLES
 from gnomon.store.sqlite import SqliteStore
+from gnomon_postgres.schema import STEPS, TABLES
+from gnomon_postgres.store import PostgresStore
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -46,10 +46,10 @@ GRANTS = (
 
 WRITER = """
 import sys
-from gnomon.store.address import PostgresAddress
-from gnomon.store.postgres import PostgresStore
+from gnomon.store.address import DatabaseAddress
+from gnomon_postgres.store import PostgresStore
 from tests.store.contract import sample_campaign, sample_run
-with PostgresStore.open(PostgresAddress(url=sys.argv[1])) as store:
+with PostgresStore.open(DatabaseAddress(url=sys.argv[1])) as store:
     store.open_campaign(sample_campaign(sys.argv[2]))
     for block in range(int(sys.argv[3])):
         store.append(sys.argv[2], sample_run(block=block))
@@ -69,17 +69,17 @@ def database(server: Server) -> str:
 
 
 @pytest.fixture
-def address(server: Server, database: str) -> PostgresAddress:
-    return PostgresAddress(url=server.url(database))
+def address(server: Server, database: str) -> DatabaseAddress:
+    return DatabaseAddress(url=server.url(database))
 
 
 class TestPostgresStore(StoreContract):
     @pytest.fixture
-    def reopen(self, address: PostgresAddress) -> Callable[[], Store]:
+    def reopen(self, address: DatabaseAddress) -> Callable[[], Store]:
         return lambda: PostgresStore.open(address)
 
 
-def appender(server: Server, database: str, address: PostgresAddress) -> str:
+def appender(server: Server, database: str, address: DatabaseAddress) -> str:
     PostgresStore.open(address).close()
     role = f"{database}_appender"
     server.run(f"CREATE ROLE {role} LOGIN PASSWORD 'sesame-{role}'")
@@ -89,10 +89,10 @@ def appender(server: Server, database: str, address: PostgresAddress) -> str:
 
 
 def test_a_role_that_may_only_append_can_do_all_that_is_asked_of_a_record(
-    server: Server, database: str, address: PostgresAddress
+    server: Server, database: str, address: DatabaseAddress
 ) -> None:
     role = appender(server, database, address)
-    with PostgresStore.open(PostgresAddress(url=server.url(database, role))) as store:
+    with PostgresStore.open(DatabaseAddress(url=server.url(database, role))) as store:
         with store.whole():
             store.open_campaign(sample_campaign())
         store.open_campaign(sample_campaign())
@@ -105,18 +105,18 @@ def test_a_role_that_may_only_append_can_do_all_that_is_asked_of_a_record(
         assert list(store.query(asked)) == [sample_campaign()]
 
 
-def writer(address: PostgresAddress, name: str, count: int) -> subprocess.Popen[str]:
+def writer(address: DatabaseAddress, name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, address.url, name, str(count)], stdout=subprocess.PIPE, text=True
     )
 
 
-def blocks(address: PostgresAddress, campaign: str) -> list[int]:
+def blocks(address: DatabaseAddress, campaign: str) -> list[int]:
     with PostgresStore.read(address) as store:
         return [run.block for run in store.query(RunQuery(campaign=campaign))]
 
 
-def test_two_append_at_once_and_one_is_killed(address: PostgresAddress) -> None:
+def test_two_append_at_once_and_one_is_killed(address: DatabaseAddress) -> None:
     count = 90
     with writer(address, "stays", count) as stays, writer(address, "killed", 10**6) as killed:
         assert killed.stdout is not None
@@ -141,7 +141,7 @@ def test_two_append_at_once_and_one_is_killed(address: PostgresAddress) -> None:
         store.append("killed", sample_run(block=len(found)))
 
 
-def test_what_another_holds_is_not_taken_up(address: PostgresAddress) -> None:
+def test_what_another_holds_is_not_taken_up(address: DatabaseAddress) -> None:
     with writer(address, "a", 10**6) as holder, PostgresStore.open(address) as store:
         assert holder.stdout is not None
         holder.stdout.readline()
@@ -155,7 +155,7 @@ def test_what_another_holds_is_not_taken_up(address: PostgresAddress) -> None:
         store.open_campaign(sample_campaign("a"))
 
 
-def test_nothing_is_changed_or_removed(server: Server, database: str, address: PostgresAddress) -> None:
+def test_nothing_is_changed_or_removed(server: Server, database: str, address: DatabaseAddress) -> None:
     import psycopg
 
     role = appender(server, database, address)
@@ -174,7 +174,7 @@ def test_nothing_is_changed_or_removed(server: Server, database: str, address: P
                 server.run(told, database=database, role=role)
 
 
-def test_several_make_the_record_at_once(address: PostgresAddress) -> None:
+def test_several_make_the_record_at_once(address: DatabaseAddress) -> None:
     writers = [writer(address, f"c{number}", 5) for number in range(3)]
     for process in writers:
         process.communicate()
@@ -184,42 +184,42 @@ def test_several_make_the_record_at_once(address: PostgresAddress) -> None:
 
 
 def test_an_older_record_is_brought_up_to_date_by_its_owner(
-    server: Server, database: str, address: PostgresAddress, monkeypatch: pytest.MonkeyPatch
+    server: Server, database: str, address: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr("gnomon.store.postgres.STEPS", STEPS[:1])
+        older.setattr("gnomon_postgres.store.STEPS", STEPS[:1])
         role = appender(server, database, address)
         with PostgresStore.open(address) as store:
             store.open_campaign(sample_campaign())
             store.append("c1", sample_run())
     with pytest.raises(RecordError, match=f"is an older gnomon's: schema 1, this one needs {len(STEPS)}") as refused:
-        PostgresStore.open(PostgresAddress(url=server.url(database, role)))
+        PostgresStore.open(DatabaseAddress(url=server.url(database, role)))
     assert "as the role that owns it" in refused.value.hint
     PostgresStore.open(address).close()
-    with PostgresStore.open(PostgresAddress(url=server.url(database, role))) as store:
+    with PostgresStore.open(DatabaseAddress(url=server.url(database, role))) as store:
         assert list(store.query(CampaignQuery())) == [sample_campaign()]
         store.append("c1", sample_run(block=1))
     assert blocks(address, "c1") == [0, 1]
 
 
-def test_a_role_without_rights_is_told_what_it_needs(server: Server, database: str, address: PostgresAddress) -> None:
+def test_a_role_without_rights_is_told_what_it_needs(server: Server, database: str, address: DatabaseAddress) -> None:
     role = f"{database}_nobody"
     server.run(f"CREATE ROLE {role} LOGIN")
     for is_made in (False, True):
         if is_made:
             PostgresStore.open(address).close()
         with pytest.raises(RecordError, match="permission denied") as refused:
-            PostgresStore.open(PostgresAddress(url=server.url(database, role)))
+            PostgresStore.open(DatabaseAddress(url=server.url(database, role)))
         assert "docs/record.md" in refused.value.hint
 
 
 def test_a_password_comes_from_its_file_and_is_told_nowhere(
-    server: Server, database: str, address: PostgresAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, database: str, address: DatabaseAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role = appender(server, database, address)
     file = tmp_path / "pgpass"
     monkeypatch.setenv("PGPASSFILE", str(file))
-    given = PostgresAddress(url=server.url_with_password(database, role))
+    given = DatabaseAddress(url=server.url_with_password(database, role))
     for content in ("", f"127.0.0.1:*:*:{role}:wrong-sesame\n"):
         file.write_text(content)
         file.chmod(0o600)
@@ -249,7 +249,7 @@ def test_a_password_comes_from_its_file_and_is_told_nowhere(
     ],
 )
 def test_what_is_no_record_is_refused(
-    server: Server, database: str, address: PostgresAddress, statements: tuple[str, ...], told: str
+    server: Server, database: str, address: DatabaseAddress, statements: tuple[str, ...], told: str
 ) -> None:
     for statement in statements:
         server.run(statement, database=database)
@@ -259,17 +259,17 @@ def test_what_is_no_record_is_refused(
 
 
 def test_a_server_that_is_gone_is_an_error_with_a_next_step(server: Server) -> None:
-    absent = PostgresAddress(url="postgresql://owner@127.0.0.1:1/lab")
+    absent = DatabaseAddress(url="postgresql://owner@127.0.0.1:1/lab")
     with pytest.raises(RecordError, match="refused") as refused:
         PostgresStore.open(absent)
     assert "server runs" in refused.value.hint
     with pytest.raises(RecordError, match="does not exist") as missing:
-        PostgresStore.open(PostgresAddress(url=server.url("no_such_database")))
+        PostgresStore.open(DatabaseAddress(url=server.url("no_such_database")))
     assert "createdb" in missing.value.hint
 
 
 def test_a_connection_that_is_cut_is_an_error_and_loses_nothing(
-    server: Server, database: str, address: PostgresAddress
+    server: Server, database: str, address: DatabaseAddress
 ) -> None:
     with PostgresStore.open(address) as store:
         store.open_campaign(sample_campaign())
@@ -285,7 +285,7 @@ def test_a_connection_that_is_cut_is_an_error_and_loses_nothing(
 
 
 @pytest.mark.parametrize("name", ["nul\0", "lone \ud800"])
-def test_a_text_that_no_database_holds_is_refused(address: PostgresAddress, name: str) -> None:
+def test_a_text_that_no_database_holds_is_refused(address: DatabaseAddress, name: str) -> None:
     with PostgresStore.open(address) as store:
         store.open_campaign(sample_campaign())
         with pytest.raises(RecordError) as refused:
@@ -298,7 +298,7 @@ def test_a_text_that_no_database_holds_is_refused(address: PostgresAddress, name
         assert [e.data for e in store.query(EventQuery(campaign="c1"))] == [{"a": "nul\0"}]
 
 
-def test_samples_are_read_by_sql(server: Server, database: str, address: PostgresAddress) -> None:
+def test_samples_are_read_by_sql(server: Server, database: str, address: DatabaseAddress) -> None:
     with PostgresStore.open(address) as store:
         store.open_campaign(sample_campaign())
         store.append("c1", sample_run())
@@ -321,7 +321,7 @@ def record_of(path: Path, count: int) -> Path:
     return path
 
 
-def test_records_are_joined_both_ways_and_nothing_comes_twice(address: PostgresAddress, tmp_path: Path) -> None:
+def test_records_are_joined_both_ways_and_nothing_comes_twice(address: DatabaseAddress, tmp_path: Path) -> None:
     file = record_of(tmp_path / "there.sqlite", 3)
     first, again = (gnomon.import_runs(file, record=address) for _ in range(2))
     assert [(part.campaigns, part.runs, part.events) for part in (*first.files, *again.files)] == [(1, 4, 1), (0, 0, 0)]
@@ -341,7 +341,7 @@ def test_records_are_joined_both_ways_and_nothing_comes_twice(address: PostgresA
     assert "gnomon runs import" in refused.value.hint
 
 
-def test_who_reads_finds_an_empty_record_and_writes_nothing(address: PostgresAddress) -> None:
+def test_who_reads_finds_an_empty_record_and_writes_nothing(address: DatabaseAddress) -> None:
     for _ in range(2):
         with PostgresStore.read(address) as store:
             assert list(store.query(CampaignQuery())) == []
@@ -352,7 +352,7 @@ def test_who_reads_finds_an_empty_record_and_writes_nothing(address: PostgresAdd
         store.open_campaign(sample_campaign())
 
 
-def test_a_file_comes_whole_or_not_at_all(address: PostgresAddress) -> None:
+def test_a_file_comes_whole_or_not_at_all(address: DatabaseAddress) -> None:
     with PostgresStore.open(address) as store:
         store.open_campaign(sample_campaign())
         with pytest.raises(RecordError), store.whole():
@@ -365,7 +365,7 @@ def test_a_file_comes_whole_or_not_at_all(address: PostgresAddress) -> None:
         assert blocks(address, "c1") == [0]
 
 
-def test_two_import_the_same_at_once_and_one_is_killed(address: PostgresAddress, tmp_path: Path) -> None:
+def test_two_import_the_same_at_once_and_one_is_killed(address: DatabaseAddress, tmp_path: Path) -> None:
     file = record_of(tmp_path / "there.sqlite", 400)
     told = "import sys, gnomon; print('begins', flush=True); gnomon.import_runs(sys.argv[1], record=sys.argv[2])"
     with subprocess.Popen([sys.executable, "-c", told, file, address.url], stdout=subprocess.PIPE) as killed:
@@ -380,11 +380,11 @@ def test_two_import_the_same_at_once_and_one_is_killed(address: PostgresAddress,
     assert sorted(blocks(address, "c1")) == sorted([failed_run().block, *range(400)])
 
 
-def test_several_import_overlapping_records_at_the_same_moment(address: PostgresAddress, tmp_path: Path) -> None:
+def test_several_import_overlapping_records_at_the_same_moment(address: DatabaseAddress, tmp_path: Path) -> None:
     assert added_once(address.url, tmp_path)["campaigns"] == 8
 
 
-def test_what_was_joined_is_held_no_longer(address: PostgresAddress, tmp_path: Path) -> None:
+def test_what_was_joined_is_held_no_longer(address: DatabaseAddress, tmp_path: Path) -> None:
     file = record_of(tmp_path / "there.sqlite", 3)
     with (
         SqliteStore.read(Path(file)) as there,
@@ -395,7 +395,7 @@ def test_what_was_joined_is_held_no_longer(address: PostgresAddress, tmp_path: P
         assert list(other.query(CampaignQuery(held=True))) == []
 
 
-def _locked(address: PostgresAddress) -> bool:
+def _locked(address: DatabaseAddress) -> bool:
     import psycopg
 
     with psycopg.connect(address.url) as db:
@@ -403,6 +403,6 @@ def _locked(address: PostgresAddress) -> bool:
     return found is not None and bool(found[0])
 
 
-def _campaigns(address: PostgresAddress) -> list[str]:
+def _campaigns(address: DatabaseAddress) -> list[str]:
     with PostgresStore.read(address) as store:
         return [campaign.id for campaign in store.query(CampaignQuery())]

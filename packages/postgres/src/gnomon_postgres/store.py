@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from gnomon.errors import RecordError
 from gnomon.installing import needed
-from gnomon.store.address import PostgresAddress
-from gnomon.store.postgres_schema import STEPS
+from gnomon.store.address import DatabaseAddress
 from gnomon.store.sql import SqlStore, closed_on_error
 from gnomon.system.locks import held_elsewhere, is_alive
+from gnomon_postgres.schema import STEPS
 
 _CONNECT_S = 10
 _IDLE_S, _ASKED_EACH_S, _UNANSWERED = 30, 10, 3
@@ -53,12 +53,12 @@ class PostgresStore(SqlStore):
     was kept is found when the campaign is resumed, and refused a second time.
     """
 
-    def __init__(self, db: Any, address: PostgresAddress, *, empty: bool = False) -> None:
+    def __init__(self, db: Any, address: DatabaseAddress, *, empty: bool = False) -> None:
         self._db, self._empty = db, empty
         super().__init__(address, _HeldInServer(db, address))
 
     @classmethod
-    def open(cls, address: PostgresAddress) -> Self:
+    def open(cls, address: DatabaseAddress) -> Self:
         """Open the record of that database, and make it if there is none.
 
         RecordError if it is a newer gnomon's, or one that has to be made or brought up to date where the role may not.
@@ -70,7 +70,7 @@ class PostgresStore(SqlStore):
         return cls(db, address)
 
     @classmethod
-    def read(cls, address: PostgresAddress) -> Self:
+    def read(cls, address: DatabaseAddress) -> Self:
         """Open the record of that database to look at it; a database without one is an empty record.
 
         RecordError as from `open`.
@@ -110,7 +110,7 @@ class PostgresStore(SqlStore):
 class _HeldInServer:
     """The campaigns that one connection holds, each by an advisory lock, which ends with the connection."""
 
-    def __init__(self, db: Any, address: PostgresAddress) -> None:
+    def __init__(self, db: Any, address: DatabaseAddress) -> None:
         self._db, self._address = db, address
         self._own: set[str] = set()
 
@@ -166,9 +166,9 @@ def _was_killed_here(name: str) -> bool:
     return ours and not is_alive(words[1].encode())
 
 
-def _connected(address: PostgresAddress) -> Any:
+def _connected(address: DatabaseAddress) -> Any:
     """A connection in which each statement is a transaction."""
-    with needed("a record in PostgreSQL needs psycopg, which cannot be loaded", "postgres"):
+    with needed("a record in PostgreSQL needs psycopg, which cannot be loaded", "psycopg[binary]"):
         import psycopg
     with _translated(address):
         db = psycopg.connect(
@@ -189,7 +189,7 @@ def _connected(address: PostgresAddress) -> Any:
     return db
 
 
-def _bring_up_to_date(db: Any, address: PostgresAddress) -> None:
+def _bring_up_to_date(db: Any, address: DatabaseAddress) -> None:
     """Make the tables, or apply the steps that an older record lacks, in one transaction."""
     if (version := _version(db, address)) == len(STEPS):
         return
@@ -210,7 +210,7 @@ def _bring_up_to_date(db: Any, address: PostgresAddress) -> None:
             db.execute("INSERT INTO steps (step) VALUES (%s)", (number,))
 
 
-def _version(db: Any, address: PostgresAddress) -> int:
+def _version(db: Any, address: DatabaseAddress) -> int:
     """How many steps the record has had; 0 where there is none."""
     if db.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'gnomon'").fetchone() is None:
         return 0
@@ -228,7 +228,7 @@ def _version(db: Any, address: PostgresAddress) -> int:
     return int(version)
 
 
-def _too_old(address: PostgresAddress, version: int) -> RecordError:
+def _too_old(address: DatabaseAddress, version: int) -> RecordError:
     return RecordError(
         f"{address} is an older gnomon's: schema {version}, this one needs {len(STEPS)}",
         hint="Open it once as the role that owns it, then give the rights of docs/record.md again.",
