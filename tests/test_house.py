@@ -218,11 +218,11 @@ EXTRAS = (
     "distributed",
     "onnx",
     "PIL",
-    "ruamel",
     "sklearn",
     "torch",
     "torchvision",
     "vl_convert",
+    "yaml",
 )
 ADAPTERS = (
     ".agent",

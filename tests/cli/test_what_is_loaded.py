@@ -92,7 +92,7 @@ def test_a_placement_loads_what_placing_needs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("how", "most"), [((), 70), (("--json",), 64)])
 def test_a_choice_of_primitives_loads_what_choosing_needs(how: tuple[str, ...], most: int, tmp_path: Path) -> None:
-    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+    pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
     synthetic(tmp_path / "p", study(LAYERS), accuracy, latency)
     _, modules = loaded("space", "select", "p", "--max-fraction", "0.5", *how, folder=tmp_path)
     assert len(modules) <= most, " ".join(modules)

@@ -1,10 +1,9 @@
-"""Nodes of YAML: places in the text, hostile documents, plain scalars, and PyYAML as the oracle for what is read."""
+"""Nodes of YAML: places in the text, hostile documents, plain scalars, and what PyYAML itself makes of a text."""
 
 from __future__ import annotations
 
 import math
 import sys
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from gnomon.errors import ProblemError, RuntimeMissingError
 from gnomon.formats.yaml import almost, read_yaml
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 from gnomon.formats.yaml_nodes import nodes_of, plain, value_of
 
@@ -62,8 +61,7 @@ def test_places_are_offsets_in_the_text() -> None:
         ("".join(" " * k + "a:\n" for k in range(40)), r"line 33: nested deeper than 32"),
         ("- a\n" * 20_001, r"line 20001: more than 20000 nodes"),
         ("\ud800", r"not YAML"),
-        ("a: 1\nb: [1:]\n", r"line 2: '1:', which ends in a colon: quote it"),
-        ("a: 1\nb: 2 # \u2028c: 3\n", r"line 2: the line break '\\u2028'"),
+        ("a: &x 1\nb: &x 2\n", r"line 2: not YAML: found duplicate anchor 'x'"),
     ],
 )
 def test_hostile_documents_are_refused_with_their_line(text: str, told: str) -> None:
@@ -73,7 +71,7 @@ def test_hostile_documents_are_refused_with_their_line(text: str, told: str) -> 
 
 
 def test_aliases_stay() -> None:
-    aliased = read("a: &x [1, 2]\nb: *x\nc: &x 3\nd: *x\n")
+    aliased = read("a: &x [1, 2]\nb: *x\nc: &y 3\nd: *y\n")
     assert [value.id for _, value in aliased.value] == ["sequence", "alias", "scalar", "alias"]
 
 
@@ -96,12 +94,12 @@ def test_pyyaml_reads_the_same(text: str) -> None:
     assert ours == theirs
 
 
-def test_without_ruamel_yaml_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+def test_without_pyyaml_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
     monkeypatch.delitem(sys.modules, "gnomon.formats.yaml_nodes", raising=False)
     with pytest.raises(RuntimeMissingError) as refused:
         read("a: 1")
-    assert refused.value.hint == f"{sys.executable} -m pip install 'ruamel-yaml>=0.19.1'"
+    assert refused.value.hint == f"{sys.executable} -m pip install 'pyyaml>=6'"
 
 
 NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
@@ -124,29 +122,12 @@ NEAR = st.text("0123456789.eE+-_:xbo~ninfaNyestrufl", max_size=9)
         ("~", None),
         ("", None),
         ("Mobileblock_1", "Mobileblock_1"),
-        ("yes\n", "yes\n"),
-        ("1e-400\n", "1e-400\n"),
     ],
 )
 def test_values_are_those_of_yaml_1_1(text: str, value: Any) -> None:
     found = plain(text)
     assert found == value and type(found) is type(value)
     assert math.isnan(float(plain(".NaN") or 0))
-
-
-@given(NEAR)
-@example("+_7")
-@example("._5")
-@example("1_.0e5")
-def test_values_are_those_of_pyyaml(text: str) -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
-    loader = yaml.SafeLoader("")
-    tag = loader.resolve(yaml.ScalarNode, text, (True, False))
-    wanted: Any = text
-    if tag.rpartition(":")[2] in ("null", "bool", "int", "float"):
-        with suppress(ValueError):
-            wanted = loader.yaml_constructors[tag](loader, yaml.ScalarNode(tag, text))
-    assert repr(plain(text)) == repr(wanted)
 
 
 @given(NEAR)

@@ -16,9 +16,9 @@ from gnomon.errors import ProblemError
 from gnomon.installing import needed
 
 T = TypeVar("T")
-Node = Any  # of ruamel.yaml, in whose own types a node's value and its kind are Any too
+Node = Any  # of PyYAML, which has no types
 
-# ruamel.yaml reads some 100,000 letters or nodes in a second or several; a config of aw_nas has some thousand letters.
+# PyYAML reads some 100,000 letters or nodes in a second or several; a config of aw_nas has some thousand letters.
 MOST_LETTERS = 1 << 18
 _MOST_NODES = 20_000
 _ALMOST_A_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*[eE]|[eE][-+]?)[0-9]+", re.ASCII)
@@ -29,9 +29,9 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 
     ProblemError, with the line, for what is not YAML, has several documents, tags, a key twice or one that is not a
     scalar, is nested deeper than 32, or has more than `most_nodes` nodes.
-    RuntimeMissingError without ruamel.yaml.
+    RuntimeMissingError without PyYAML.
     """
-    with needed("YAML is read with ruamel.yaml, which cannot be loaded", "ruamel.yaml"):
+    with needed("YAML is read with PyYAML, which cannot be loaded", "pyyaml"):
         from gnomon.formats.yaml_nodes import UnreadableError, compose
     try:
         return compose(text, most_nodes)

@@ -21,7 +21,7 @@ from gnomon.jobs.space.profiling.folder import ACCURACY, LATENCY, read_accuracy
 from gnomon.jobs.space.profiling.look import look
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from gnomon.jobs.table.job import build_table
 from gnomon.spaces import SearchSpace, from_aw_nas, load_space
 from gnomon.testing.search_space import SearchSpaceContract
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

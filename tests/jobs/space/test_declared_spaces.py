@@ -23,7 +23,7 @@ from gnomon.jobs.table.job import build_table
 from gnomon.spaces import BlockSpace, Choice, Stage, load_space, skip
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "torch_space.py"

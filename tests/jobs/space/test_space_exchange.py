@@ -25,7 +25,7 @@ from gnomon.session.request import MeasureRequest
 from gnomon.spaces.selection.pareto import ParetoOptions
 from gnomon.spaces.unit import NetSize
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

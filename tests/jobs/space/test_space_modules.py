@@ -22,7 +22,7 @@ from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import given_as, open_study, whole_name
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 pytestmark = pytest.mark.usefixtures("trained_alike")
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"

@@ -20,7 +20,7 @@ from gnomon.jobs.space.profiling.folder import ACCURACY, read_accuracy, read_lat
 from gnomon.jobs.space.profiling.look import look
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 pytestmark = pytest.mark.usefixtures("trained_alike")
 ROOT = Path(__file__).resolve().parents[3]

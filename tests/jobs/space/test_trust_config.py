@@ -11,7 +11,7 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_images
 from gnomon.cli.main import run
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 BLOCKS = """\
 from pathlib import Path

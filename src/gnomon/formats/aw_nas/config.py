@@ -7,8 +7,8 @@ defaults; here each key has its default by itself. ``gnomon_cfg`` is what that p
 by, which reads no section that it does not know. Values are those of PyYAML, as for both of those programs.
 
 `with_value` writes another value into a config's text. Nothing else is touched: comments, quotes, indentation and the
-line ends of everything else stay letter for letter. For that the text is edited at the places that ruamel.yaml
-finds; what ruamel.yaml writes itself keeps comments, and neither indentation nor blanks.
+line ends of everything else stay letter for letter. For that the text is edited at the places that PyYAML finds;
+what a YAML library writes itself keeps neither indentation nor blanks.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class ConfigDocument:
 def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     """The space that a config describes, and the document to fill in.
 
-    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without ruamel.yaml.
+    ProblemError with everything that is wrong, each with its path and line; RuntimeMissingError without PyYAML.
     """
     whole = file_text(text, _WHAT, _HINT, MOST_LETTERS)
     mark = whole[: whole.startswith("\ufeff")]

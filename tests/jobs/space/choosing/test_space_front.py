@@ -22,7 +22,7 @@ from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.images import keep_calibration, kept_calibration
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

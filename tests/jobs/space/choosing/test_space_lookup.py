@@ -22,7 +22,7 @@ from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 THREE = (
     CONFIG.replace("num_cell_groups: 2", "num_cell_groups: 3")

@@ -19,7 +19,7 @@ from gnomon.jobs.space.profiling.study import Study
 from gnomon.spaces.selection.pareto import ParetoOptions
 
 yaml = pytest.importorskip("yaml", reason="PyYAML, the oracle, is not installed")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 LIST = "[VGGblock_0, VGGblock_1, VGGblock_2, Mobileblock_0, Mobileblock_1]"
 

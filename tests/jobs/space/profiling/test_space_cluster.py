@@ -12,7 +12,7 @@ from gnomon.api import space as api
 from gnomon.jobs.space.profiling.folder import AccuracyRow, read_accuracy
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from gnomon.jobs.space.profiling.folder import LATENCY, LatencyRow, read_latency
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install '.[http]'")
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed (Debian: curl)")
 
 STANDINS = Path(__file__).parents[3] / "standins"

@@ -16,7 +16,7 @@ from gnomon.jobs.space.profiling.estimates import accuracy_effects, method_of, r
 from gnomon.jobs.space.profiling.folder import AccuracyRow
 from gnomon.jobs.space.profiling.study import Network, Study
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 VGG = "[VGGblock_0, VGGblock_1, VGGblock_2, VGGblock_3, VGGblock_4]"
 FOUR = (

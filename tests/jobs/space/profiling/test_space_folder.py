@@ -30,7 +30,7 @@ from gnomon.jobs.space.profiling.folder import (
 from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,7 @@ def test_a_function_that_only_a_profile_names_is_not_run(tmp_path: Path) -> None
 
 
 def profile(folder: Path, **training: Any) -> None:
-    pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+    pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
     given: dict[str, Any] = {"toolchains": (), "workers": 1, "networks": 2, "epochs": 1, **training}
     api.profile_space(write_config(folder), folder / "out", mixed=0, record=folder / "record.sqlite", **given)
 

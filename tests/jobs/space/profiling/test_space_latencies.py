@@ -27,7 +27,7 @@ from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.predict import family_latencies
 from gnomon.jobs.space.profiling.study import Study
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from gnomon.training.data.dataset import Dataset
 from gnomon.training.job import Trained
 from gnomon.training.recipe import Recipe
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 Judge = Callable[[Training], AccuracyRow]
 RECIPES = FIRST, FINETUNE = Recipe(epochs=4), Recipe(epochs=2)

@@ -11,7 +11,7 @@ from tests.jobs.space.kits.spacekit import CONFIG, write_images
 from gnomon.cli.main import run
 from gnomon.jobs.space.profiling.folder import read_latency
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 NOWHERE = CONFIG.replace(
     "  select_ss_threshold: 2\n",

@@ -15,7 +15,7 @@ from gnomon.jobs.space.profiling.study import space_of
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.space import swaps
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 GROUPS, COUNT = 4, 4
 SPACE, DEFAULTS = space_of([f"VGGblock_{k}" for k in range(COUNT)], GROUPS), (1,) * GROUPS

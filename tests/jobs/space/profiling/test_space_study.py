@@ -16,7 +16,7 @@ from gnomon.jobs.space.profiling.folder import MANIFEST
 from gnomon.jobs.space.profiling.look import look
 from gnomon.jobs.space.profiling.study import Network, open_study
 
-pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed: pip install '.[space]'")
+pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
 
 OWN = """\
 from gnomon.spaces.cells.primitives import Primitive
