@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gnomon.jobs.overlay.document import AnalyzeDocument, ByDevice, ChosenLayer
 from gnomon.jobs.overlay.report import Choices, longer_by, measured_of, network_sentence, time_of
 from gnomon.jobs.tune.report import largest_first, metric
 from gnomon.report import units
-from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Look, Mark, Rule, Value
+from gnomon.report.chart import CHOSEN, LOOKS, Axis, Chart, Group, Mark, Row, Rule, Value, in_rows
 from gnomon.report.render import stem
 
 _DARKEST = 0.2
 """A loss from which a cell is darkest."""
 
 _MOST_ROWS, _MOST_DEVICES, _MOST_LAYERS = 40, 16, 24
-_LONGEST = 3.0
-"""How many times its value an interval is drawn to: few processes may leave one without an end to speak of."""
-
-_CHOICES = {
-    "own": ("its own best (= 1)", LOOKS[3], -0.12),
-    "overlay": ("the overlay's choice", CHOSEN, 0.0),
-    "other": ("another device's best", LOOKS[0], 0.12),
-    "untuned": ("untuned", Look(colour="#777777", shape="square", hollow=True), 0.0),
-}
-"""What a choice is called, how it is drawn, and how far from the middle of its row."""
+_OWN, _OTHER = LOOKS[3], LOOKS[0]
+_CHOICES = {CHOSEN: "the overlay's choice", _OWN: "its own best", _OTHER: "another device's best"}
+"""How choices are drawn, and what they are called."""
 
 
 def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
@@ -102,74 +96,29 @@ def _loss(loss: float | None) -> tuple[str, float]:
 
 
 def network_charts(document: AnalyzeDocument) -> list[Chart]:
-    """The network's time on each device under each choice, over that of its own best; none where none was measured."""
+    """The network's time on each device under each choice, over that of its own best; none where none was measured.
+
+    Untuned is left out: it is so slow that nothing could be told apart beside it.
+    """
     measured = measured_of(document)
-    timed = {device: choices for device, choices in measured.items() if _times(choices)}
-    if not timed:
+    devices = sorted(measured, key=lambda device: -(longer_by(measured[device]) or -1.0))
+    rows = [row for device in devices for row in _rows(device, measured[device])]
+    if not any(row.value.known for row in rows):
         return []
-    order = sorted(timed, key=lambda device: -(longer_by(timed[device]) or -1.0)) if len(timed) > 6 else list(timed)
-    shown, marks = order[:_MOST_ROWS], {name: list[Mark]() for name in _CHOICES}
-    for row, device in enumerate(shown):
-        for kind, mark in _marks(device, timed[device], row):
-            marks[kind].append(mark)
-    failed = sum(row.failure is not None for row in document.network)
-    notes = [f"Choices that failed: {failed}."] if failed else []
-    if len(shown) < len(order):
-        notes.append(f"The {len(shown)} of {len(order)} devices where the choice loses most.")
-    if far := [mark for mark in marks["untuned"] if (mark.x.value or 0.0) > _LONGEST * _furthest(marks)]:
-        marks["untuned"] = [mark for mark in marks["untuned"] if mark not in far]
-        notes.append("Untuned is far to the right, and left out.")
-    return [
-        Chart(
-            title=network_sentence(measured),
-            x=Axis(title="time of the whole network over that of the device's own best, with 95 % intervals"),
-            y=Axis(names=tuple(_row_name(device, timed[device]) for device in shown)),
-            groups=tuple(Group(name=name, marks=marks[kind], look=look) for kind, (name, look, _) in _CHOICES.items()),
-            rules=(Rule(along="x", at=1.0),),
-            note=" ".join(notes),
-        )
-    ]
+    title = "time of the whole network over that of the device's own best, or else its fastest"
+    chart = in_rows(network_sentence(measured), title, rows, legend=_CHOICES, noun="choices")
+    return [replace(chart, rules=(Rule(along="x", at=1.0),))]
 
 
-def _furthest(marks: Mapping[str, Sequence[Mark]]) -> float:
-    """The largest ratio of tuned networks."""
-    values = [mark.x.value or 0.0 for kind, own in marks.items() if kind != "untuned" for mark in own]
-    return max(values, default=math.inf)
-
-
-def _times(choices: Choices) -> dict[str, float]:
-    return {choice: time for choice in sorted(choices) if (time := time_of(choices, choice))}
-
-
-def _one_s(device: str, choices: Choices) -> float:
-    """What is 1 on a device: its own best, or else the fastest there."""
-    times = _times(choices)
-    return times.get(f"own:{device}") or min(times.values())
-
-
-def _row_name(device: str, choices: Choices) -> str:
-    fastest = "" if f"own:{device}" in _times(choices) else "fastest "
-    return f"{device}, {fastest}{units.time(_one_s(device, choices))}"
-
-
-def _marks(device: str, choices: Choices, row: int) -> Iterator[tuple[str, Mark]]:
-    one_s = _one_s(device, choices)
-    for choice, time_s in _times(choices).items():
-        times, ratio, kind = choices[choice].time, choices[choice].to_own, _kind(device, choice)
-        if ratio is not None:  # paired by process, which is surer than two times by themselves
-            value, low, high = ratio.ratio, ratio.low, ratio.high
-        elif times is None or f"own:{device}" in _times(choices):
-            value, low, high = time_s / one_s, None, None  # what the others' intervals are relative to has none
-        else:
-            ends = Value(value=time_s, low=times.low_s, high=times.high_s).times(1 / one_s)
-            value, low, high = time_s / one_s, ends.low, ends.high
-        longest = None if high is None else min(high, _LONGEST * value)
-        name, _, aside = _CHOICES[kind]
-        tip = f"{device}, {name}: {units.time(time_s)}, {units.digits(value)} times as long"
-        yield kind, Mark(x=Value(value=value, low=low, high=longest), y=Value(value=row + aside), tip=tip)
-
-
-def _kind(device: str, choice: str) -> str:
-    if choice in ("overlay", "untuned"):
-        return choice
-    return "own" if choice == f"own:{device}" else "other"
+def _rows(device: str, choices: Choices) -> Iterator[Row]:
+    own, tuned = f"own:{device}", sorted(choices.keys() - {"untuned"})
+    times_s = {choice: time_s for choice in tuned if (time_s := time_of(choices, choice))}
+    one_s = times_s.get(own) or min(times_s.values(), default=None)
+    for choice in tuned:
+        time_s, paired = times_s.get(choice), choices[choice].to_own
+        value = Value(value=None if time_s is None or one_s is None else time_s / one_s)
+        if time_s is not None and paired is not None:  # paired by process, which is surer than two times by themselves
+            vague = paired.low is None or paired.high is None or units.vague(paired.low, paired.high)
+            value = Value(value=paired.ratio) if vague else Value(value=paired.ratio, low=paired.low, high=paired.high)
+        look = CHOSEN if choice == "overlay" else _OWN if choice == own else _OTHER
+        yield Row(name=f"{device}, {_CHOICES[look]}", value=value, text=units.time(time_s), look=look)
