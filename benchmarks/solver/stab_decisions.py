@@ -41,7 +41,6 @@ def compared(traces: dict[str, Trace]) -> dict[str, Any]:
         "whole_runs_us": {b: t.graph.avg_us if t.graph else None for b, t in traces.items()},
         "best_single": exact.best_single,
         "exact_us": exact.chosen.predicted_us,
-        "exact_is_optimal": exact.solution.optimal,
         "exact_placement": {str(i): b for i, b in exact.chosen.placement.items()},
     }
     try:

@@ -4,7 +4,8 @@ Source: ``backend_scheduler.py`` and ``op_list.txt`` in ``tools/stab`` of Samsun
 restated here with what decides in it, mistakes too: a measured 0 us counts as not measured, transfers count for
 nothing, and of several times of one operator on one backend the last one that was read counts.
 
-The exact placement from the same traces that stab reads: every operator, every backend, proved by the solver.
+The exact placement from the same traces that stab reads: every operator, every backend. No trace tells what lies
+between operators, so that the least sum is the least time of each.
 """
 
 from __future__ import annotations
@@ -12,12 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from gnomon.core.cost import CostModel, Objective
 from gnomon.core.sample import Trace, TraceOperator
-from gnomon.core.solver.solve import Solution, solve
-from gnomon.core.space import Slot, Space
 from gnomon.errors import ProblemError
 
 OP_LIST: Mapping[str, tuple[str, ...]] = {
@@ -165,8 +161,7 @@ class ExactDecision:
 
     `types` are the operators; `prices_us` their times by backend. `singles` are the placements of all on one backend,
     what it lacks on cpu or else where it has a time; `best_single` is the one of least predicted time. `chosen` is the
-    solver's placement, or the best single backend where nothing is faster; `solution` is its certificate.
-    `lacks` says what the traces do not tell.
+    best single backend where nothing is faster. `lacks` says what the traces do not tell.
     """
 
     types: Mapping[int, str]
@@ -174,7 +169,6 @@ class ExactDecision:
     chosen: Priced
     singles: Mapping[str, Priced]
     best_single: str
-    solution: Solution
     lacks: tuple[str, ...]
 
     @property
@@ -205,9 +199,8 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
             singles[backend] = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     possible = [b for b in singles if singles[b].predicted_us is not None]
     best = min(possible or singles, key=lambda b: (singles[b].predicted_us or 0.0, backends.index(b)))
-    # Of equals the solver takes the first: the backend that needs no map.
-    order = (best, *(b for b in backends if b != best))
-    solution, placement = _solved(prices, order)
+    order = (best, *(b for b in backends if b != best))  # of equals the first is taken: it needs no map
+    placement = {index: min((b for b in order if b in row), key=row.__getitem__) for index, row in prices.items()}
     chosen = Priced(placement=placement, predicted_us=_predicted(prices, placement))
     alone = singles[best]
     if alone.predicted_us is not None and (chosen.predicted_us is None or chosen.predicted_us >= alone.predicted_us):
@@ -218,7 +211,6 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
         chosen=chosen,
         singles=singles,
         best_single=best,
-        solution=solution,
         lacks=_lacks(traces, prices),
     )
 
@@ -273,17 +265,6 @@ def _predicted(prices: Mapping[int, Mapping[str, float]], placement: Mapping[int
             return None
         total += row[placement[index]]
     return total
-
-
-def _solved(prices: Mapping[int, Mapping[str, float]], order: Sequence[str]) -> tuple[Solution, dict[int, str]]:
-    choices = {index: tuple(b for b in order if b in row) for index, row in prices.items()}
-    model = CostModel(
-        space=Space(slots=tuple(Slot(name=f"operator {i}", choices=row) for i, row in choices.items())),
-        objectives=(Objective(name="latency", unit="us"),),
-        slot_costs=tuple(np.array([[prices[i][b]] for b in row]) for i, row in choices.items()),
-    )
-    solution = solve(model)
-    return solution, dict(zip(prices, solution.choices, strict=True))
 
 
 def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:

@@ -30,12 +30,10 @@ class TracePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactPart:
-    """The exact decision by the prices, and whether it is proved the least. `counts` are operators by backend."""
+    """The decision of the least sum of the prices. `counts` are operators by backend."""
 
     predicted_us: float | None
     counts: Mapping[str, int]
-    optimal: bool
-    method: str
     mixes: bool
     best_single: str
     lacks: tuple[str, ...]
@@ -76,7 +74,7 @@ class StabDocument(Answer):
     """
 
     format: Literal["gnomon-stab"] = "gnomon-stab"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     nnpackage: ModelPart
     graph: GraphPart
     threads: int

@@ -132,7 +132,6 @@ def _scheduled(
         exact=ExactPart(
             predicted_us=exact.chosen.predicted_us,
             counts=_counts(exact.chosen, exact),
-            **fields_of(ExactPart, exact.solution),
             **fields_of(ExactPart, exact),
         ),
         singles={backend: single.predicted_us for backend, single in exact.singles.items()},

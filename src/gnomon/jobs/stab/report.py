@@ -83,8 +83,6 @@ def _predictions(document: StabDocument, page: Page) -> None:
             lambda row: CHOSEN if row is rows[-1] else LOOKS[0],
         )
     )
-    proved = "the exact minimum of these times" if exact.optimal else "the best found, not proved the minimum"
-    page.line(f"Solver: {proved}, by {exact.method}.", indent=1)
 
 
 def _published(document: StabDocument, page: Page) -> None:
