@@ -81,18 +81,17 @@ def entry_points(*, group: str) -> metadata.EntryPoints:
     return _found(group, tuple((path, _changed_ns(path)) for path in sys.path))
 
 
-def named(group: str, own: Mapping[str, str] | None = None) -> dict[str, metadata.EntryPoint]:
-    """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own.
+def named(group: str) -> dict[str, metadata.EntryPoint]:
+    """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own."""
+    found: dict[str, metadata.EntryPoint] = {}
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, not is_own(entry))):
+        found.setdefault(entry.name, entry)
+    return found
 
-    `own` are all of gnomon's by name, as a checkout has them that is not installed again; they come first.
-    """
-    from importlib import metadata
 
-    made = {name: metadata.EntryPoint(name=name, value=value, group=group) for name, value in (own or {}).items()}
-    for entry in sorted(entry_points(group=group), key=lambda e: (e.name, not e.value.startswith("gnomon."))):
-        if own is None or not entry.value.startswith("gnomon."):
-            made.setdefault(entry.name, entry)
-    return made
+def is_own(entry: metadata.EntryPoint) -> bool:
+    """Whether an entry point is one of gnomon itself."""
+    return entry.value.startswith("gnomon.")
 
 
 def passed_over(group: str) -> list[metadata.EntryPoint]:

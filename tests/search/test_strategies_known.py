@@ -31,10 +31,11 @@ def test_options_reach_the_strategy_and_unknown_ones_are_refused() -> None:
 def test_a_third_partys_strategy_comes_by_the_same_door(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [
         EntryPoint(name="mine", value=f"{__name__}:RandomSearch", group=registry.GROUP),
-        EntryPoint(name="hlps", value="gnomon.search.simple:RandomSearch", group=registry.GROUP),
+        EntryPoint(name="hlps", value=f"{__name__}:RandomSearch", group=registry.GROUP),
         EntryPoint(name="gone", value="no.such.module:Thing", group=registry.GROUP),
     ]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: entries)
+    own = plugins.entry_points(group=registry.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [*entries, *own])
     assert isinstance(make_strategy("mine", SPACE), RandomSearch)
     assert not isinstance(make_strategy("hlps", SPACE), RandomSearch)
     with pytest.raises(UsageError, match=r"'gone' cannot be loaded: ModuleNotFoundError") as refused:

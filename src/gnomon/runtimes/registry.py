@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint
 
 from gnomon.errors import UsageError, did_you_mean
 from gnomon.models.load import reachable
-from gnomon.plugins import named, passed_over
+from gnomon.plugins import is_own, named, passed_over
 from gnomon.runtimes.base import Runtime, Wish
 
 _GROUP = "gnomon.runtimes"
@@ -58,7 +58,7 @@ def _found() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
 def adapter_version(runtime: str) -> str:
     """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
     entry = next((entry for entry, made in _found() if made.name == runtime), None)
-    return "" if entry is None or entry.dist is None or entry.value.startswith("gnomon.") else entry.dist.version
+    return "" if entry is None or entry.dist is None or is_own(entry) else entry.dist.version
 
 
 def usual(runtime: Runtime) -> bool:

@@ -16,14 +16,6 @@ from gnomon.search.base import Archive, Assignment, Cost, Strategy, Told
 
 GROUP = "gnomon.strategies"
 
-# The built-in ones, by the same door: a checkout that is not installed again has them too.
-_OWN = {
-    "exhaustive": "gnomon.search.simple:Exhaustive",
-    "hlps": "gnomon.search.hlps:Hlps",
-    "nsga2": "gnomon.search.nsga2:Nsga2",
-    "random": "gnomon.search.simple:RandomSearch",
-}
-
 Factory = Callable[..., Strategy]
 """Makes a strategy: ``factory(space, seed=0, **options)``."""
 
@@ -93,7 +85,7 @@ def run(
 
 def known_strategies() -> tuple[str, ...]:
     """The names of all strategies, whether or not what they need is installed."""
-    return tuple(named(GROUP, _OWN))
+    return tuple(named(GROUP))
 
 
 def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> Strategy:
@@ -116,7 +108,7 @@ def load_strategy(name: str) -> Factory:
     UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError where it needs a package that
     is not installed.
     """
-    entries = named(GROUP, _OWN)
+    entries = named(GROUP)
     if name not in entries:
         raise UsageError(f"there is no strategy {name!r}", hint=f"Known strategies: {', '.join(entries)}.")
     factory: Factory = loaded(entries[name], f"the strategy {name!r}")

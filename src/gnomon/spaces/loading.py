@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
-from gnomon.plugins import at, loaded, named
+from gnomon.plugins import at, is_own, loaded, named
 from gnomon.spaces.features import Assignment, CountTables, Ints
 from gnomon.spaces.fuse import FusionRules
 from gnomon.spaces.unit import Net
@@ -37,18 +37,6 @@ _EXAMPLE = "space.py:space"
 # What the modules of users' files are called: an error that went through one is that file's.
 _USERS = "gnomon_space_"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-
-# The shipped ones, by the same door: a checkout that is not installed again has them too.
-_OWN = {
-    "fbnet": "gnomon.spaces.catalogue.fbnet:fbnet",
-    "hat": "gnomon.spaces.catalogue.transformers:hat",
-    "hat-step": "gnomon.spaces.catalogue.transformers:hat_step",
-    "mobilenetv2-cifar10": "gnomon.spaces.catalogue.mobilenetv2_cifar10:mobilenetv2_cifar10",
-    "nasbench201": "gnomon.spaces.catalogue.nasbench201:NasBench201",
-    "nasbench201-live": "gnomon.spaces.catalogue.nasbench201:live_nasbench201",
-    "ofa-mobilenetv3": "gnomon.spaces.catalogue.ofa_mobilenetv3:ofa_mobilenetv3",
-    "operators": "gnomon.spaces.catalogue.operators:operators",
-}
 
 
 @runtime_checkable
@@ -138,7 +126,7 @@ def spread(tables: CountTables, starts: Ints, values: ArrayLike, *, seed: int) -
 
 def known_spaces() -> tuple[str, ...]:
     """The names of all spaces, shipped and added by packages."""
-    return tuple(named(GROUP, _OWN))
+    return tuple(named(GROUP))
 
 
 def load_space(text: str) -> SearchSpace:
@@ -153,13 +141,14 @@ def load_space(text: str) -> SearchSpace:
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
     if text.endswith((".yaml", ".yml")):
         return from_aw_nas(text)
-    entries = named(GROUP, _OWN)
+    entries = named(GROUP)
     if text not in entries:
         raise UsageError(
             f"there is no search space {text!r}",
             hint=f"Known spaces: {', '.join(entries)}. Your own: a Python file and an attribute, as in {_EXAMPLE}.",
         )
-    return _shipped(text) if text in _OWN else _of_entry(entries[text])
+    entry = entries[text]
+    return _shipped(entry) if is_own(entry) else _of_entry(entry)
 
 
 def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -> SearchSpace:
@@ -175,9 +164,9 @@ def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -
 
 
 @functools.cache
-def _shipped(name: str) -> SearchSpace:
+def _shipped(entry: EntryPoint) -> SearchSpace:
     """A space of gnomon's own, once for each process: it keeps the tables of its units, some of which take a while."""
-    return _of_entry(named(GROUP, _OWN)[name])
+    return _of_entry(entry)
 
 
 def _of_entry(entry: EntryPoint) -> SearchSpace:
