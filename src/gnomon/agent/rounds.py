@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +29,15 @@ class ProcessFailed(Exception):
         self.facts: wire.FailureFacts = {"kind": kind, "message": message, "log_tail": log_tail, "transient": transient}
         if signal:
             self.facts["signal"] = signal
+
+
+def ended_by(number: int, log_tail: str) -> ProcessFailed:
+    """What a signal means that a process ended by."""
+    name = {int(known): known.name for known in signal.Signals}.get(number, f"signal {number}")  # real-time: no name
+    if number == signal.SIGKILL:
+        message = f"killed by {name}, most likely for want of memory"
+        return ProcessFailed("memory", message, log_tail, transient=True, signal=name)
+    return ProcessFailed("crash", f"ended by {name}", log_tail, signal=name)
 
 
 class Rounds(Generic[Process]):

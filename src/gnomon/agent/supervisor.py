@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
 from .lifeline import die_with_parent, kill_tree
-from .rounds import ProcessFailed, Rounds
+from .rounds import ProcessFailed, Rounds, ended_by
 from .settings import Settings, SettingsRefused
 from .snapshot import snapshot
 
@@ -97,13 +97,8 @@ class WorkerProcess:
 
     def _ended(self) -> ProcessFailed:
         code = self._process.wait()
-        if code == -signal.SIGKILL:
-            message = "killed by SIGKILL, most likely for want of memory"
-            return ProcessFailed("memory", message, self.log_tail(), transient=True, signal="SIGKILL")
         if code < 0:
-            names = {int(s): s.name for s in signal.Signals}
-            name = names.get(-code, f"signal {-code}")  # real-time signals have no name
-            return ProcessFailed("crash", f"ended by {name}", self.log_tail(), signal=name)
+            return ended_by(-code, self.log_tail())
         return ProcessFailed("crash", f"ended by itself with status {code}", self.log_tail())
 
     def log_tail(self) -> str:

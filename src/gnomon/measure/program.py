@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import posixpath
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ import numpy as np
 from gnomon import wire
 from gnomon.agent.arrays import Array, InputError, dtype_of, fill, make_buffers, widened
 from gnomon.agent.job import Job
-from gnomon.agent.rounds import ProcessFailed, Rounds
+from gnomon.agent.rounds import ProcessFailed, Rounds, ended_by
 from gnomon.agent.snapshot import snapshot
 from gnomon.agent.timing import inner_loop
 from gnomon.devices.base import Device
@@ -116,12 +115,8 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
         number = done.returncode - 128  # as the wrapper's shell tells it
     if done.timed_out:
         return ProcessFailed("hang", f"no end within {timeout_s:.0f} s; the program was killed", log_tail)
-    if number == signal.SIGKILL:
-        told = "killed by SIGKILL, most likely for want of memory"
-        return ProcessFailed("memory", told, log_tail, transient=True, signal="SIGKILL")
     if number is not None:
-        name = {int(s): s.name for s in signal.Signals}.get(number, f"signal {number}")
-        return ProcessFailed("crash", f"ended by {name}", log_tail, signal=name)
+        return ended_by(number, log_tail)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["it printed nothing"]
         return ProcessFailed("refused", f"the program ended with status {done.returncode}: {lines[-1][-300:]}")
