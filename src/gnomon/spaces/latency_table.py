@@ -40,7 +40,9 @@ class Row:
     """What was seen of one unit.
 
     `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
-    machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence.
+    machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. Of
+    a unit that was seen in whole `nets`, so many of them, it is what it takes there and the overhead of a call; the
+    bounds are the least and the most of these.
     `at_s` is when it was measured. `samples` are the raw seconds of calls by process and block. `reported` are figures
     of an imported table, as its file has them. A failed unit has a `reason` and no time: it is never 0.
     """
@@ -53,6 +55,7 @@ class Row:
     high_s: Seconds | None = None
     drift: Above0 = 1.0
     processes: Whole = 0
+    nets: Whole = 0
     samples: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
     reported: Figures = field(default_factory=dict)
     reason: str = ""

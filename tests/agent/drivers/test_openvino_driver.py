@@ -11,6 +11,8 @@ import pytest
 from tests.agent.drivers.litertkit import tflite
 from tests.bad_days.livekit import matmul_onnx
 
+from gnomon.agent.drivers.openvino.driver import undisturbed
+
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="openvino is not installed")
 
 _SCRIPT = """
@@ -118,3 +120,11 @@ except Refused:
 def test_what_is_supported_is_asked_with_the_shapes_that_are_fed(tmp_path: Path) -> None:
     """Of an open shape the rank behind a squeeze is unknown, which OpenVINO refuses."""
     assert run(_SUPPORTS, tmp_path / "m.xml").splitlines() == ["{'whole': True}", "refused"]
+
+
+def test_means_of_all_calls_are_taken_apart_and_slow_ones_left_out() -> None:
+    calls_us = [90, 10, 11, 5000, 9, 10, 10, 12]  # a cold one, then one that something interrupted
+    means_ns = [1000 * round(sum(calls_us[:n]) / n) for n in range(1, len(calls_us) + 1)]
+    seen_ns = undisturbed(means_ns, 1)
+    assert len(seen_ns) == 7 and all(8_000 <= time <= 14_000 for time in seen_ns)
+    assert undisturbed([], 1) == []

@@ -272,6 +272,8 @@ def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) 
     assert conv["seen"] >= conv["fused"] >= 1
     assert {row.unit.chain for row in table_of(found).rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
     assert built_rules(table_of(found)) == {"Conv+Relu"}
+    # They are priced where they run: in whole nets, whose units add up to them.
+    assert all(row.nets and not row.processes for row in table_of(found).rows)
     # The table's own chains hold when it is completed: nothing is traced again.
     again = build(home, tmp_path / "t", rules=None)
     assert again.measured == 0

@@ -22,6 +22,7 @@ from gnomon.spaces.latency_table import Difference, Row, Table
 class UnitPart:
     """A unit: net of the overhead of a call (`time_s`), and a call of it as a model of its own (`call_s`), with bounds.
 
+    Of one that was seen in whole `nets` it is what it takes there, and the bounds are the least and the most of these.
     `samples` are of such calls, by the clock of the table; null where another tool measured.
     """
 
@@ -34,6 +35,7 @@ class UnitPart:
     high_s: float | None
     relative_half_width: float | None
     processes: int
+    nets: int = 0
     reason: str
     samples: BlockColumns | None
 

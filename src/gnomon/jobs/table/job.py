@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import gnomon
@@ -15,6 +16,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
+from gnomon.jobs.table.in_place import priced_in_place
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
@@ -148,7 +150,11 @@ def _build(
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
                 steps.expect(len(todo))
-                for row in _rows(bench, gauge, todo, steps):
+                by_user = any(one.get("source") == "the user" for one in evidence)
+                in_place = [] if bench.bare or by_user else priced_in_place(bench, gauge, asked.space, rules, todo)
+                steps.step(len(in_place))
+                alone = [unit for unit in todo if unit not in {row.unit for row in in_place}]
+                for row in chain(in_place, _rows(bench, gauge, alone, steps)):
                     folder.append(row)
                     seen.add(row.unit)
         bench.runner.note_files(*files, whole=True)

@@ -36,6 +36,9 @@ def table_report(document: TableDocument, page: Page) -> None:
         )
     else:
         page.line("The times are of the layers alone, without the call around them.")
+    if in_place := sum(row.nets > 0 for row in document.units):
+        alone = f"; {total - in_place} alone" if in_place < total else ""
+        page.line(f"{many(in_place, 'unit')} priced inside of whole networks, by the runtime's trace{alone}.")
     fused = document.fused
     page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
     page.heading("The most expensive units")
@@ -50,7 +53,8 @@ def table_report(document: TableDocument, page: Page) -> None:
         .text("95 % interval", lambda row: units.interval(row.low_s, row.high_s, row.call_s), extra=True)
         .number("known within", lambda row: row.relative_half_width, percent)
         .text("", lambda row: "" if row.status == "ok" else row.status)
-        .number("processes", lambda row: row.processes, extra=True)
+        .number("processes", lambda row: row.processes or None, extra=True)
+        .number("networks", lambda row: row.nets or None, extra=True)
         .text("reason", lambda row: row.reason, extra=True)
         .bars(
             "A call of each unit, with its 95 % interval", lambda row: (row.call_s, row.low_s, row.high_s), noun="units"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import BFLOAT16, Array, Buffers, output_array
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
 """Precision of a CPU that is registered once more -> the capability that the processor must have."""
+
+_ROUNDED_NS = 1000
+"""A counter says whole microseconds."""
 
 
 def _openvino() -> Any:
@@ -150,7 +154,9 @@ class OpenVinoModel:
         # A counter is the mean of all calls up to then in whole microseconds, and says "not run" where that is 0: as of
         # a short kernel, once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
-        rows = _timed(self._counted[skip:], lambda entry: (sources.get(entry.node_name, []), str(entry.exec_type)), ran)
+        rows = _timed(self._counted, lambda entry: (sources.get(entry.node_name, []), str(entry.exec_type)), ran)
+        for row in rows:
+            row["wall_ns"] = undisturbed(row["wall_ns"], skip)
         self.close()
         return rows
 
@@ -315,6 +321,21 @@ def _timed(
                 row = rows[entry.node_name] = {"name": name, "sources": sources, "backend": backend, "wall_ns": []}
             row["wall_ns"].append(round(entry.real_time.total_seconds() * 1e9))
     return list(rows.values())
+
+
+def undisturbed(means_ns: Sequence[int], skip: int) -> list[int]:
+    """The times of a kernel in the calls behind those to `skip`, from the means of all calls up to each.
+
+    All are their mean, as a single one is not known by whole microseconds of means. A call that something interrupted
+    is left out of it, as are those before: a mean would carry them along.
+    """
+    own = [
+        max(0, number * mean - (number - 1) * before)
+        for number, (before, mean) in enumerate(pairwise([0, *means_ns]), start=1)
+    ][skip:]
+    usual = sorted(own)[len(own) // 2] if own else 0
+    kept = [time for number, time in enumerate(own, start=skip + 1) if time <= 2 * usual + number * _ROUNDED_NS]
+    return [round(sum(kept) / len(kept))] * len(own) if kept else own
 
 
 def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
