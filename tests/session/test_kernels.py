@@ -250,6 +250,7 @@ def test_a_kind_is_whole_words(name: str, kind: str) -> None:
         ("t1", 1),  # what it writes
         ("op1_nchwc", 1),
         ("op1/MatMulAddFusion", 1),
+        ("fused op1", 1),
         ("op11", None),  # is not op1
         ("reorder", None),
         ("", None),

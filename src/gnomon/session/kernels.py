@@ -75,9 +75,11 @@ class Sources:
     def __call__(self, name: str) -> int | None:
         """Its index: by the name itself, else by the longest known name that it begins with.
 
-        Runtimes name what they fused after a source operator and append to it: "conv1_nchwc",
-        "fc/MatMulAddFusion". None for names that they made up.
+        Runtimes name what they fused after a source operator and append to it, or put a word before: "conv1_nchwc",
+        "fc/MatMulAddFusion", "fused fc". None for names that they made up.
         """
+        if name not in self._names:
+            name = name.removeprefix("fused ")
         for end in (len(name), *(k for k in range(len(name) - 1, 0, -1) if not name[k].isalnum())):
             if name[:end] in self._names:
                 return self._names[name[:end]]

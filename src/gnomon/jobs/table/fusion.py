@@ -30,8 +30,8 @@ from gnomon.spaces.unit import Net, Unit, empty
 _NETS, _FEW = 2, 16
 """Whole nets that are traced: together they have nearly all kinds of neighbours of a space; all where it has few."""
 
-_HEAVY = (".Conv", ".Linear")
-_MULTIPLY = (*_HEAVY, ".MatMul")
+MULTIPLY = (".Conv", ".Linear", ".MatMul")
+"""How the names of layers end that multiply: no runtime runs two of them as one."""
 
 _LEAST = 3
 """Processes of a unit where times must tell: fewer have no interval that is worth the name."""
@@ -84,7 +84,7 @@ def _groups(placed: Placed, found: Measured, layers: Collection[str]) -> list[li
     for kernel in kernels(placed.graph, found):
         group: list[str] = []
         for name in (names[i] for i in kernel.operators if names[i] in layers):
-            if group and name.endswith(_MULTIPLY) and any(one.endswith(_MULTIPLY) for one in group):
+            if group and name.endswith(MULTIPLY) and any(one.endswith(MULTIPLY) for one in group):
                 made.append(group)
                 group = []
             group.append(name)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from gnomon.core.stats import median
+from gnomon.jobs.table.fusion import MULTIPLY
 from gnomon.session.bench.baseline import Gauge, Timed, measure_beside_gauge, parts_of, place_each, placed_net
 from gnomon.session.bench.bench import Bench, Placed
 from gnomon.session.contender import traced_candidate
@@ -41,6 +42,9 @@ _CALLS = 15
 _ALIKE = 0.2
 """The widest half interval of a unit that counts as stable: what stands beside it makes its times differ truly."""
 
+_UNCLEAR = -1
+"""Stands for the nodes of a net whose own times the trace does not tell."""
+
 _PROCESSES = 2
 """Processes in which a net is traced."""
 
@@ -55,7 +59,7 @@ def priced_in_place(
     placed, _ = place_each(range(len(nets)), lambda number: placed_net(bench, nets[number], "net"))
     traced: dict[int, dict[int, float]] = {}
     for number, one in placed.items():
-        if (times := _traced(bench, nets[number], one)) is not None:
+        if times := _traced(bench, nets[number], one):
             traced[number] = times
         elif not traced:
             return []  # the first has no trace: nor has any other
@@ -92,11 +96,12 @@ def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np
         has[best] = False
 
 
-def _traced(bench: Bench, net: Net, placed: Placed) -> dict[int, float] | None:
-    """Seconds of the nodes of a net by the runtime's trace; None where it leaves none.
+def _traced(bench: Bench, net: Net, placed: Placed) -> dict[int, float]:
+    """Seconds of the nodes of a net by the runtime's trace; nothing where it leaves none.
 
     Of nodes that run as one the first has the time. What the runtime added, such as a conversion of layout, is the
-    next node's, which needs it.
+    next node's, which needs it. Several products that seem to be one kernel have names that the runtime made up: the
+    time of all such is `_UNCLEAR`'s.
     """
     effort = replace(bench.request.effort, processes_least=_PROCESSES, processes_most=_PROCESSES)
     candidate = replace(
@@ -105,19 +110,21 @@ def _traced(bench: Bench, net: Net, placed: Placed) -> dict[int, float] | None:
     bench.runner.sources = placed.sources
     measured = bench.runner.measure("nets", [candidate], effort)[candidate.key]
     names = [operator.name for operator in placed.graph.operators]
+    products = {index for name, index, _ in net.layer_names() if name.endswith(MULTIPLY)}
     times: dict[int, float] = {}
-    waiting_s, node = 0.0, None
+    waiting_s, node = 0.0, _UNCLEAR
     for kernel in kernels(placed.graph, measured) if measured.ok else ():
         nodes = [number for index in kernel.operators if (number := _node_of(names[index])) is not None]
-        times |= {number: 0.0 for number in nodes if number not in times}
         waiting_s += kernel.time_s
-        if nodes:
-            node = nodes[0]
-            times[node] += waiting_s
-            waiting_s = 0.0
-    if node is not None:
-        times[node] += waiting_s
-    return times if len(times) >= _LEAST_UNITS and any(times.values()) else None
+        if not nodes:
+            continue
+        clear = len(products.intersection(nodes)) < 2
+        times |= {number: 0.0 for number in nodes if clear and number not in times}
+        node = nodes[0] if clear else _UNCLEAR
+        times[node] = times.get(node, 0.0) + waiting_s
+        waiting_s = 0.0
+    times[node] = times.get(node, 0.0) + waiting_s
+    return times if len(times) >= _LEAST_UNITS and any(times.values()) else {}
 
 
 def _node_of(name: str) -> int | None:
@@ -136,6 +143,8 @@ def _prices(net: Net, nodes: Mapping[int, float], whole_s: float) -> dict[Unit, 
     gap_s = max(0.0, whole_s - traced_s) / sum(time_s > 0 for time_s in nodes.values())
     prices: dict[Unit, list[float]] = defaultdict(list)
     for index, time_s in nodes.items():
+        if index == _UNCLEAR:
+            continue
         prices[net.nodes[index].unit].append(factor * time_s + (gap_s if time_s else 0.0))
     return {unit: sum(seen) / len(seen) for unit, seen in prices.items()}
 
