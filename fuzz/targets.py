@@ -83,6 +83,7 @@ from gnomon.models.onnx.graph import load_outline
 from gnomon.models.onnx.quantised import read_quantised
 from gnomon.models.pytorch.pt2 import read_pt2
 from gnomon.runtimes.declared import declarations
+from gnomon.runtimes.packaged import PackageRuntime
 from gnomon.serving.job import outcome_of
 from gnomon.serving.models import sent_model
 from gnomon.session.package import read_plan
@@ -267,6 +268,11 @@ def _snapshot(data: bytes) -> object:
 def _deployed(path: Path) -> object:
     (path.parent / "m.onnx").write_bytes(good.MODEL)
     return checked_plan(str(path))
+
+
+def _measured_package(path: Path) -> object:
+    path.with_name("m.onnx").write_bytes(good.MODEL)
+    return PackageRuntime(path.parent).model
 
 
 def _plan(folder: Path) -> object:
@@ -793,6 +799,7 @@ TARGETS: dict[str, Target] = _all(
     Target(name="chrome trace", seeds=good.values(_CHROME), read=read_chrome_trace, lines=True),
     Target(name="stab trace", seeds=_TRACES, read=back(read_trace, write_trace), lines=True),
     Target(name="plan", seeds=good.values(good.plan()), read=file("p/plan.json", lambda p: _plan(p.parent))),
+    Target(name="package", seeds=good.values(good.plan()), read=file("plan.json", _measured_package)),
     Target(
         name="deployed plan",
         seeds=good.values(good.plan()),

@@ -156,13 +156,15 @@ def compare(
     """Compare each later one with the first: every configuration, and every kernel that the runtime reports.
 
     MODEL files are measured: by turns, a fresh process of each and then of each again, until the verdict is certain or
-    --budget is over. So are two or more --command, with MODEL as their {model} where they have one. One MODEL is
-    measured beside itself with --self-test, and by another Python with --beside-python.
+    --budget is over. So are two or more --command, with MODEL as their {model} where they have one, and packages, as
+    they are; a MODEL beside a package by the runtime and threads of that. One MODEL is measured beside itself with
+    --self-test, and by another Python with --beside-python.
 
     A RUN is the id of an earlier run (or how it begins; last; last~1: the one before), a file that --json wrote, a
-    report in HTML, a package, or a results database, of which the newest run counts. Beside a MODEL its own model is
-    measured again. Runs of other machines, governors, versions, shapes or inputs are not compared, nor are
-    configurations of other threads, precision or options, unless --changed says that this is the change.
+    report in HTML, a package (the run that wrote it), or a results database, of which the newest run counts. Beside a
+    MODEL its own model is measured again. Runs of other machines, governors, versions, shapes or inputs are not
+    compared, nor are configurations of other threads, precision or options, unless --changed says that this is the
+    change.
 
     Raises GnomonError.
     """
@@ -170,6 +172,7 @@ def compare(
     from gnomon.jobs.compare.job import compare as compare_job
     from gnomon.jobs.compare.job import is_decided
     from gnomon.models.load import is_model
+    from gnomon.models.model import is_package
 
     refuse_unknown(options, RunOptions)
     names = [str(run) for run in runs]
@@ -188,7 +191,8 @@ def compare(
         how["fail_slower"] = how["fail_slower"] or _LIMIT
     rule = Rule(alpha=how["alpha"], relevant=how["relevant"], limit=how["fail_slower"])
     sides: list[str | Side] = [*names]
-    if alone or measuring.keys() - {"record"} or any(map(is_model, names)):
+    packages = bool(names) and all(map(is_package, names))
+    if alone or packages or measuring.keys() - {"record"} or any(map(is_model, names)):
         how |= {"sessions": 0.0}
 
         def enough(samples: Sequence[Mapping[str, SampleColumns]], clock: Clock, share: float) -> bool:
@@ -237,15 +241,26 @@ class _Turns:
         from gnomon.devices.address import LOCAL
         from gnomon.jobs.compare.sides import Side, model_of
         from gnomon.models.load import is_model
+        from gnomon.models.model import PACKAGE, is_package
+        from gnomon.runtimes.packaged import MIX, PackageRuntime
 
-        if len(names) < 2 or not any(map(is_model, names)):
+        packages = [name for name in names if is_package(name)]
+        if len(names) < 2 or not (packages or any(map(is_model, names))):
             raise UsageError(
                 "nothing is measured here: that needs two models, or two commands",
                 hint='Such as: gnomon compare old.onnx new.onnx; or: gnomon compare --command "A {model}" --command '
                 '"B {model}" net.onnx',
             )
         record = record_address(self.options.get("record"))
-        requests = [self._request(model_of(name, record)) for name in names]
+        options = self.options
+        if packages:  # beside which a model is run as the first of them
+            package = PackageRuntime(Path(packages[0]))
+            alike = (PACKAGE,) if len(packages) == len(names) else options.get("runtimes") or (package.name,)
+            if package.label == MIX and len(packages) < len(names):
+                hint = "Write a package of the model too, and compare both: gnomon place MODEL --out DIR"
+                raise UsageError(f"{packages[0]} is a mix of runtimes, which no model alone is run as", hint=hint)
+            options = {**options, "runtimes": alike, "threads": options.get("threads") or package.threads}
+        requests = [replace(self, options=options)._request(model_of(name, record)) for name in names]
         pythons: list[str | None] = [None] * len(names)
         if other is not None:
             device = requests[0].device

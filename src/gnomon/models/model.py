@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
 from gnomon.system import files
+from gnomon.wire import Feed
 
 if TYPE_CHECKING:
     from gnomon.formats.onert.config import ConfigCfg
@@ -72,6 +73,11 @@ class NnPackage:
 UNREAD = "file"
 """The format of a file that gnomon does not read, and hands on to commands as it is."""
 
+PACKAGE = "package"
+"""The format of a package, which is run by its plan."""
+PLAN = "plan.json"
+"""The file that makes a folder a package."""
+
 FORMATS = {
     "onnx": "ONNX",
     "ort": "ONNX Runtime (.ort)",
@@ -85,6 +91,11 @@ FORMATS = {
 """What people call the formats of files that are read, by `Graph.format`."""
 
 
+def is_package(named: str) -> bool:
+    """Whether a word names the folder of a package."""
+    return os.path.isfile(os.path.join(named, PLAN))  # noqa: PTH113, PTH118 - they know words that are no file's name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A model that was read. `path` is what was given; `kind` is one of `FORMATS`, or "nnpackage".
@@ -92,6 +103,7 @@ class Model:
     `package` is set for an nnpackage, whose model file's format is `graph.format`. `size_bytes` is the size
     of the model's file, with its external data; `subgraphs` counts the graphs in a TFLite or Circle file, of
     which `graph` is the first. `signatures` has the number of the graph that each of its signatures runs, by name.
+    `feeds` say how a package's inputs were drawn.
     """
 
     path: Path
@@ -101,6 +113,7 @@ class Model:
     size_bytes: int
     subgraphs: int = 1
     signatures: Mapping[str, int] = field(default_factory=dict)
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:

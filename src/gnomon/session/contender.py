@@ -146,10 +146,14 @@ def contender_in(
 ) -> Contender:
     """The whole model in one configuration; the runtime is given the `backends` where they are `assigned` by name."""
     configuration = target.configuration
-    segment = target.runtime.segment(target.placed, configuration, backends if assigned else {})
+    chain = getattr(target.runtime, "chain", None)
+    if chain is None:
+        job = lab.job([target.runtime.segment(target.placed, configuration, backends if assigned else {})])
+    else:  # of a package, which may have several segments
+        job = lab.job(*chain(target.placed))
     candidate = Candidate(
         key=key,
-        job=lab.job([segment]),
+        job=job,
         environment=configuration.environment,
         check=configuration.checked,
         separate="command" in configuration.options,

@@ -35,6 +35,7 @@ from gnomon.models.model import (
     dynamic_inputs,
     image_sides,
     is_known,
+    is_package,
     link_file,
     named_shape,
     stamp_of,
@@ -116,6 +117,10 @@ def asked_model(request: ModelRequest, stack: ExitStack) -> Model:
     """
     if request.wish.commands and not is_read(request.model):
         return load_unread(request.model)
+    if is_package(str(request.model)):
+        from gnomon.runtimes.packaged import PackageRuntime
+
+        return PackageRuntime(request.model).model
     model = load(request.model)
     if not request.signature:
         return model
@@ -170,7 +175,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     single = (t for t in model.graph.tensors if t.name in steering and t.shape in ((), (1,)))
     # A speed or a scale: around 0 it would make hours of sound, or nothing. Of a switch people know which way it was.
     feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in single if t.dtype.startswith(("float", "bool"))}
-    feeds |= plausible_feeds(analysed)
+    feeds |= model.feeds or plausible_feeds(analysed)
     feeds = {name: feed for name, feed in feeds.items() if name not in request.feeds}
     return ReadModel(
         model=model,
@@ -219,7 +224,7 @@ def place_model(model: Model, source: Path, push: Push, *, beside: str = "") -> 
 
     `beside` begins its name there, where another file of the same name lies there already.
     """
-    if model.package:
+    if model.path.is_dir():
         # It is loaded as a folder, so that whatever else its config holds is in effect.
         _check_links(model.path)
         path = push(model.path, model.path.name)

@@ -26,7 +26,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
-from gnomon.models.model import UNREAD, Model, changed, image_sides, is_float64, stamp_of
+from gnomon.models.model import PACKAGE, UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
 from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
@@ -223,9 +223,11 @@ def measured_facts(lab: Lab) -> dict[str, Any]:
 
 
 def _precisions(graph: Graph, wish: Wish) -> tuple[str, ...]:
-    """What is computed in, as far as it is known: of a file that is not read only its command knows."""
+    """What is computed in, as far as it is known: of a file that is not read only its command knows, of a
+    package its plan.
+    """
     own = "float64" if is_float64(graph) else "float32"
-    return () if graph.format == UNREAD else tuple(dict.fromkeys((own, *wish.precisions)))
+    return () if graph.format in (UNREAD, PACKAGE) else tuple(dict.fromkeys((own, *wish.precisions)))
 
 
 def own_tolerance(graph: Graph) -> float:
@@ -278,6 +280,11 @@ def open_lab(
         read = read_model(request, stack)
         request = replace(request, shapes=read.given)  # whichever way they were asked for, they are the same question
         runtimes = _runtimes_of(request, read.model.graph.format)
+        if read.model.kind == PACKAGE:
+            if kind != "profile":
+                told = f"{request.model} is a package, which is measured as it is"
+                raise UsageError(told, hint="gnomon profile and compare do so.")
+            request = replace(request, wish=Wish(threads=getattr(runtimes[0], "threads", 1)))
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
         check()
@@ -316,6 +323,10 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
     UsageError where a command does not take the format.
     """
+    if model_format == PACKAGE:
+        from gnomon.runtimes.packaged import PackageRuntime
+
+        return (PackageRuntime(request.model, PACKAGE if PACKAGE in request.runtimes else ""),)
     if not request.wish.commands:
         return chosen_runtimes(request.runtimes, model_format)
     from gnomon.runtimes.commands import CommandRuntime

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import os
 import shlex
 import sys
@@ -17,7 +18,7 @@ from tests.jobs.compare.test_compare import beside_neighbours, document, pair
 
 import gnomon
 from gnomon.cli.main import cli, run
-from gnomon.errors import DeviceError, RuntimeMissingError, UsageError
+from gnomon.errors import DeviceError, GnomonError, ModelError, RuntimeMissingError, UsageError
 from gnomon.jobs.compare.job import levels_of
 from gnomon.jobs.compare.report import compare_report
 from gnomon.jobs.compare.sides import read_side
@@ -207,3 +208,51 @@ def test_a_neighbour_is_beside_both_where_they_ran_by_turns(tmp_path: Path) -> N
     before, after = beside_neighbours(document(rng), 0.1), beside_neighbours(document(rng, level_us=5400.0), 0.2)
     for row in pair(tmp_path, *beside(before, after)).pairs[0].configurations:
         assert (row.verdict, row.differs) == ("slower", ()), "no interval is said to be wider that is not"
+
+
+@pytest.mark.usefixtures("short_visits")
+def test_packages_are_measured_by_turns_and_beside_a_model_as_it_is_run(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"record": tmp_path / "record.sqlite", "runtimes": ("onnxruntime",)}
+    old, new = (chain(tmp_path / f"{name}.onnx", products) for name, products in (("old", 20), ("new", 200)))
+    packages = [tmp_path / "old", tmp_path / "new"]
+    for model, package, threads in zip((old, new), packages, (1, 2), strict=True):
+        gnomon.place(model, out=package, quick=True, threads=threads, processes=1, **how)
+    how["processes"] = 4
+    both = gnomon.compare(*packages, **how)
+    (row,) = both.pairs[0].configurations
+    assert (row.label, row.verdict, row.processes) == ("package", "slower", (4, 4)) and row.ratio > 5
+    assert [side.model for side in both.sides] == ["old", "new"] and both.pairs[0].operators
+    assert [told for told in both.pairs[0].changed if "threads" in told], "a package is compared with what it has"
+    again = gnomon.compare("last~1", "last", record=how["record"])
+    assert again.pairs[0].configurations[0].label == "package", "what they are is known from the runs alone"
+    beside = gnomon.compare(packages[1], old, record=how["record"], processes=4)
+    (row,) = beside.pairs[0].configurations
+    assert (row.label, row.verdict, row.processes) == ("onnxruntime", "faster", (4, 4))
+    assert not beside.pairs[0].unlike and not beside.pairs[0].changed
+
+
+@pytest.mark.usefixtures("short_visits")
+def test_a_package_is_run_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
+    model, package = chain(tmp_path / "m.onnx", 20), tmp_path / "package"
+    gnomon.place(model, out=package, quick=True, threads=1, processes=1, runtimes=("onnxruntime",))
+    with pytest.raises(UsageError, match="is measured as it is"):
+        gnomon.place(package)
+    plan = package / "plan.json"
+    known = json.loads(plan.read_text())
+    starts = {**known, "job": {**known["job"], "environment": {"LD_PRELOAD": "x"}}}
+    without = {**known, "job": {**known["job"], "tensors": {}}}
+    two = {**known, "job": {**known["job"], "segments": known["job"]["segments"] * 2}}
+    broken = {**known, "operators": 1}
+    for told, why in (
+        (two, "a mix of runtimes"),
+        (starts, "LD_PRELOAD"),
+        (without, "as gnomon writes it"),
+        (broken, "as gnomon writes it"),
+    ):
+        plan.write_text(json.dumps(told))
+        with pytest.raises(GnomonError, match=why):
+            gnomon.compare(package, model)
+    plan.write_text(json.dumps(known))
+    (package / "m.onnx").write_bytes(b"another")
+    with pytest.raises(ModelError, match="is not the file"):
+        gnomon.profile(package)

@@ -37,6 +37,7 @@ from gnomon.jobs.compare.sides import Side as Named
 from gnomon.jobs.compare.sides import earlier_runs, read_side, rows_of
 from gnomon.jobs.place.document import ContenderPart
 from gnomon.measure.effort import QUANTILE, Clock
+from gnomon.models.model import PACKAGE
 from gnomon.store.address import RecordAddress
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def compare(
             f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
         )
     _check_sides(sides)
+    if all(side.document.model.format == PACKAGE for side in sides):
+        changed = {*changed, "threads", "precision", "options", "version"}
     known = History(sides, record, sessions)
     rule = Rule(alpha=alpha / (len(sides) - 1), relevant=relevant, limit=fail_slower)
     pairs = tuple(

@@ -17,6 +17,7 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.runs.answers import answer_of, kept_answer
 from gnomon.jobs.runs.job import find_campaign, open_record
+from gnomon.models.model import PACKAGE, is_package
 from gnomon.report.plain import json_row
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, Store
@@ -64,14 +65,15 @@ def rows_of(document: Compared) -> Sequence[Configuration]:
 
 
 def model_of(named: str, record: RecordAddress | None) -> Path:
-    """The file of a model, or of a run's, as it was in that run. GnomonError where it is not there, or changed."""
+    """The file of a model, a package, or a run's model as it was in that run. GnomonError where that is not there."""
     from gnomon.models.load import is_model, load
 
-    if is_model(named):
+    if is_package(named) or is_model(named):
         return Path(named)
     model = read_side(named, record).document.model
     path = Path(model.path)
-    if os.path.isdir(named) or not path.exists() or load(path, inferred=False).graph.digest != model.sha256:  # noqa: PTH112
+    packaged = model.format == PACKAGE
+    if packaged or not path.exists() or load(path, inferred=False).graph.digest != model.sha256:
         raise UsageError(
             f"{named} cannot be measured beside a model: it is not a run whose model's file is as it was",
             hint="Give model files alone, or runs alone.",
@@ -151,7 +153,8 @@ def _of_package(path: Path, record: RecordAddress | None) -> Any:
             if package and "\0" not in package and Path(package).resolve() == whole:
                 return document
     raise RecordError(
-        f"the results database has no run that wrote {path}", hint="Name the database with --record, or give the run."
+        f"the results database has no run that wrote {path}",
+        hint=f"Name the database with --record, or measure both by turns: gnomon compare {path} OTHER",
     )
 
 

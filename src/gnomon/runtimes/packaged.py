@@ -1,0 +1,102 @@
+"""A package that gnomon wrote, measured as it is run: as a model of one operator, and as the runtime of that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from gnomon.agent.plan import PlanRefused, checked_plan
+from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.errors import ModelError
+from gnomon.models.model import PACKAGE, PLAN, Model
+from gnomon.runtimes.base import Ask, Configuration, PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.whole import WholeModelRuntime, labelled
+from gnomon.system.files import file_digest
+from gnomon.wire import PlanJob, Segment
+from gnomon.wire import Tensor as TensorSpec
+
+MIX = "mix"
+_PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
+"""What configurations are called that compute in less than float32."""
+
+
+class PackageRuntime(WholeModelRuntime):
+    """The adapter of one package, called as the first runtime of its plan.
+
+    `label` is what its configuration is called: unless it is given, as a model's own of these settings, for the
+    package's own number of threads; `MIX` where it is of several. ModelError where it is not a package, was changed, or
+    has a launcher that asks for consent to what it sets or starts.
+    """
+
+    formats = frozenset({PACKAGE})
+
+    def __init__(self, folder: Path, label: str = "") -> None:
+        with _package_errors(folder):
+            plan = checked_plan(str(folder / PLAN))
+            self.folder, self.job = folder.absolute(), plan["job"]
+            first, *others = self.job["segments"]
+            self.driver = first["runtime"]
+            self.name = next(iter(plan["proved_with"].get("runtimes", ())), self.driver)
+            self.wheels = tuple(wheel for wheel in plan["requirements"] if not wheel.startswith("numpy"))
+            self.threads = max(int(one["options"].get("threads", 1)) for one in self.job["segments"])
+            backend, *more = {str(operator["backend"]) for operator in plan["operators"]}
+            self.model = _model_of(folder, self.job)
+        runtime, _, labels = backend.removesuffix("]").partition("[")
+        kept = [one for one in labels.split(",") if not one.startswith("threads=")]
+        self.precision = next((_PRECISIONS[one] for one in kept if one in _PRECISIONS), "float32")
+        self.label = label or (MIX if others or more else labelled(runtime, *kept))
+        # Libraries are loaded with consent alone, which is not given here: that there are none is said of every plan.
+        self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
+
+    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+        """The package's own."""
+        made = Configuration(
+            runtime=self.name,
+            name=self.label,
+            backends=(self.name,),
+            options=self.options,
+            environment=self.job["environment"],
+            precision=self.precision,
+        )
+        return (made,)
+
+    def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
+        """All of it: nothing is asked, as the package was proved when it was written."""
+        return Support(operators={self.name: frozenset({0})})
+
+    def chain(self, model: PlacedModel) -> tuple[list[Segment], Mapping[str, TensorSpec]]:
+        """The plan's segments, at the package's place on the device, and the tensors that they read and write."""
+        there, segments = PurePosixPath(model.path), self.job["segments"]
+        models = (str(there / os.path.relpath(one["model"], self.folder)) for one in segments)
+        return [{**one, "model": path} for one, path in zip(segments, models, strict=True)], self.job["tensors"]
+
+
+@contextmanager
+def _package_errors(folder: Path) -> Iterator[None]:
+    """ModelError for whatever is wrong with a package."""
+    try:
+        yield
+    except PlanRefused as refused:
+        message, _, consent = str(refused).partition(": if you trust")
+        hint = "Measure its launcher, which takes consent, as a --command." if consent else "Write it again."
+        raise ModelError(message, hint=hint) from refused
+    except (OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{folder} has no plan as gnomon writes it: {error!r:.200}", hint="Write it again.") from error
+
+
+def _model_of(folder: Path, job: PlanJob) -> Model:
+    """The package as a model: its inputs and outputs are those of its job."""
+    told = {name: job["tensors"][name] for name in (*job["feeds"], *job["outputs"])}
+    shapes = (None if one["shape"] is None else tuple(one["shape"]) for one in told.values())
+    tensors = tuple(
+        Tensor(name=name, shape=shape, dtype=str(told[name]["dtype"]), size_bytes=None)
+        for name, shape in zip(told, shapes, strict=True)
+    )
+    fed, every = len(job["feeds"]), tuple(range(len(tensors)))
+    whole = Operator(index=0, name=PACKAGE, type=PACKAGE, inputs=every[:fed], outputs=every[fed:], macs=None)
+    ends = {"inputs": whole.inputs, "outputs": whole.outputs}
+    digest, size = file_digest(folder / PLAN), sum(file.stat().st_size for file in folder.rglob("*"))
+    graph = Graph(name=folder.name, format=PACKAGE, digest=digest, tensors=tensors, operators=(whole,), **ends)
+    return Model(path=folder, graph=graph, kind=PACKAGE, package=None, size_bytes=size, feeds=job["feeds"])
