@@ -6,6 +6,7 @@ from gnomon.api.devices import check_devices as check_devices
 from gnomon.api.devices import clean_device as clean_device
 from gnomon.api.devices import list_devices as list_devices
 from gnomon.api.devices import list_runtimes as list_runtimes
+from gnomon.api.devices import noise_of_device as noise_of_device
 from gnomon.api.devices import probe_device as probe_device
 from gnomon.api.devices import release_device as release_device
 from gnomon.api.devices import remove_device as remove_device

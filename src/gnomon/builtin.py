@@ -380,6 +380,7 @@ JOBS: Mapping[str, Job] = {
                         "probe_device", "Check whether a device is the same board, and as fast as before.", html=False
                     ),
                     "release": CommandRow("release_device", "End the quarantine of a device.", html=False),
+                    "noise": CommandRow("noise_of_device", "Say which slow-downs a device shows.", html=False),
                 },
             ),
         },

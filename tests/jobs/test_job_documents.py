@@ -264,6 +264,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "devices check": ("devices",),
     "devices clean": ("device-cleaned",),
     "devices list": ("devices",),
+    "devices noise": ("compare",),
     "devices probe": ("device-health",),
     "devices release": ("device-health",),
     "devices remove": ("device-removed",),

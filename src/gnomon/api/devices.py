@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
 from gnomon.api.options import Fetch, Pin, Record, Runtimes
 from gnomon.devices import config
@@ -19,7 +19,12 @@ from gnomon.jobs.devices.document import (
 )
 from gnomon.options import option
 from gnomon.store.address import record_address
-from gnomon.values import environment, seconds
+from gnomon.values import environment, seconds, span
+
+if TYPE_CHECKING:
+    from gnomon.api.compare import RunOptions
+    from gnomon.jobs.compare.document import CompareDocument
+    from gnomon.measure.progress import Watch
 
 Name = Annotated[str, option(metavar="NAME", complete="device")]
 
@@ -136,6 +141,37 @@ def probe_device(
     Raises DeviceError where it fails or is not as it was, another GnomonError where nothing there can run the probe.
     """
     return job.probe_device(name, record_address(record), tell=on_message)
+
+
+def noise_of_device(
+    device: Annotated[str, option(metavar="NAME", complete="device")] = "local",
+    *,
+    for_s: Annotated[
+        float, option("--for", read=span, metavar="1min", default=60.0, help="How long to measure.  [default: 1min]")
+    ] = 60.0,
+    runtimes: Runtimes = (),
+    record: Record = None,
+    on_progress: Watch | None = None,
+    on_message: Callable[[str], None] | None = None,
+) -> CompareDocument:
+    """Say which slow-downs comparisons find on the device NAME, or on this machine.
+
+    Two convolutions are measured beside themselves, by turns, as `gnomon compare MODEL --self-test` measures a model of
+    your own: in ONNX Runtime, unless --runtime names another. Exits with 0 where comparisons of five minutes find a
+    slow-down of 3 %, else with 10.
+
+    Raises GnomonError.
+    """
+    from gnomon.api.compare import compare
+    from gnomon.models.units import write_net
+    from gnomon.spaces.unit import Trace
+    from gnomon.system.process import guarded_folder
+
+    trace = Trace(((1, 64, 56, 56),))
+    with guarded_folder("gnomon-noise-") as folder:
+        model = write_net(trace.net(trace.input().conv(64, 3).conv(64, 3)), folder / "convolutions.onnx")
+        how: RunOptions = {"device": device, "runtimes": runtimes or ("onnxruntime",), "record": record}
+        return compare(model, self_test=for_s, on_progress=on_progress, on_message=on_message, **how)
 
 
 def release_device(name: Name) -> DeviceHealthDocument:

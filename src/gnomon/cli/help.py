@@ -132,6 +132,7 @@ EXAMPLES = (
     "gnomon devices clean board",
     "gnomon devices list",
     "gnomon devices probe board",
+    "gnomon devices noise",
     "gnomon devices release board",
     "gnomon devices remove board",
     "gnomon new runtime my_runtime",

@@ -81,6 +81,14 @@ def test_in_python_it_is_the_same(tmp_path: Path) -> None:
     assert len(report(found).splitlines()) <= 15
 
 
+@pytest.mark.usefixtures("short_visits")
+def test_a_device_says_its_noise_without_a_model_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["devices", "noise", "--for", "1ms"])
+    told = capsys.readouterr().out
+    assert "convolutions.onnx on local" in told and " seen in 60 s" in told and len(told.splitlines()) <= 15
+    assert code == (0 if " can be decided" in told else 10)
+
+
 def report(found: CompareDocument) -> str:
     file = io.StringIO()
     compare_report(found, Page(file, width=100, brief=True))
