@@ -473,7 +473,10 @@ class OpenedFacts(TypedDict, total=False):
 
 
 class BlockFacts(TypedDict):
-    """A block of samples of `inner` calls each; `waits` counts how often the process gave up its core by itself."""
+    """A block of samples of `inner` calls each; `waits` counts how often the process gave up its core by itself.
+
+    `per_s` is how many calls a second ended where several were made at once.
+    """
 
     wall_ns: list[int]
     cpu_ns: list[int]
@@ -483,6 +486,7 @@ class BlockFacts(TypedDict):
     operators: NotRequired[list[KernelTimes]]
     energy: NotRequired[EnergySpent]
     pace: NotRequired[Pace]
+    per_s: NotRequired[float]
     state: NotRequired[Snapshot]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.agent import timing, worker
-from gnomon.agent.timing import inner_loop, take, take_paced, warm_up
+from gnomon.agent.timing import inner_loop, take, take_at_once, take_paced, warm_up
 from gnomon.agent.worker import Held
 from gnomon.wire import Pace
 
@@ -140,3 +141,22 @@ def test_the_grid_goes_on_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -
         clock.now_ns = now_ns
         begun.append(held.next_slot(1000))
     assert begun == [70, 1070, 2070, 10070]
+
+
+def test_calls_at_once_are_each_a_thread_s_and_their_samples_are_all_kept() -> None:
+    met = threading.Barrier(3, timeout=60)  # which lets a call end while two others are under way alone
+    wall, cpu, _ = take_at_once([met.wait] * 3, inner=2, seconds=0, least=5, most=5)
+    assert len(wall) == len(cpu) == 15 and len(set(cpu)) == 1
+
+
+def test_calls_a_second_are_those_that_ended_in_the_time(clock: Clock) -> None:
+    wall, cpu, per_s = take_at_once([clock.call], inner=3, seconds=10e-6, least=1, most=100)
+    assert (wall, cpu) == ([3000] * 4, [1500] * 4) and per_s == pytest.approx(1e6)
+
+
+def test_an_error_of_one_of_several_calls_is_raised() -> None:
+    def broken() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        take_at_once([broken, lambda: None], inner=1, seconds=0, least=1, most=1)

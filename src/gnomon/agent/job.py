@@ -22,22 +22,28 @@ _MOST = sys.float_info.max
 class Job:
     """The loaded models of a job. Close it when done; a closed job is of no further use.
 
-    What is raised where a segment cannot be loaded has its number as the attribute `segment`.
+    With the option `streams` of its first segment there are as many, less one, `beside` it, which compute the same at
+    the same time: on what it has loaded, where its runtime runs that for several at once. What is raised where a
+    segment cannot be loaded has its number as the attribute `segment`.
     """
 
-    def __init__(self, spec: wire.Job, *, profiled: bool = False) -> None:
+    def __init__(self, spec: wire.Job, *, profiled: bool = False, beside: Job | None = None) -> None:
         self.spec = spec
         self.buffers: Buffers = make_buffers(spec["tensors"])
         self.seed = int(spec.get("seed", 0))
         fill(self.buffers, spec["feeds"], self.seed)
         self.parts: list[Loaded] = []
+        self.beside: list[Job] = []
         try:
             for segment in spec["segments"]:
                 driver = driver_for(segment["runtime"])
                 _refuse_bfloat16(driver, segment, spec["tensors"])
                 # A chain is profiled by timing its segments; a single model by the runtime's own profiler.
                 inner = profiled and len(spec["segments"]) == 1
-                self.parts.append(driver.load(segment, self.buffers, profiled=inner))
+                load = getattr(beside and beside.parts[len(self.parts)], "beside", driver.load)
+                self.parts.append(load(segment, self.buffers, profiled=inner))
+            for _ in range(1, 1 if beside else spec["segments"][0]["options"].get("streams", 1)):
+                self.beside.append(Job(spec, beside=self))
         except BaseException as error:
             self.close()
             vars(error)["segment"] = len(self.parts)
@@ -135,7 +141,8 @@ class Job:
 
     def close(self) -> None:
         """Release the models, then the arrays that they read."""
-        for part in self.parts:
+        closing: list[Job | Loaded] = [*self.beside, *self.parts]
+        for part in closing:
             part.close()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -87,3 +88,24 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
         skipped += following - slot - 1
         slot = following
     return wall, cpu, {"delay_ns": delays, "late": late, "skipped": skipped}
+
+
+def take_at_once(
+    calls: Sequence[Call], *, inner: int, seconds: float, least: int, most: int
+) -> tuple[list[int], list[int], float]:
+    """Samples as `take` makes them, of each call by a thread of its own at the same time, and the calls a second.
+
+    CPU nanoseconds are those of the process, shared out evenly.
+    """
+
+    def stream(call: Call) -> tuple[list[int], float]:
+        before = time.perf_counter_ns()
+        wall, _ = take(call, inner=inner, seconds=seconds, least=least, most=most)
+        return wall, inner * len(wall) * 1e9 / (time.perf_counter_ns() - before)
+
+    cpu_before = time.process_time_ns()
+    with ThreadPoolExecutor(len(calls)) as pool:
+        taken = list(pool.map(stream, calls))
+    every = [sample for wall, _ in taken for sample in wall]
+    cpu_ns = (time.process_time_ns() - cpu_before) // len(every)
+    return every, [cpu_ns] * len(every), sum(per_s for _, per_s in taken)

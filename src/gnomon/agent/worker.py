@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from .driver import driver_for
 from .lifeline import die_with_parent
-from .timing import inner_loop, take, take_paced, warm_up
+from .timing import inner_loop, take, take_at_once, take_paced, warm_up
 
 if TYPE_CHECKING:
     from gnomon import wire
@@ -102,6 +102,8 @@ class Worker:
         if "save" not in command and job.program is None:
             warm = held.counted if held.profiled else job.call
             held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
+            for one in job.beside:
+                warm_up(one.call, count=command["warm_count"], seconds=0)
         return answer
 
     def block(self, command: wire.BlockCommand) -> wire.BlockFacts:
@@ -126,15 +128,17 @@ class Worker:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         if meter is not None:
             meter.start()
-        pace = None
-        if every_ns:
+        pace = per_s = None
+        seconds, least, most = command["seconds"], command["least"], command["most"]
+        if held.job.beside:
+            calls = [one.call for one in (held.job, *held.job.beside)]
+            wall, cpu, per_s = take_at_once(calls, inner=inner, seconds=seconds, least=least, most=most)
+        elif every_ns:
             wall, cpu, pace = take_paced(
                 call, every_ns=every_ns, slots=command["slots"], start_ns=held.next_slot(every_ns)
             )
         else:
-            wall, cpu = take(
-                call, inner=inner, seconds=command["seconds"], least=command["least"], most=command["most"]
-            )
+            wall, cpu = take(call, inner=inner, seconds=seconds, least=least, most=most)
         energy = None if meter is None else meter.stop()
         waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
         taken: wire.BlockFacts = {
@@ -148,6 +152,8 @@ class Worker:
             taken["energy"] = energy
         if pace is not None:
             taken["pace"] = pace
+        if per_s is not None:
+            taken["per_s"] = per_s
         return taken
 
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:

@@ -260,6 +260,10 @@ def place_on(
     return replace(fleet, devices=tuple(map(finished, fleet.devices)))
 
 
+_LOADED_S = 6.0
+"""How long a configuration is called by several streams, where no time is asked for."""
+
+
 def profile(
     model: Model,
     *,
@@ -288,6 +292,10 @@ def profile(
             help="With --for: call at this pace, as the application does, and count the calls that come too late.",
         ),
     ] = None,
+    streams: Annotated[
+        int,
+        option(least=1, most=256, metavar="N", default=1, help="Then call by N threads at once: requests a second."),
+    ] = 1,
     on_progress: Watch | None = None,
     on_message: Callable[[str], None] | None = None,
     **options: Unpack[Options],
@@ -303,14 +311,15 @@ def profile(
     from gnomon.jobs.place.sustained import Sustain
     from gnomon.jobs.runs import answers
 
-    if every_s is not None and for_s is None:
-        raise UsageError("a pace needs a time to keep it for", hint="Give --for 10min as well; for_s from Python.")
+    if every_s is not None and (for_s is None or streams > 1):
+        told = "a pace needs a time to keep it for, and one call after the other"
+        raise UsageError(told, hint="Give --for 10min as well (for_s from Python), and no --streams.")
     if len(parts := parts_of(options)) > 1:
-        how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s}
+        how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s, "streams": streams}
         how |= {"on_progress": on_progress, "on_message": on_message}
         sweep = _sweep(model, parts, lambda values, own: profile(model, **how, **own), on_message)
         return cast("ProfileDocument", sweep)
-    asked = None if for_s is None else Sustain(for_s=for_s, every_s=every_s)
+    asked = Sustain(for_s=for_s or _LOADED_S, every_s=every_s, streams=streams) if for_s or streams > 1 else None
     request = model_request(model, options, sweeps=True, usual=True, limited=True)
     document = job.profile(request, inside=inside, asked=asked, watch=on_progress, tell=on_message)
     answers.keep(document.document(), on_message)

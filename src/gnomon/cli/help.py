@@ -51,6 +51,7 @@ EXAMPLES = (
     "gnomon profile model.onnx --runtime openvino --json > profile.json",
     "gnomon profile model.onnx --runtime onnxruntime --threads 1 --inside",
     "gnomon profile model.onnx --runtime onnxruntime --for 10min --every 33ms",
+    "gnomon profile model.onnx --streams 4",
     "gnomon pareto model.circle",
     "gnomon pareto model.circle --tuning threads --tuning planner --objective latency --objective peak-memory",
     "gnomon pareto model.circle --under peak-memory=80MB --out small",

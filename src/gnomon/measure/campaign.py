@@ -203,7 +203,7 @@ class Known:
 
 
 _FAILURE_FACTS: tuple[Literal["signal", "segment"], ...] = ("signal", "segment")
-_BLOCK_FACTS: tuple[Literal["energy", "pace", "state"], ...] = ("energy", "pace", "state")
+_BLOCK_FACTS: tuple[Literal["energy", "pace", "per_s", "state"], ...] = ("energy", "pace", "per_s", "state")
 
 BESIDE, SIGNAL, SEGMENT = "beside", "signal", "segment"
 """Facts of a failed run: whether another candidate worked at that moment, what signal ended the process, and the number

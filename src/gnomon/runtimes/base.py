@@ -227,7 +227,8 @@ class Runtime(Protocol):
     false where it computes a model of float64 in float32; `driver`, the import path of its driver
     (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
     others in one process; `by_names`, that its profiler knows operators by the names of nodes alone; and
-    `resolution_s`, the seconds in which that counts, where they are coarser than a nanosecond. Everything that may
+    `resolution_s`, the seconds in which that counts, where they are coarser than a nanosecond; and `streams`, that
+    calls of several threads compute at once. Everything that may
     crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
     """
 

@@ -38,6 +38,7 @@ class LiteRt(WholeModelRuntime):
     formats = frozenset({"tflite"})
     wheels: tuple[str, ...] = ("ai-edge-litert>=2.1.6",)
     resolution_s = 1e-6
+    streams = True
     tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (
         Plain(label="reference kernels", options={"kernels": "reference"}),

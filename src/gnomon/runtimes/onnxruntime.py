@@ -53,6 +53,7 @@ class OnnxRuntime(WholeModelRuntime):
     formats = frozenset({"onnx", "ort"})
     wheels: tuple[str, ...] = ("onnxruntime>=1.23",)
     resolution_s = 1e-6
+    streams = True
     by_names = True
     session_options = True
     tunings: tuple[Tuning, ...] = (

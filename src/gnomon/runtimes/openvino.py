@@ -49,6 +49,7 @@ class OpenVino(WholeModelRuntime):
     float64 = False
     session_options = True
     resolution_s = 1e-6
+    streams = True
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

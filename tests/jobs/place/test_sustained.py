@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.drivers.litertkit import tflite
 from tests.bad_days.livekit import matmul_onnx
 from tests.cli.placement_kit import profiled
 
@@ -216,3 +217,27 @@ def test_a_real_run_without_a_pace(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     (one,) = api.profile(model, for_s=2.0, **how(tmp_path)).sustained
     assert one.failure is None and one.searched and one.first is not None and len(one.blocks.block) >= 50
+
+
+def test_several_calls_at_once_are_throughput_and_their_latencies(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("openvino")
+    pytest.importorskip("ai_edge_litert")
+    pytest.importorskip("MNN")
+    flat = tmp_path / "m.tflite"
+    flat.write_bytes(tflite("conv", "softmax"))
+    short: Any = {"threads": 1, "processes": 1, "record": tmp_path / "r.sqlite", "streams": 2, "for_s": 0.3}
+    named = ["onnxruntime", "openvino", "mnn"]
+    found = {one.label: one for one in api.profile(model, runtimes=named, **short).sustained}
+    lite = api.profile(flat, runtimes=["litert"], **short)
+    for one in (found["onnxruntime"], found["openvino"], *lite.sustained):
+        assert one.failure is None and (one.streams, one.parts) == (2, 3) and one.paced is None
+        assert one.request is not None and one.request.processes == 3 and one.p50_s and one.p99_s
+        assert one.request.median_s > 0 and one.p50_s <= one.p99_s and one.calls == sum(one.blocks.calls)
+    assert found["mnn"].failure is not None and "not asked for" in found["mnn"].failure.message
+    shown = page_of(lite, capsys)
+    assert "Called for 300 ms by 2 at once" in shown and "requests/s" in shown and "interrupted" not in shown
+    with pytest.raises(UsageError, match="one call after the other"):
+        api.profile(model, every_s=0.01, **short)

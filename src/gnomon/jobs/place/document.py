@@ -402,6 +402,10 @@ class PacePart:
 class SustainedPart:
     """One configuration called for long in one process, or in `parts` of them where it was interrupted.
 
+    It was called by so many `streams` at once, in several processes where these are more than one: then the quantiles
+    are those of latencies under that load, and `request` is the time a request, over processes: 1 over it are requests
+    a second.
+
     The quantiles are over its `samples`, of one call each or the mean of a few short ones. `first` is minute 1, `last`
     the last one (a quarter of what ran under four minutes). `searched` says whether there were blocks enough to look
     for changes of level in; the calls became slower for good when they had gone on for `slower_after_s` (null: never).
@@ -426,6 +430,8 @@ class SustainedPart:
     cooling: Cooling | None
     failure: Failure | None
     blocks: SustainedColumns
+    streams: int = 1
+    request: Summary | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from gnomon.core.sample import Failure, Run, Samples
-from gnomon.core.stats import median, quantile
+from gnomon.core.stats import Block, median, quantile, summarise
 from gnomon.errors import UsageError
 from gnomon.jobs.place.document import Change, Cooling, Level, PacePart, SustainedColumns, SustainedPart
 from gnomon.measure.campaign import CampaignRunner, Candidate
@@ -25,7 +25,7 @@ from gnomon.measure.progress import Tell
 from gnomon.session.contender import Contender, level
 from gnomon.session.model_session import Lab
 from gnomon.system.stopping import pause
-from gnomon.wire import Snapshot
+from gnomon.wire import Segment, Snapshot
 
 State = Mapping[str, Any]
 """A snapshot of the device; see `gnomon.agent.snapshot`."""
@@ -34,20 +34,21 @@ COOLED = "cooled"
 """The name of the event that tells how long was waited for the device to cool down."""
 
 _BLOCK_S, _MOST_BLOCKS, _LEAST_BLOCKS, _CALLS = 1.0, 3600, 60, 4
-_MOST_SAMPLES = 600_000
+_MOST_SAMPLES, _PROCESSES = 600_000, 3
 _MINUTE_S = 60.0
 _NEAR_C, _COOL_MOST_S, _COOL_LEAST_S, _LOOK_S = 2.0, 300.0, 10.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustain:
-    """What is asked: calls for so long, one after the other or one every so often.
+    """What is asked: calls for so long, one after the other, one every so often, or by several `streams` at once.
 
-    UsageError where not a single call of the pace fits.
+    With streams several processes share the time. UsageError where not a single call of the pace fits.
     """
 
     for_s: float
     every_s: float | None = None
+    streams: int = 1
 
     def __post_init__(self) -> None:
         if self.every_s is not None and self.every_s > self.for_s:
@@ -57,18 +58,22 @@ class Sustain:
 
     def effort(self, call_s: float, like: Effort) -> Effort:
         """The protocol for a model whose call takes so long: one process, blocks in a row."""
+        processes = 1 if self.streams == 1 else _PROCESSES
+        for_s = self.for_s / processes
         turn_s = call_s if self.every_s is None else math.ceil(max(1.0, call_s / self.every_s)) * self.every_s
-        wished_s = max(self.for_s / _MOST_BLOCKS, min(_BLOCK_S, self.for_s / _LEAST_BLOCKS), _CALLS * turn_s)
-        rounds = max(1, round(self.for_s / wished_s))
-        block_s = self.for_s / rounds
+        wished_s = max(for_s / _MOST_BLOCKS, min(_BLOCK_S, for_s / _LEAST_BLOCKS), _CALLS * turn_s)
+        rounds = max(1, round(for_s / wished_s))
+        block_s = for_s / rounds
         if self.every_s is not None:
             block_s = max(1, round(block_s / self.every_s)) * self.every_s
-            rounds = max(1, round(self.for_s / block_s))
-        sample_s = max(like.sample_s, self.for_s / _MOST_SAMPLES)
+            rounds = max(1, round(for_s / block_s))
+        # Of several at once each call is a sample, as their latencies are asked for, unless they would be too many.
+        least_s = like.sample_s if self.streams == 1 else 0.0
+        sample_s = max(least_s, self.streams * self.for_s / _MOST_SAMPLES)
         return replace(
             like,
-            processes_least=1,
-            processes_most=1,
+            processes_least=processes,
+            processes_most=processes,
             rounds=rounds,
             block_s=block_s,
             sample_s=sample_s,
@@ -120,14 +125,32 @@ def sustain(lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Tel
     parts = []
     for contender in contenders:
         candidate = replace(contender.candidate, key=f"{contender.key}/sustained", check=False)
+        if asked.streams > 1:
+            if not _takes_streams(contender):
+                parts.append(sustained(contender.label, asked, (), None, _NOT_ASKED))
+                continue
+            job, more = candidate.job, {"streams": asked.streams}
+            segments: list[Segment] = [{**one, "options": {**one["options"], **more}} for one in job["segments"]]
+            candidate = replace(candidate, key=f"{candidate.key}/streams", job={**job, "segments": segments})
         effort = asked.effort(level(lab.runner.known(contender.key), "wall"), lab.request.effort)
         done = sum(run.samples is not None for run in lab.runner.known(candidate.key).runs)
-        if done < effort.rounds and not lab.runner.over("sustained"):
+        if done < effort.rounds * effort.processes_least and not lab.runner.over("sustained"):
             _cool(lab, candidate, asked, tell)
             lab.runner.measure(f"sustained, {contender.label}", [candidate], effort)
         known = lab.runner.known(candidate.key)
         parts.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
     return tuple(parts)
+
+
+_NOT_ASKED = Failure(
+    stage="run", kind="refused", transient=False, message="it is not asked for several requests at once here"
+)
+
+
+def _takes_streams(contender: Contender) -> bool:
+    """Whether calls of several threads compute at once: of a runtime that says so, on the processor, set by gnomon."""
+    runtimes = (part.target.runtime for part in contender.parts)
+    return all(getattr(one, "streams", False) for one in runtimes) and not (contender.accelerators or contender.usual)
 
 
 def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
@@ -198,6 +221,7 @@ def sustained(
     last = [row for row in rows if row.at_s > ran_s - window_s and row.part == rows[-1].part] or list(rows[-1:])
     changes = tuple(change for part in parts for change in _changes(part))
     calls_s = [call_s for row in rows for call_s in row.samples.wall_s]
+    each = [Block(process=row.part, block=row.block, values_s=(row.took_s / row.calls,)) for row in rows]
     return SustainedPart(
         label=label,
         for_s=asked.for_s,
@@ -218,6 +242,8 @@ def sustained(
         cooling=cooling,
         failure=failure,
         blocks=_columns(rows),
+        streams=asked.streams,
+        request=summarise(each) if asked.streams > 1 and each else None,
     )
 
 
@@ -259,13 +285,15 @@ def _rows(asked: Sustain, runs: Sequence[Run]) -> Iterator[Row]:
     """The blocks in order, by the device's own clock. A process that was opened in between begins a part."""
     part, at_s, since_s = -1, 0.0, 0.0
     before: State = {}
-    for run in sorted(runs, key=lambda run: run.block):
+    for run in sorted(runs, key=lambda run: (run.process, run.block)):
         if run.samples is None:
             continue
         state, pace = run.facts.get("state", {}), run.facts.get("pace", {})
         if part < 0 or "load_ns" in run.facts:
             part, since_s, before = part + 1, 0.0, {}
         took_s = _took_s(asked, run.samples, pace, before, state)
+        if asked.streams > 1:
+            took_s = run.samples.inner * len(run.samples.wall_ns) / run.facts["per_s"]
         at_s, since_s = at_s + took_s, since_s + took_s
         yield Row(
             block=run.block,

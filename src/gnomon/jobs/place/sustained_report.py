@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gnomon.core.stats import Summary
 from gnomon.jobs.place.document import Change, Cooling, Level, SustainedPart
 from gnomon.report import units
 from gnomon.report.page import Page, Table
@@ -27,13 +28,19 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     """What the configurations did when they were called for long: levels, changes of level, misses."""
     paced = parts[0].paced
     pace = f", a call every {units.time(paced.every_s)}" if paced else ""
-    page.heading(f"Called for {_duration(parts[0].for_s)}{pace}, in one fresh process each")
+    streams, where = parts[0].streams, "one fresh process each"
+    if streams > 1:
+        pace, where = f" by {streams} at once", "several fresh processes each"
+    page.heading(f"Called for {_duration(parts[0].for_s)}{pace}, in {where}")
     for part in parts:
         page.draw("gnomon.jobs.place.picture:sustained_charts", part)
     table = Table(part for part in parts if part.first).text("configuration", lambda part: part.label, least=20)
+    if streams > 1:
+        table.text("requests/s", lambda part: _rate(part.request) if part.request else "")
     table.number("at first", lambda part: _level_s(part.first), units.time)
     table.number("at the end", lambda part: _level_s(part.last), units.time)
-    table.number("p50", lambda part: part.p50_s, units.time).number("p99", lambda part: part.p99_s, units.time)
+    table.number("p50", lambda part: part.p50_s, units.time).number("p90", lambda part: part.p90_s, units.time)
+    table.number("p99", lambda part: part.p99_s, units.time)
     table.number("longest", lambda part: part.max_s, units.time).number("calls", lambda part: part.calls)
     if paced:
         table.number("late", lambda part: part.paced.late if part.paced else "-")
@@ -53,6 +60,12 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
 
 def _duration(seconds: float) -> str:
     return units.time(seconds) if seconds < 10 else units.duration(seconds)
+
+
+def _rate(request: Summary) -> str:
+    """Requests a second with their 95 % interval, by the time a request."""
+    low, high = (None if bound_s is None else 1 / bound_s for bound_s in (request.high_s, request.low_s))
+    return f"{units.digits(1 / request.median_s)} {units.ratio_interval(low, high)}"
 
 
 def _level_s(level: Level | None) -> float | None:
@@ -96,7 +109,7 @@ def _circumstances(part: SustainedPart, page: Page) -> None:
     label, cooling = part.label, part.cooling
     if part.failure:
         page.item(f"{label} did not go on: {failure_text(part.failure)}")
-    if part.parts > 1:
+    if part.parts > 1 and part.streams == 1:
         page.item(f"{label} was interrupted: {part.parts} processes, between which the device may have cooled down.")
     if cooling and not cooling.reached:
         page.item(f"{label} began warm: {_warm(cooling)}.", "Compare the beginning of its run with care.")

@@ -64,7 +64,7 @@ def _options(ort: Any, options: Options) -> Any:
 class OnnxRuntimeSession:
     """A model loaded by ONNX Runtime, bound to the caller's arrays."""
 
-    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool, session: Any = None) -> None:
         ort = _onnxruntime()
 
         made = _options(ort, segment.get("options", {}))
@@ -75,11 +75,15 @@ class OnnxRuntimeSession:
             have = ", ".join(ort.get_available_providers())
             raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
         with refusing():
-            self._session = ort.InferenceSession(segment["model"], made, providers=[provider])
+            self._session = session or ort.InferenceSession(segment["model"], made, providers=[provider])
         self._keep = buffers
         usual = bool(segment.get("options", {}).get("usual"))
         make = fed_call if usual else bound_call
         self.call: Callable[[], object] = make(self._session, segment, buffers)
+
+    def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
+        """The same session for other arrays: it runs for several threads at once."""
+        return OnnxRuntimeSession(segment, buffers, profiled=profiled, session=self._session)
 
     def where(self) -> list[Place]:
         """The execution provider of each node, as the session's own assignment report tells it.

@@ -39,15 +39,16 @@ def _openvino() -> Any:
 class OpenVinoModel:
     """A model compiled by OpenVINO, bound to the caller's arrays."""
 
-    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
+    def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool, compiled: Any = None) -> None:
         ov = _openvino()
 
         options = segment.get("options", {})
+        streams = int(options.get("streams", 1))
         self._placed: Placed | None = None
         self._counted: list[list[Any]] = []
         config = {
-            "INFERENCE_NUM_THREADS": int(options.get("threads", 1)),
-            "NUM_STREAMS": 1,
+            "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
+            "NUM_STREAMS": streams,
             # OpenVINO binds even one thread to one core: beside a neighbour there, calls took 1.2 to 7 times as long as
             # unbound, and on an idle machine short ones 7 to 10 % longer. The process's own cores hold either way.
             "ENABLE_CPU_PINNING": False,
@@ -61,7 +62,9 @@ class OpenVinoModel:
             return
         shapes = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
         with refusing():
-            if "backends" in options:
+            if compiled is not None:
+                self._compiled = compiled
+            elif "backends" in options:
                 self._placed = Placed(ov, segment["model"], options, shapes)
                 self._compiled = self._placed.compiled(profiled=profiled)
             else:
@@ -126,6 +129,10 @@ class OpenVinoModel:
             counted.append(request.profiling_info)
 
         return call
+
+    def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
+        """A request more of the same model, for another of its streams."""
+        return OpenVinoModel(segment, buffers, profiled=profiled, compiled=self._compiled)
 
     def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
