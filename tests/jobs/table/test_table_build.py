@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.job import build_table
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
-from gnomon.spaces.blocks import BlockSpace
+from gnomon.spaces.blocks import BlockSpace, Choice
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table
+from gnomon.spaces.unit import Symbol
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -272,11 +274,24 @@ def test_the_runtimes_own_trace_tells_what_is_fused(home: Path, tmp_path: Path) 
     assert conv["seen"] >= conv["fused"] >= 1
     assert {row.unit.chain for row in table_of(found).rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
     assert built_rules(table_of(found)) == {"Conv+Relu"}
-    # They are priced where they run: in whole nets, whose units add up to them.
-    assert all(row.nets and not row.processes for row in table_of(found).rows)
     # The table's own chains hold when it is completed: nothing is traced again.
     again = build(home, tmp_path / "t", rules=None)
     assert again.measured == 0
+
+
+def test_units_are_priced_in_nets_that_show_them_and_alone_where_the_user_says_what_is_one(
+    home: Path, tmp_path: Path
+) -> None:
+    def block(kernel: int) -> Callable[[Symbol], Symbol]:
+        return lambda x: x.conv(8, kernel).relu()
+
+    slots = tuple(Choice(name, {"k3": block(3), "k5": block(5)}) for name in ("first", "second"))
+    parts = (lambda x: x.conv(8, 3, stride=2).relu(), *slots, lambda x: x.global_average_pool().linear(3))
+    space = BlockSpace(name="nets", inputs=((1, 4, 32, 32),), parts=parts)
+    found = table_of(build_table(replace(asked(home, tmp_path / "t", rules=None), space=space)))
+    assert len(found.rows) == 5 and all(row.nets == 2 and not row.processes for row in found.rows)
+    alone = table_of(build_table(replace(asked(home, tmp_path / "u", rules=rules(["Conv+Relu"])), space=space)))
+    assert all(not row.nets and row.processes for row in alone.rows)
 
 
 def built_rules(table: Table) -> set[str]:

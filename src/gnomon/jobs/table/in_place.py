@@ -28,10 +28,10 @@ _DRAWN = 256
 """Nets among which a few are chosen."""
 
 _TIMES = 2
-"""In so many nets each unit is to be, where that can be."""
+"""In so many nets a unit is seen that is priced in place: what stood beside it in a single one might decide."""
 
 _WORTH = 2
-"""A net is measured where it has at least so many units that are still wanted: it costs about as much as two alone."""
+"""Nets are measured that give so many prices each, at least: one costs about as much as two units alone."""
 
 _LEAST_UNITS = 3
 """A net of fewer units is little more than a unit alone."""
@@ -76,7 +76,7 @@ def priced_in_place(
         return []
     width = median([whole.half_width for whole in ran.values()])
     at_s = max(whole.at_s for whole in ran.values())
-    return [_row(unit, seen, gauge.overhead_s, width, at_s) for unit, seen in times_s.items() if seen]
+    return [_row(unit, seen, gauge.overhead_s, width, at_s) for unit, seen in times_s.items() if len(seen) >= _TIMES]
 
 
 def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np.ndarray]:
@@ -84,13 +84,14 @@ def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np
     drawn = draw(tables, min(tables.nets(), _DRAWN), seed=seed)
     column = {unit: k for k, unit in enumerate(tables.units)}
     has = tables.counts(drawn)[:, [column[unit] for unit in wanted]] > 0
+    has &= has.sum(axis=0) >= _TIMES
     lacking = np.full(len(wanted), _TIMES)
     chosen: list[np.ndarray] = []
     while True:
         gains = (has & (lacking > 0)).sum(axis=1)
         best = int(gains.argmax())
         if gains[best] < _WORTH:
-            return chosen
+            return chosen if (lacking <= 0).sum() >= _WORTH * len(chosen) else []
         chosen.append(drawn[best])
         lacking -= has[best]
         has[best] = False
