@@ -11,8 +11,9 @@ import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
 from gnomon.core.front.plan import make_plan
-from gnomon.core.front.plane import PlaneSearch, search_wide
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
+from gnomon.core.front.triangles import TriangleSearch
+from gnomon.core.front.wide import search_wide
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.prune import infeasible, weigh_charges
@@ -124,7 +125,7 @@ def _run(search: Search) -> float:
         return search_wide(search)
     relaxed, parts = plan.forbidding(forbidden), cases(model, plan)
     if len(model.objectives) == 2:
-        return PlaneSearch(search).run(parts, relaxed)
+        return TriangleSearch(search).run(parts, relaxed)
     return search_many(search, parts, relaxed)
 
 

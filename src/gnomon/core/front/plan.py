@@ -310,11 +310,3 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
             order = np.argsort(states, kind="stable")
             found[child] = total[order].reshape(count, -1, total.shape[1]).min(axis=1)
     return [part for part in found if part is not None]
-
-
-def later(bucket: Bucket, minima: Minima, above: Floats, left: Sequence[int]) -> Floats:
-    """Least cost beyond the bucket and of those of its children numbered in `left`, for each row: (rows, W)."""
-    total = np.repeat(above, bucket.size, axis=0)
-    for i in left:
-        total = total + minima.up[bucket.children[i]][bucket.states_of[i]]
-    return np.asarray(total)

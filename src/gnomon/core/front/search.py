@@ -19,9 +19,9 @@ from itertools import combinations
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.cost import CostModel, Floats, Ints, magnitude
 from gnomon.core.front.dominance import nondominated
-from gnomon.core.front.labels import IdealScreen, LabelPass, Stopped
+from gnomon.core.front.labels import Budget, IdealPass, Stopped
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.errors import UsageError
 
@@ -103,7 +103,12 @@ class Search:
         count = len(model.objectives)
         self.costs: Floats = np.zeros((0, count))
         self.assignments: Ints = np.zeros((0, len(model.space.slots)), dtype=np.intp)
-        self.magnitude = magnitude(model)
+        # A bound on the absolute value of each objective's partial sums.
+        self.magnitude = np.array([sum(magnitude(t[..., m]) for t in tables(model)) for m in range(count)])
+
+    def budget(self, most: int) -> Budget:
+        """Of a pass that wants no more than so many labels."""
+        return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
     def in_time(self) -> None:
         """Raises Stopped where the time is over."""
@@ -131,24 +136,10 @@ class Search:
         return 4.0 * terms * _EPSILON * float(self.magnitude @ weights)
 
 
-def magnitude(model: CostModel) -> Floats:
-    """A bound on the absolute value of each objective's partial sums, (objectives,)."""
-    total = np.zeros(len(model.objectives))
-    for group in (*model.slot_groups, *model.pair_groups):
-        finite = np.where(np.isinf(group.tables), 0.0, np.abs(group.tables))
-        total += finite.reshape(len(group.members), -1, len(total)).max(axis=1).sum(axis=0)
-    for charge in model.charges:
-        cost = np.asarray(charge.cost, dtype=np.float64)
-        total += np.where(np.isinf(cost), 0.0, cost)
-    return total
-
-
-def whole(model: CostModel) -> bool:
-    """Whether all sums of the model's costs are integers that double precision holds exactly."""
-    tables = [group.tables for group in (*model.slot_groups, *model.pair_groups)]
-    tables += [np.asarray(charge.cost, dtype=np.float64) for charge in model.charges]
-    integers = all(bool((np.floor(t) == t).all()) for t in tables)
-    return integers and float(magnitude(model).max(initial=0.0)) < 2.0**53
+def tables(model: CostModel) -> list[Floats]:
+    """All costs of a model, (tables, .., objectives) each."""
+    paid = [np.asarray(charge.cost, dtype=np.float64)[None] for charge in model.charges]
+    return [group.tables for group in (*model.slot_groups, *model.pair_groups)] + paid
 
 
 _NEAR = 1.05
@@ -171,7 +162,9 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
             break
         search.learn(minimise_weighted(relaxed, spread[start : start + step])[1])
     search.show(ideal_factor(search.costs, ideal.value))
-    slack = np.zeros(count) if whole(search.model) else np.array([search.slack(unit) for unit in np.eye(count)])
+    slack = np.array([search.slack(unit) for unit in np.eye(count)])
+    if search.magnitude.max() < 2.0**53 and all(bool((np.floor(t) == t).all()) for t in tables(search.model)):
+        slack = np.zeros(count)  # all sums are integers that double precision holds exactly
     factors = [search.factor]
     if search.factor < _NEAR and bool((ideal.value > 0).all()):
         factors.insert(0, _NEAR)
@@ -183,12 +176,12 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
                 continue
             search.learn(found)
             known = search.costs / factor - case.charge + slack
-            screen = IdealScreen(case.plan, minima, known)
-            labels = LabelPass(case.plan, screen, room=search.limits.labels, out_of_time=search.out_of_time)
+            labels = IdealPass(case.plan, known, search.budget(search.limits.labels))
             try:
-                search.learn(labels.run())
+                labels.run()
             except Stopped:
                 return min(proved, ideal_factor(search.costs, ideal.value))
+            search.learn(labels.assignments(np.arange(len(labels.left.row))))
         proved = factor
         search.show(factor)
     return search.factor

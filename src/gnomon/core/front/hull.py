@@ -1,0 +1,138 @@
+"""Supported points of two objectives, with the weightings that prove that nothing lies below their convex hull.
+
+The dichotomic scheme (Aneja and Nair, "Bicriteria transportation problem", 1979; Cohon, 1978): the weighting under
+which two neighbours cost the same either finds a point below the line through them or proves that there is none.
+All open lines of a round are asked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.front.dominance import nondominated
+from gnomon.core.front.search import BATCH_ENTRIES
+
+Ask = Callable[[Floats], tuple[Floats, Floats]]
+"""Weightings (W, 2) to proven lower bounds (W,) and costs (W, 2), +inf for nothing. A bound of -inf: time was over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hull:
+    """Points found, by rising first cost, and half-planes that hold all there is: weights @ cost >= bounds."""
+
+    costs: Floats
+    weights: Floats
+    bounds: Floats
+
+
+def corners(costs: Floats) -> Floats:
+    """The corners of the staircase of a front (N, 2) in order: what is covered by no point lies below one of them.
+
+    The two unbounded ones beyond its ends are left out, as the least of each objective is known.
+    """
+    return np.stack([costs[1:, 0], costs[:-1, 1]], axis=1)
+
+
+def proven_factor(costs: Floats, weights: Floats, bounds: Floats) -> float:
+    """The least factor from 1 that is proved: each allowed vector is covered by a point of the front (N, 2) over it."""
+    return float(plane_factors(corners(costs), weights, bounds).max(initial=1.0))
+
+
+def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
+    """The factor that half-planes prove of each corner (N, 2) alone: (N,), +inf where a bound needed is not positive.
+
+    A corner u leaves room for a vector v, factor * v < u, only if weights @ u > factor * bound for all of them.
+    """
+    found = np.empty(len(spots))
+    step = max(1, BATCH_ENTRIES // max(1, len(weights)))
+    for start in range(0, len(spots), step):
+        found[start : start + step] = least_factors(spots[start : start + step] @ weights.T, bounds).min(
+            axis=1, initial=np.inf
+        )
+    return found
+
+
+def least_factors(reached: Floats, bounds: Floats) -> Floats:
+    """The factor from 1 by which each weighted cost exceeds what is proved; +inf where that is not positive."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(reached <= bounds, 1.0, np.where(bounds > 0, reached / bounds, np.inf))
+
+
+def end_factor(costs: Floats, sides: Floats, bounds: Floats, slack: Floats | float) -> float:
+    """The factor from 1 that is proved beyond both ends of a front (N, 2), which `proven_factor` leaves out.
+
+    `sides` (2, 2) weigh the objectives one by one, `bounds` (2,) are proved of them. What exceeds a bound by no more
+    than `slack` counts as least. It is +inf where nothing is known, or a bound that is needed is not positive.
+    """
+    if not len(costs):
+        return float("inf")
+    reached = costs.min(axis=0) * np.diag(sides)
+    return float(np.where(reached <= bounds + slack, 1.0, least_factors(reached, bounds)).max())
+
+
+def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Iterator[Hull]:
+    """The supported points as found round by round; nothing where nothing is allowed.
+
+    `scale` (2,) makes the objectives comparable, `slack` is the rounding of scaled weighted sums. A line is not asked
+    where the corner above it is already proved within `factor`.
+    """
+    weights: Floats = np.eye(2) * scale
+    bounds, costs = ask(weights)
+    if not np.isfinite(costs).all():
+        return
+    hull = Hull(costs=costs[nondominated(costs)], weights=weights, bounds=bounds)
+    closed: set[tuple[float, ...]] = set()
+    while True:
+        yield hull
+        lines = _open_lines(hull, scale, slack, factor, closed)
+        if not len(lines):
+            return
+        bounds, costs = ask(lines)
+        costs = np.concatenate([hull.costs, costs])
+        known = bounds > -np.inf
+        hull = Hull(
+            costs=costs[nondominated(costs)],
+            weights=np.concatenate([hull.weights, lines[known]]),
+            bounds=np.concatenate([hull.bounds, bounds[known]]),
+        )
+
+
+def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: set[tuple[float, ...]]) -> Floats:
+    """Weightings of the lines between neighbours on the convex hull of the points that were not asked yet."""
+    points = hull.costs * scale
+    lower = _lower(points)
+    found = []
+    for a, b in pairwise(lower):
+        key = (*hull.costs[a], *hull.costs[b])
+        if key in closed:
+            continue
+        closed.add(key)
+        width, height = points[b] - points[a]
+        weights = np.array([-height, width]) / (width - height) * scale
+        value = float(weights @ hull.costs[a])
+        corner = np.array([[hull.costs[b, 0], hull.costs[a, 1]]])
+        pair = hull.costs[[a, b]]
+        if float(weights @ corner[0]) - value <= slack:
+            continue
+        if factor > 1 and proven_factor(pair, hull.weights, hull.bounds) <= factor:
+            continue
+        found.append(weights)
+    return np.array(found).reshape(-1, 2)
+
+
+def _lower(points: Floats) -> list[int]:
+    """The lower left convex hull of a front in order (Andrew's monotone chain, 1979)."""
+    found: list[int] = []
+    for i, (x, y) in enumerate(points.tolist()):
+        while len(found) > 1:
+            (ax, ay), (bx, by) = points[found[-2]], points[found[-1]]
+            if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
+                break
+            found.pop()
+        found.append(i)
+    return found

@@ -1,0 +1,429 @@
+"""The front of two objectives: all points in the triangles between neighbours on the hull, by label sets.
+
+What no point covers lies below a corner of their staircase, and above the hull's line. A pass takes the corners of each
+triangle as one region, and finds all that lies below them. A first one looks at what is close to the hull: the points
+there leave less room for the rest.
+
+Where that is too much, or an epsilon is enough, labels that differ little are merged into one that takes the
+smaller bound of each weighting, as in relaxed decision diagrams (Bergman, Cire, van Hoeve and Hooker, "Decision
+Diagrams for Optimization", 2016). Labels that are left at the end bound what may still lie there, and each leads to a
+point: corners move down, and what is still open is searched again, merging less (see docs/jobs/front.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gnomon.core.cost import Floats, Ints
+from gnomon.core.front.dominance import covered, nondominated
+from gnomon.core.front.hull import Hull, corners, end_factor, least_factors, plane_factors, proven_factor, support
+from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, starts_of
+from gnomon.core.front.plan import Plan, minimise_weighted
+from gnomon.core.front.search import BATCH_ENTRIES, Case, Search
+
+_BOUND_ENTRIES = 1 << 25  # numbers of the bounds that a pass holds
+_LABELS = 40_000  # of a bucket, from where on they are merged
+
+# Multiples of the ratio of a region's own weighting: what bounds labels, beside the objectives themselves. Labels are
+# merged by the first two after it.
+_EXACT_RATIOS = (1.0, 1 / 2, 2.0)
+_MERGED_RATIOS = ((1.0, 1 / 2, 2.0, 1 / 8, 8.0), (1.0, 2 / 3, 3 / 2, 1 / 4, 4.0))  # passes take turns
+_MOST_RATIO = 1e9
+
+_NEAR_HULL = 0.1  # of the way from the hull to the corners: what a first exact pass looks at
+_EASY_LABELS = 1_500_000  # more of the first exact passes say that exactness is far
+_FACTORS = (1.01, 1.0025)  # on the way to it
+_PASSES = 9  # for each of these
+_PARTED_LABELS = 250_000  # in later exact passes before regions are parted, and each time eight times as many
+_ROUNDS = 4  # of merging a set until it is small enough
+_BESIDE = 3  # neighbours that a merged label is compared with
+_TOGETHER = 0.2  # of what a factor is above 1: corners that are as close make one region
+_WIDTH = 0.5  # of the same: labels that differ by less are merged in the first pass, and by half of that in the next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """What a pass left below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
+
+    What is not found below one of the corners, divided by `factor`, costs at least the bounds of one of the labels.
+    """
+
+    corners: Floats
+    factor: float
+    weights: Floats
+    left: Floats
+
+    def within(self, spots: Floats) -> Ints:
+        """Which corners (N, 2) of a front are below one of these, by number."""
+        start = np.searchsorted(-spots[:, 1], -self.corners[0, 1])
+        stop = np.searchsorted(spots[:, 0], self.corners[-1, 0], "right")
+        return np.asarray(start + np.flatnonzero(covered(-spots[start:stop], -self.corners)))
+
+    def factors(self, spots: Floats) -> Floats:
+        """The factor that is proved for each of the corners (N, 2), which must be below one of these: (N,)."""
+        found = np.full(len(spots), self.factor)
+        reached = spots @ self.weights.T
+        for bounds in self.left:  # each label must be closed by one of its bounds
+            np.maximum(found, least_factors(reached, bounds).min(axis=1), out=found)
+        return found
+
+    def next_weighting(self, spot: Floats) -> Floats:
+        """Half-way from the main weighting to the mix that comes closest to closing the worst that is left."""
+        mixes = self.weights[:-2]
+        shares = self.left[:, :-2] / np.maximum(mixes @ spot, np.finfo(np.float64).tiny)
+        worst = shares[shares.max(axis=1).argmin()]
+        return np.asarray(np.sqrt(mixes[0] * mixes[worst.argmax()]))
+
+
+@dataclass(slots=True)
+class Proofs:
+    """What is proved of a case: half-planes weights (W, 2) @ cost >= bounds (W,), and regions."""
+
+    case: Case
+    weights: Floats
+    bounds: Floats
+    regions: list[Region] = field(default_factory=list)
+
+    def factors(self, spots: Floats) -> Floats:
+        """The factor proved for each corner (N, 2): (N,)."""
+        found = plane_factors(spots, self.weights, self.bounds)
+        for region in self.regions:
+            inside = region.within(spots)
+            found[inside] = np.minimum(found[inside], region.factors(spots[inside]))
+        return found
+
+    def tightest(self, spots: Floats) -> Ints:
+        """The half-plane that each corner (N, 2) exceeds least, by number: (N,)."""
+        return np.asarray((spots @ self.weights.T - self.bounds).argmin(axis=1))
+
+    def weighting(self, spot: Floats) -> Floats:
+        """The weighting to search below a corner (2,) with."""
+        for region in reversed(self.regions):
+            if len(region.left) and len(region.within(spot[None])):
+                return region.next_weighting(spot)
+        return np.asarray(self.weights[self.tightest(spot[None])[0]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a pass is for: all that is not covered within `factor`, or a `part` of it that is close to the hull.
+
+    An exact pass, for a factor of 1, holds no more than so many `labels`: beyond, its regions are searched in halves if
+    they are to be `parted`, or else left. Another one merges those of a bucket beyond as many; its `age` counts the
+    passes for the same factor before it.
+    """
+
+    factor: float
+    labels: int
+    part: float = 1.0
+    parted: bool = False
+    age: int = 0
+
+
+def _steps(factor: float) -> Iterator[Step]:
+    """Passes until a factor is reached."""
+    if factor > 1:
+        yield from (Step(factor=factor, labels=_LABELS << age, age=age) for age in count())
+    yield from (Step(factor=1.0, labels=_EASY_LABELS, part=part) for part in (_NEAR_HULL, 1.0))
+    for near in _FACTORS:
+        yield from (Step(factor=near, labels=_LABELS, age=age) for age in range(_PASSES))
+    yield from (Step(factor=1.0, labels=_PARTED_LABELS * 8**power, parted=True) for power in count())
+
+
+class TooMany(Exception):
+    """A pass has more labels than it may have."""
+
+
+class ExactPass(LabelPass):
+    """Finds all that costs less than its region's limits, for two objectives.
+
+    Raises TooMany where it comes to more than `most` labels, or to many more sums.
+    """
+
+    def reduced(self, labels: Labels, groups: Ints) -> Labels:
+        """The staircase of each group."""
+        if not len(groups):
+            return labels
+        x, y = labels.costs
+        order = np.lexsort((y, x, groups))
+        kept = order[_falling(y[order], groups[order])]
+        if self.count + len(kept) > self.budget.most:
+            raise TooMany
+        return labels.take(kept)
+
+    def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
+        """None: raises TooMany."""
+        raise TooMany
+
+
+def _falling(values: Floats, groups: Ints) -> Ints:
+    """Where values fall below all before them of their group; groups are sorted."""
+    rank = np.unique(values, return_inverse=True)[1]
+    rank = rank - len(values) * np.cumsum(np.diff(groups, prepend=groups[0]) != 0)
+    least = np.minimum.accumulate(rank)
+    return np.flatnonzero(np.diff(least, prepend=len(values)) < 0)
+
+
+class MergingPass(LabelPass):
+    """Bounds all that costs less than its region's limits, and finds some of it.
+
+    Labels are merged whose bounds under weightings 2 and 1 differ by nearly the same: by less than their region's
+    `width` (R,), and more where a bucket has more than `most`.
+    """
+
+    def __init__(self, plan: Plan, weights: Floats, limits: Floats, width: Floats, budget: Budget) -> None:
+        super().__init__(plan, weights, limits, budget)
+        self.width = width
+
+    def reduced(self, labels: Labels, groups: Ints) -> Labels:
+        """Merged until there are few enough."""
+        return self.fewer(labels, groups, self.budget.most)
+
+    def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
+        """Merged until no more than `most` are left, and without those that another is nowhere above."""
+        if not len(groups):
+            return labels
+        labels, groups = _merged(labels, groups, self.width[labels.region])
+        for _ in range(_ROUNDS):
+            kept = np.flatnonzero(_undominated(labels.bounds, groups))
+            labels, groups = labels.take(kept), groups[kept]
+            if len(groups) <= most:
+                break
+            starts = starts_of(groups)
+            counts = np.diff(np.append(starts, len(groups)))
+            share = np.maximum(2.0, counts * (most / len(groups)))
+            apart = labels.bounds[2] - labels.bounds[1]
+            reach = np.maximum.reduceat(apart, starts) - np.minimum.reduceat(apart, starts)
+            wide = np.repeat(np.where(counts > share, reach / (share - 1), 0.0), counts)
+            labels, groups = _merged(labels, groups, np.maximum(self.width[labels.region], wide))
+        return labels
+
+
+def _merged(labels: Labels, groups: Ints, width: Floats) -> tuple[Labels, Ints]:
+    """Labels by cells of a width, counted from each group's least difference, so that a common drift merges nothing.
+
+    Of each cell the label of the least main bound stays, with the least of all bounds.
+    """
+    apart = labels.bounds[2] - labels.bounds[1]
+    starts = starts_of(groups)
+    apart -= np.repeat(np.minimum.reduceat(apart, starts), np.diff(np.append(starts, len(groups))))
+    cells = np.arange(len(groups), dtype=np.float64)
+    np.floor_divide(apart, width, out=cells, where=width > 0)
+    order = np.lexsort((labels.bounds[0], cells, groups))
+    labels, groups, cells = labels.take(order), groups[order], cells[order]
+    begin = np.ones(len(groups), dtype=bool)
+    begin[1:] = (groups[1:] != groups[:-1]) | (cells[1:] != cells[:-1])
+    if begin.all():
+        return labels, groups
+    starts = np.flatnonzero(begin)
+    bounds = np.minimum.reduceat(labels.bounds, starts, axis=1)
+    return replace(labels.take(starts), bounds=bounds), groups[starts]
+
+
+def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
+    """Which labels, by group and difference, no label a few places beside them is nowhere above.
+
+    Domination is transitive, so that a dropped label's dominators include one that is kept.
+    """
+    drop = np.zeros(len(groups), dtype=bool)
+    for step in range(1, min(_BESIDE, len(groups) - 1) + 1):
+        same = groups[step:] == groups[:-step]
+        low, high = bounds[:, :-step], bounds[:, step:]
+        after = (low <= high).all(axis=0) & same
+        drop[step:] |= after
+        drop[:-step] |= (high <= low).all(axis=0) & same & ~after
+    return ~drop
+
+
+def _runs(entry: Proofs, spots: Floats, factor: float) -> list[Floats]:
+    """The corners (N, 2) in order, parted where another half-plane is the tightest, or where they lie far apart."""
+    tight, near = entry.tightest(spots), 1 + _TOGETHER * (factor - 1)
+    runs: list[Floats] = []
+    first = 0
+    for i in range(1, len(spots) + 1):
+        parted = i == len(spots) or tight[i] != tight[first]
+        if not parted and factor > 1:
+            reach = spots[[first, i]]  # the first one has the least first cost and the most of the second
+            parted = bool((reach.max(axis=0) > near * reach.min(axis=0)).any())
+        if parted:
+            runs.append(spots[first:i])
+            first = i
+    return runs
+
+
+class TriangleSearch:
+    """Finds the front of a search of two objectives, case by case."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.plain = replace(search.model, charges=())
+        self.scale: Floats = np.ones(2)
+        self.slack = 0.0
+        self.open: list[Proofs] = []
+
+    def run(self, cases: list[Case], relaxed: Plan) -> float:
+        """Search all cases; returns the factor within which the points found are proved to cover everything.
+
+        `relaxed` is the plan without charges, whose bounds hold in every case. No points mean that nothing is allowed.
+        """
+        base = Case(plan=relaxed, charge=np.zeros(2))
+        _, ends = self._ask(base, np.eye(2))
+        if not np.isfinite(ends).all():
+            return 1.0
+        reach = np.abs(ends[0] - ends[1])
+        exponents = np.round(np.log2(np.where(reach > 0, reach, 1.0)))
+        self.scale = np.asarray(2.0 ** -np.clip(exponents, -900, 900))
+        self.slack = self.search.slack(self.scale)
+        hull = self._supported(base)
+        if hull is None:
+            return 1.0
+        self.open = [Proofs(base, hull.weights, hull.bounds)]
+        if len(cases) == 1:
+            self.search.show(self._factor())
+        else:
+            self.search.show(self._uncharged(hull))
+            hulls = []
+            for case in cases:
+                if self.search.out_of_time():
+                    return self._uncharged(hull)
+                found = self._considered(case, hull)
+                if found is not None:
+                    hulls.append(found)
+            self.open = hulls
+            self.search.show(self._factor())
+        with suppress(Stopped):
+            self._search()
+        return self._factor()
+
+    def _search(self) -> None:
+        """Passes until all that is asked for is proved. Raises Stopped."""
+        search, factor = self.search, self._factor()
+        for step in _steps(search.factor):
+            if factor <= search.factor:
+                return
+            if factor > step.factor and (step.factor == 1 or not (search.costs < 0).any()):
+                for entry in self.open:
+                    self._pass(entry, step)
+                factor = self._factor()
+                search.show(factor)
+
+    def _uncharged(self, hull: Hull) -> float:
+        """The factor proved by bounds without charges: the least of each objective may cost more than they say."""
+        sides = hull.weights[:2]
+        slack = np.array([self.slack + self.search.slack(side) for side in sides])  # of the bounds, of what is compared
+        ends = end_factor(self.search.costs, sides, hull.bounds[:2], slack)
+        return max(self._factor(), ends)
+
+    def _factor(self) -> float:
+        spots = corners(self.search.costs)
+        return max((float(entry.factors(spots).max(initial=1.0)) for entry in self.open), default=1.0)
+
+    def _pass(self, entry: Proofs, step: Step) -> None:
+        """A pass for all corners that are not proved within the step's factor. Raises Stopped."""
+        spots = corners(self.search.costs)
+        runs = _runs(entry, spots[entry.factors(spots) > step.factor], step.factor)
+        most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * (len(_MERGED_RATIOS[0]) + 2)))
+        waiting = [runs[start : start + most] for start in range(0, len(runs), most)]
+        while waiting:
+            self.search.in_time()
+            part = waiting.pop(0)
+            try:
+                self._regions(entry, part, step)
+            except TooMany:
+                if not step.parted:
+                    return
+                half = len(part) // 2  # one alone is left for a later step
+                waiting[:0] = [part[:half], part[half:]] if half else []
+
+    def _regions(self, entry: Proofs, runs: list[Floats], step: Step) -> None:
+        """A pass for runs of corners, each a region."""
+        search, charge = self.search, entry.case.charge
+        middle = np.array([run[len(run) // 2] for run in runs])
+        exact = step.factor == 1
+        main = entry.weights[entry.tightest(middle)]
+        if not exact:
+            main = np.array([entry.weighting(spot) for spot in middle])
+        main = main / self.scale
+        with np.errstate(divide="ignore"):
+            ratio = np.clip(main[:, 0] / main[:, 1], 1 / _MOST_RATIO, _MOST_RATIO)
+        ratios = ratio[:, None] * (_EXACT_RATIOS if exact else _MERGED_RATIOS[step.age % len(_MERGED_RATIOS)])
+        mixed = np.stack([ratios / (1 + ratios), 1 / (1 + ratios)], axis=-1)
+        weights = np.concatenate([mixed, np.broadcast_to(np.eye(2), (len(runs), 2, 2))], axis=1) * self.scale
+        limits = np.array([(run @ w.T).max(axis=0) for run, w in zip(runs, weights, strict=True)]) / step.factor
+        paid = weights @ charge
+        if step.part < 1:
+            least = entry.bounds[entry.tightest(middle)]
+            limits[:, 0] = least + step.part * (limits[:, 0] - least)
+        within = np.ascontiguousarray((limits - paid + self.slack).T)
+        labels: LabelPass
+        if exact:
+            labels = ExactPass(entry.case.plan, weights, within, search.budget(step.labels))
+        else:
+            width = _WIDTH * 0.5**step.age * (step.factor - 1) * (weights[:, 0] * middle).sum(axis=1)
+            labels = MergingPass(entry.case.plan, weights, within, width, search.budget(step.labels))
+        labels.run()
+        self._learn(labels, charge)
+        starts = np.searchsorted(labels.left.region, np.arange(len(runs) + 1))
+        for i, (start, stop) in enumerate(pairwise(starts.tolist())):
+            left = labels.left.bounds[:, start:stop].T + paid[i]
+            if exact:
+                left = np.full((int(step.part < 1), weights.shape[1]), -np.inf)
+                left[:, 0] = limits[i, 0]
+            entry.regions.append(
+                Region(corners=runs[i], factor=step.factor, weights=weights[i], left=left - self.slack)
+            )
+
+    def _learn(self, labels: LabelPass, charge: Floats) -> None:
+        """Add what the labels that are left lead to, as far as no point is known that is nowhere worse."""
+        costs = labels.left.costs.T + charge
+        fresh = np.flatnonzero(~covered(costs, self.search.costs))
+        fresh = fresh[nondominated(costs[fresh])]
+        if len(fresh):
+            self.search.learn(labels.assignments(fresh))
+
+    def _ask(self, case: Case, weights: Floats) -> tuple[Floats, Floats]:
+        step = max(1, BATCH_ENTRIES // max(1, case.plan.entries))
+        bounds = np.full(len(weights), -np.inf)
+        costs = np.full((len(weights), 2), np.inf)
+        for i in range(0, len(weights), step):
+            if i > 1 and self.search.out_of_time():
+                break
+            part = slice(i, i + step)
+            minima, found = minimise_weighted(case.plan, weights[part])
+            bounds[part] = minima.value + weights[part] @ case.charge - self.slack
+            allowed = np.isfinite(minima.value)
+            self.search.learn(found[allowed])
+            costs[part][allowed] = self.plain.evaluate(found[allowed]) + case.charge
+        return bounds, costs
+
+    def _supported(self, case: Case) -> Hull | None:
+        search, hull = self.search, None
+        for hull in support(lambda w: self._ask(case, w), self.scale, 2 * self.slack, search.factor):
+            if search.out_of_time() or len(hull.weights) >= search.limits.weightings:
+                break
+            if search.factor > 1 and proven_factor(search.costs, hull.weights, hull.bounds) <= search.factor:
+                break
+        return hull
+
+    def _considered(self, case: Case, hull: Hull) -> Proofs | None:
+        """The case with its own half-planes, or the hull's weightings' where they leave nothing; None: impossible."""
+        bounds, _ = self._ask(case, hull.weights)
+        if bool((bounds == np.inf).any()):
+            return None
+        bounds = np.maximum(bounds, hull.bounds)  # those of all cases together hold, too
+        given = Proofs(case, hull.weights, bounds)
+        if float(given.factors(corners(self.search.costs)).max(initial=1.0)) <= self.search.factor:
+            return given
+        own = self._supported(case)
+        if own is None:
+            return None
+        if self.search.out_of_time():
+            weights = np.concatenate([own.weights, hull.weights])
+            return Proofs(case, weights, np.concatenate([own.bounds, bounds]))
+        return Proofs(case, own.weights, own.bounds)

@@ -1,0 +1,83 @@
+"""Points of a front by weighted sums alone, where elimination or the sets of charges would grow too large.
+
+Each is a run of `solve`, and its proven bound is a half-plane. What they prove together is a factor, never exactness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnomon.core.cost import Floats
+from gnomon.core.front.hull import end_factor, proven_factor, support
+from gnomon.core.front.search import Search, ideal_factor, spread_weights
+from gnomon.core.solver.solve import Solution, solve
+from gnomon.errors import ProblemError
+
+_LEAST_S = 1e-3
+_SHARE = 0.25  # of the time that is left, for one minimum
+_TOLERANCE = 2e-6  # HiGHS is content with a gap of half of this, of the range of the weighted sum
+
+
+def search_wide(search: Search) -> float:
+    """Find points by weighted sums; returns the factor within which they are proved to cover everything."""
+    count = len(search.model.objectives)
+    ideal = np.full(count, -np.inf)
+    for unit in np.eye(count):
+        found = _minimum(search, unit)
+        if found is not None:
+            ideal[unit.argmax()] = found.bound
+        if search.out_of_time() and len(search.costs):
+            return _never_exact(ideal_factor(search.costs, ideal))
+    reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(count)
+    scale: Floats = np.asarray(1.0 / np.where(reach > 0, reach, 1.0))
+    if count == 2:
+        return _plane(search, scale)
+    for weights in spread_weights(scale, count):
+        if search.out_of_time():
+            break
+        _minimum(search, weights)
+    return _never_exact(ideal_factor(search.costs, ideal))
+
+
+def _never_exact(factor: float) -> float:
+    """A factor of 1 from bounds within a tolerance would be a claim of exactness."""
+    return max(factor, 1.0 + _TOLERANCE)
+
+
+def _minimum(search: Search, weights: Floats) -> Solution | None:
+    """The minimum, also learnt; None where HiGHS found nothing in time. InfeasibleError is the caller's."""
+    names = (objective.name for objective in search.model.objectives)
+    limit_s, left_s = search.limits.milp_s, search.left_s
+    if left_s is not None:
+        limit_s = max(min(limit_s, _SHARE * left_s()), _LEAST_S)
+    clock_s = None if left_s is None else lambda: -left_s()
+    weighted = dict(zip(names, weights.tolist(), strict=True))
+    try:
+        found = solve(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
+    except ProblemError as error:
+        if type(error) is not ProblemError:
+            raise
+        return None
+    search.learn(np.array([found.assignment], dtype=np.intp))
+    return found
+
+
+def _plane(search: Search, scale: Floats) -> float:
+    def ask(weights: Floats) -> tuple[Floats, Floats]:
+        bounds, costs = np.full(len(weights), -np.inf), np.full((len(weights), 2), np.inf)
+        for i, row in enumerate(weights):
+            found = None if search.out_of_time() else _minimum(search, row)
+            if found is not None:
+                loose = _TOLERANCE if found.method == "milp" else search.slack(row)
+                bounds[i], costs[i] = found.bound - loose, found.cost
+        return bounds, costs
+
+    proved = float("inf")
+    for hull in support(ask, scale, _TOLERANCE, search.factor):
+        # A time limit of HiGHS may have left the ends open.
+        ends = end_factor(search.costs, hull.weights[:2], hull.bounds[:2], 2 * _TOLERANCE)
+        proved = _never_exact(max(proven_factor(search.costs, hull.weights, hull.bounds), ends))
+        if search.out_of_time() or len(hull.weights) >= search.limits.weightings or proved <= search.factor:
+            break
+        search.show(proved)
+    return proved
