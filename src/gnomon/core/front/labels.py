@@ -43,12 +43,12 @@ class Labels:
     costs: Floats
     links: tuple[Ints, ...]
 
-    def take(self, chosen: Ints) -> Labels:
-        """Some of them."""
+    def take(self, chosen: Ints, bounds: Floats | None = None) -> Labels:
+        """Some of them, perhaps with other bounds."""
         return Labels(
             region=self.region[chosen],
             row=self.row[chosen],
-            bounds=self.bounds[:, chosen],
+            bounds=self.bounds[:, chosen] if bounds is None else bounds,
             costs=self.costs[:, chosen],
             links=tuple(link[chosen] for link in self.links),
         )

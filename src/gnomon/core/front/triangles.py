@@ -189,41 +189,43 @@ class MergingPass(LabelPass):
         """Merged until no more than `most` are left, and without those that another is nowhere above."""
         if not len(groups):
             return labels
-        labels, groups = _merged(labels, groups, self.width[labels.region])
+        width = self.width[labels.region]
+        place, bounds = _merged(labels.bounds, groups, width)
         for _ in range(_ROUNDS):
-            kept = np.flatnonzero(_undominated(labels.bounds, groups))
-            labels, groups = labels.take(kept), groups[kept]
-            if len(groups) <= most:
+            kept = np.flatnonzero(_undominated(bounds, groups[place]))
+            place, bounds = place[kept], bounds[:, kept]
+            if len(place) <= most:
                 break
-            starts = starts_of(groups)
-            counts = np.diff(np.append(starts, len(groups)))
-            share = np.maximum(2.0, counts * (most / len(groups)))
-            apart = labels.bounds[2] - labels.bounds[1]
+            inner = groups[place]
+            starts = starts_of(inner)
+            counts = np.diff(np.append(starts, len(inner)))
+            share = np.maximum(2.0, counts * (most / len(inner)))
+            apart = bounds[2] - bounds[1]
             reach = np.maximum.reduceat(apart, starts) - np.minimum.reduceat(apart, starts)
             wide = np.repeat(np.where(counts > share, reach / (share - 1), 0.0), counts)
-            labels, groups = _merged(labels, groups, np.maximum(self.width[labels.region], wide))
-        return labels
+            fewer, bounds = _merged(bounds, inner, np.maximum(width[place], wide))
+            place = place[fewer]
+        return labels.take(place, bounds)
 
 
-def _merged(labels: Labels, groups: Ints, width: Floats) -> tuple[Labels, Ints]:
+def _merged(bounds: Floats, groups: Ints, width: Floats) -> tuple[Ints, Floats]:
     """Labels by cells of a width, counted from each group's least difference, so that a common drift merges nothing.
 
-    Of each cell the label of the least main bound stays, with the least of all bounds.
+    Of each cell the number of the label of the least main bound, and the least of all bounds.
     """
-    apart = labels.bounds[2] - labels.bounds[1]
+    apart = bounds[2] - bounds[1]
     starts = starts_of(groups)
     apart -= np.repeat(np.minimum.reduceat(apart, starts), np.diff(np.append(starts, len(groups))))
     cells = np.arange(len(groups), dtype=np.float64)
     np.floor_divide(apart, width, out=cells, where=width > 0)
-    order = np.lexsort((labels.bounds[0], cells, groups))
-    labels, groups, cells = labels.take(order), groups[order], cells[order]
+    order = np.lexsort((bounds[0], cells, groups))
+    groups, cells, bounds = groups[order], cells[order], bounds[:, order]
     begin = np.ones(len(groups), dtype=bool)
     begin[1:] = (groups[1:] != groups[:-1]) | (cells[1:] != cells[:-1])
     if begin.all():
-        return labels, groups
+        return order, bounds
     starts = np.flatnonzero(begin)
-    bounds = np.minimum.reduceat(labels.bounds, starts, axis=1)
-    return replace(labels.take(starts), bounds=bounds), groups[starts]
+    return order[starts], np.minimum.reduceat(bounds, starts, axis=1)
 
 
 def _undominated(bounds: Floats, groups: Ints) -> NDArray[np.bool_]:
