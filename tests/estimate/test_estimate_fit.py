@@ -33,6 +33,15 @@ def test_many_samples_overrule_a_wrong_table() -> None:
     assert estimator.coefficients.mean[1:] == pytest.approx(prices(), rel=0.05)
 
 
+def test_times_that_nothing_explains_have_wide_intervals_and_are_not_called_noise_alone() -> None:
+    x = counts(300)
+    y = 5e-3 * np.exp(1.5 * np.random.default_rng(5).standard_normal(len(x)))
+    estimator = fit(columns(), x[:10], y[:10])
+    told = estimator.predict(x[10:])
+    assert np.mean((told.low_s <= y[10:]) & (y[10:] <= told.high_s)) > 0.7
+    assert estimator.noise.relative < 0.4
+
+
 @pytest.mark.parametrize("samples", [4, 40], ids=["in the space of samples", "in the space of directions"])
 def test_the_posterior_is_the_closed_form(samples: int) -> None:
     rng = np.random.default_rng(0)

@@ -34,6 +34,7 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
+_MOST_NOISE = 0.3  # a fit that needs more calls everything noise: its residuals say how wide intervals must be
 _OF_DEVICES = 0.5  # at least so far apart, as logarithms, are the noises of devices of one sort
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
@@ -229,11 +230,12 @@ class Evidence:
 def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
     """A point from which no step along one coordinate leads up; deterministic pattern search."""
     best, value = start, evidence(start)
+    most = np.append(np.full(len(start) - 1, _MOST), math.log(_MOST_NOISE))
     for step in _LATER_STEPS if later else _STEPS:
         for _ in range(2):
             for j in range(len(best)):
                 for sign in (step, -step):
-                    while abs(best[j] + sign) <= _MOST:
+                    while -_MOST <= best[j] + sign <= most[j]:
                         trial = best.copy()
                         trial[j] += sign
                         reached = evidence(trial)
