@@ -15,6 +15,7 @@ from typing import Any
 
 import gnomon
 from benchmarks.common import arguments, model_path, own_record, publish
+from gnomon.errors import GnomonError
 
 MODELS = (
     "ppocr-cls.onnx",
@@ -28,7 +29,7 @@ MODELS = (
 RUNTIMES = {
     "onnx": ("onnxruntime", "openvino", "mnn", "ncnn"),
     "tflite": ("litert", "openvino"),
-    "pt2": ("pytorch", "executorch"),
+    "pt2": ("pytorch",),
 }
 
 
@@ -55,12 +56,20 @@ def figures(model: Path, runtime: str, record: Path) -> dict[str, Any]:
     }
 
 
+def _figures_or_failure(model: Path, runtime: str, record: Path) -> dict[str, Any]:
+    """The figures, or why there are none: one runtime that refuses a model does not end the others."""
+    try:
+        return figures(model, runtime, record)
+    except GnomonError as error:
+        return {"model": model.name, "choice": runtime, "program": None, "failure": error.message}
+
+
 def main() -> None:
     """All models in their runtimes."""
     given = arguments(__doc__, MODELS)
     with own_record() as record:
         paths = [model_path(name) for name in given.models]
-        rows = [figures(path, name, record) for path in paths for name in RUNTIMES[path.suffix[1:]]]
+        rows = [_figures_or_failure(path, name, record) for path in paths for name in RUNTIMES[path.suffix[1:]]]
     written = [row for row in rows if row.get("program", "") is not None]
     publish(
         {"benchmark": "programs", "within": sum(row["within"] for row in written), "of": len(written), "rows": rows},

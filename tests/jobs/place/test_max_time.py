@@ -32,6 +32,8 @@ from gnomon.session import targets
 from gnomon.session.request import ModelRequest
 from gnomon.system.stopping import ANSWERS
 
+GOLDEN = Path(__file__).parents[2] / "models" / "golden"
+
 pytestmark = pytest.mark.usefixtures("short_visits")
 
 
@@ -120,6 +122,14 @@ def test_a_quick_answer_is_of_whole_models_and_of_all_numbers_of_threads(
     assert api.place(model, out=tmp_path / "again", **asked).campaign == late.campaign  # it goes on
     with pytest.raises(UsageError, match="--quick is for place and profile alone"):
         gnomon.pareto(model, quick=True)
+
+
+def test_a_quick_answer_of_a_runtime_that_places_inside_has_its_whole_models(tmp_path: Path) -> None:
+    pytest.importorskip("executorch", reason="executorch is not installed: pip install executorch torch")
+    asked = {**how(tmp_path), "runtimes": ["executorch"], "quick": True}
+    placed = api.place(GOLDEN / "small.pt2", out=tmp_path / "out", **asked)
+    assert placed.verified.ok and len(placed.contenders) >= 2
+    assert {c.kind for c in placed.contenders} == {"single"}
 
 
 def test_ctrl_c_at_a_prompt_gives_the_answer_so_far_of_the_run_that_it_ended(

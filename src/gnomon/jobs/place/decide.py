@@ -527,8 +527,12 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     lab.doubts += precision_hints(lab, field, clock)
     results: list[InsideResult] = []
     problems: list[MeasurementError] = []
+    untraced: list[Contender] = []
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
+        if lab.runner.stopped and not any(lab.runner.known(trace_of(c).key).ok for c in mine):
+            untraced += mine  # a quick answer, or one whose time was over before: there is nothing to place by
+            continue
         try:
             results += [placer.run(mine, clock)] if mine else []
         except MeasurementError as error:  # one configuration that cannot be priced does not end the others
@@ -537,7 +541,8 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     wholes = [c for c in wholes if c in field]
     if problems and not results and not wholes:
         raise problems[0]
-    return results, across.run(wholes, clock) if wholes else None, [c for c in alive if c not in field], refused
+    others = [c for c in alive if c not in field] + untraced
+    return results, across.run(wholes, clock) if wholes else None, others, refused
 
 
 def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
