@@ -52,24 +52,20 @@ _PROCESSES = 2
 def priced_in_place(
     bench: Bench, gauge: Gauge, space: SearchSpace, rules: FusionRules, wanted: Sequence[Unit]
 ) -> list[Row]:
-    """Rows of the wanted units that few whole nets show; none where the runtime leaves no trace of such."""
+    """Rows of the wanted units that few whole nets show, by the trace that the runtime leaves of these."""
     tables = space.tables(rules)
     nets = [fuse(space.net(a.tolist()), rules) for a in _covering(tables, wanted, bench.request.seed)]
     nets = [net for net in nets if len(net.nodes) >= _LEAST_UNITS]
     placed, _ = place_each(range(len(nets)), lambda number: placed_net(bench, nets[number], "net"))
-    traced: dict[int, dict[int, float]] = {}
-    for number, one in placed.items():
-        if times := _traced(bench, nets[number], one):
-            traced[number] = times
-        elif not traced:
-            return []  # the first has no trace: nor has any other
+    every = {number: _traced(bench, nets[number], one) for number, one in placed.items()}
+    traced = {number: times for number, times in every.items() if times}
     found: dict[str, Timed] = {}
     for part in parts_of(list(traced), bench.request.effort.together - 1):
         found |= measure_beside_gauge(bench, gauge, "nets", [placed[number] for number in part])
     times_s: dict[Unit, list[float]] = {unit: [] for unit in wanted}
     ran = {number: whole for number in traced if not (whole := found[placed[number].key]).reason}
     for number, whole in ran.items():
-        for unit, time_s in _prices(nets[number], traced[number], max(0.0, whole.call_s - gauge.overhead_s)).items():
+        for unit, time_s in prices(nets[number], traced[number], max(0.0, whole.call_s - gauge.overhead_s)).items():
             if unit in times_s:
                 times_s[unit].append(time_s)
     if not ran:
@@ -134,7 +130,7 @@ def _node_of(name: str) -> int | None:
     return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None
 
 
-def _prices(net: Net, nodes: Mapping[int, float], whole_s: float) -> dict[Unit, float]:
+def prices(net: Net, nodes: Mapping[int, float], whole_s: float) -> dict[Unit, float]:
     """The mean price of each unit of a net, so that all together are what the whole takes beyond an empty call.
 
     What the profiler made longer is shortened alike; what no kernel takes lies between kernels, equally.
@@ -142,12 +138,12 @@ def _prices(net: Net, nodes: Mapping[int, float], whole_s: float) -> dict[Unit, 
     traced_s = sum(nodes.values())
     factor = min(1.0, whole_s / traced_s)
     gap_s = max(0.0, whole_s - traced_s) / sum(time_s > 0 for time_s in nodes.values())
-    prices: dict[Unit, list[float]] = defaultdict(list)
+    by_unit: dict[Unit, list[float]] = defaultdict(list)
     for index, time_s in nodes.items():
         if index == _UNCLEAR:
             continue
-        prices[net.nodes[index].unit].append(factor * time_s + (gap_s if time_s else 0.0))
-    return {unit: sum(seen) / len(seen) for unit, seen in prices.items()}
+        by_unit[net.nodes[index].unit].append(factor * time_s + (gap_s if time_s else 0.0))
+    return {unit: sum(seen) / len(seen) for unit, seen in by_unit.items()}
 
 
 def _row(unit: Unit, times_s: Sequence[float], overhead_s: float, half_width: float, at_s: float) -> Row:

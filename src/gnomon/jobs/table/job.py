@@ -150,8 +150,8 @@ def _build(
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
                 steps.expect(len(todo))
-                by_user = any(one.get("source") == "the user" for one in evidence)
-                in_place = [] if bench.bare or by_user else priced_in_place(bench, gauge, asked.space, rules, todo)
+                traces = not bench.bare and any(one.get("source") == "graph" for one in evidence)
+                in_place = priced_in_place(bench, gauge, asked.space, rules, todo) if traces else []
                 steps.step(len(in_place))
                 alone = [unit for unit in todo if unit not in {row.unit for row in in_place}]
                 for row in chain(in_place, _rows(bench, gauge, alone, steps)):
