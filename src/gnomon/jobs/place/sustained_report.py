@@ -54,7 +54,8 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
         )
         page.table(table)
     for part in parts:
-        _changes(part, page)
+        if streams == 1:  # seconds in several processes show no level that stays
+            _changes(part, page)
         _circumstances(part, page)
 
 
@@ -107,7 +108,9 @@ def _longer(share: float) -> str:
 
 def _circumstances(part: SustainedPart, page: Page) -> None:
     label, cooling = part.label, part.cooling
-    if part.failure:
+    if part.failure and part.failure.kind == "refused":
+        page.item(f"{label}: {part.failure.message}.")
+    elif part.failure:
         page.item(f"{label} did not go on: {failure_text(part.failure)}")
     if part.parts > 1 and part.streams == 1:
         page.item(f"{label} was interrupted: {part.parts} processes, between which the device may have cooled down.")
