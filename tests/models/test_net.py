@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnomon.errors import GnomonError, ModelError, UsageError
-from gnomon.models.load import load
+from gnomon.errors import GnomonError, ModelError
 from gnomon.models.net import LeftOut, net_of_onnx
 from gnomon.models.units import write_net
 from gnomon.session.model import read_model
@@ -30,7 +28,9 @@ from tests.models.modelkit import value  # noqa: E402
 
 def read(path: Path) -> tuple[Net, tuple[LeftOut, ...]]:
     with ExitStack() as stack:
-        return net_of_onnx(read_model(ModelRequest(model=path), stack).model)
+        found = net_of_onnx(read_model(ModelRequest(model=path), stack).model)
+        assert all(0 <= number < len(found.net.nodes) for number in found.nodes.values())
+        return found.net, found.left_out
 
 
 def model(
@@ -191,13 +191,23 @@ def test_an_old_operator_set_is_read_as_the_new_one(tmp_path: Path) -> None:
     assert chains(read(model(tmp_path, nodes, {"x": (1, 4, 4)}, ("y", (4, 4)), opset=9))[0]) == ["Relu6", "Reshape"]
 
 
-def test_an_old_operator_set_is_not_kept_in_silence_for_want_of_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = model(tmp_path, [node("Clip", "x", "y", min=0.0, max=6.0)], {"x": (1, 4)}, ("y", (1, 4)), opset=9)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(UsageError, match="no private folder can be made"):
-        net_of_onnx(load(path))
+@pytest.mark.parametrize(("opset", "axes"), [(17, "attribute"), (18, "input")])
+def test_units_are_written_in_the_operator_set_of_their_model(tmp_path: Path, opset: int, axes: str) -> None:
+    """A mean over height and width is the pool; what changed since is written as the model has it."""
+    constants = {"w": np.ones((4, 4, 3, 3), np.float32)}
+    given, inputs = ({"axes": [2, 3]}, "r") if axes == "attribute" else ({}, "r hw")
+    if axes == "input":
+        constants["hw"] = np.array([2, 3])
+    nodes = [node("Conv", "x w", "r", pads=[1] * 4), node("ReduceMean", inputs, "m", keepdims=0, **given)]
+    net, _ = read(model(tmp_path, nodes, {"x": (1, 4, 8, 8)}, ("m", (1, 4)), constants, opset=opset))
+    assert chains(net) == ["Conv", "GlobalAveragePool", "Reshape"]
+    nodes = [node("ReduceMean", inputs.replace("r", "x"), "y", keepdims=1, **{name: [1] for name in given})]
+    constants = {"hw": np.array([1])} if axes == "input" else {}
+    net, _ = read(model(tmp_path, nodes, {"x": (1, 4, 8, 8)}, ("y", (1, 1, 8, 8)), constants, opset=opset))
+    assert chains(net) == ["onnx.ReduceMean"]
+    written = onnx.load(write_net(net, tmp_path / "again.onnx"))
+    onnx.checker.check_model(written, full_check=True)
+    assert written.opset_import[0].version == opset
 
 
 def test_models_that_onnx_itself_ships_are_read_or_refused_by_name() -> None:

@@ -22,7 +22,7 @@ from gnomon.estimate.residual import kernel
 
 _LENGTHS = (1.5, 3.0, 5.0, 8.0)
 _SIZES = (0.2, 0.5, 1.0)
-_NOISES = (0.03, 0.06, 0.12, 0.25)
+_NOISES = (0.03, 0.06, 0.12, 0.25, 0.4)
 _LEVEL, _SORT, _FAMILY, _SLOPE, _SLOPE_OF_FAMILY = 3.0, 1.0, 0.5, 1.0, 0.5
 LEAST = 8
 """Times that are needed to learn from."""

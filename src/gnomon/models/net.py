@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,10 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError, ProblemError
 from gnomon.models.model import Limits, Model, is_known, model_errors
 from gnomon.models.onnx.file import onnx_package, parse_onnx
-from gnomon.models.onnx.graph import load_onnx
 from gnomon.models.order import moving_operators
-from gnomon.models.units import OPSET
+from gnomon.models.units import OPSET, VERSION_OF
 from gnomon.spaces.layers import Layer, Shape, Value, layer, output_shape
 from gnomon.spaces.unit import Net, Node, single
-from gnomon.system.process import guarded_folder
 
 if TYPE_CHECKING:
     import onnx
@@ -41,6 +39,9 @@ _BY_CHANNEL = {"Mul": "Scale", "Add": "Bias"}
 _PLAIN = frozenset({"Relu", "Sigmoid", "Tanh", "HardSwish", "GlobalAveragePool"})
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 
+_CLIP_BY_INPUTS, _SOFTMAX_BY_LAST = 11, 13
+"""The operator sets from which limits are inputs, and the last axis is the usual one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
@@ -53,17 +54,24 @@ class LeftOut:
     macs: int = 0
 
 
-def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
-    """The net of an ONNX model whose input shapes are fixed, an operator a node, and what could not be part of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelNet:
+    """The net of a model, an operator a node, and what could not be part of it.
 
-    ModelError where it cannot be read, or has no layer.
+    `nodes` maps the name of an operator of the model to the number of the node that it is part of.
     """
+
+    net: Net
+    left_out: tuple[LeftOut, ...]
+    nodes: Mapping[str, int]
+
+
+def net_of_onnx(model: Model) -> ModelNet:
+    """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
-        opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
-        if next(opsets, 1) < OPSET:
-            proto, model = _newer(proto, model)
-    reader = _Reader(proto=proto, graph=model.graph)
+    opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
+    reader = _Reader(proto=proto, graph=model.graph, opset=next(opsets, 1))
     reader.read()
     if reader.left_out and not reader.nodes:
         raise ModelError(
@@ -71,25 +79,7 @@ def net_of_onnx(model: Model) -> tuple[Net, tuple[LeftOut, ...]]:
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
             hint="Measure it whole: gnomon profile MODEL.",
         )
-    return reader.net(), tuple(reader.left_out)
-
-
-def _newer(proto: onnx.ModelProto, model: Model) -> tuple[onnx.ModelProto, Model]:
-    """The model in the operator set that units are written in; as it is where that cannot be."""
-    onnx = onnx_package()
-    from onnx import version_converter
-
-    with guarded_folder("gnomon-newer-") as folder:
-        path = folder / "newer.onnx"
-        try:
-            made = version_converter.convert_version(proto, OPSET)
-            onnx.save(made, path)
-            graph = load_onnx(path, Limits()).graph
-        except OSError:  # no room for it: that says nothing of the model
-            raise
-        except Exception:  # the converter raises whatever its adapters raise; most operators mean the same as before
-            return proto, model
-    return made, replace(model, graph=graph)
+    return ModelNet(net=reader.net(), left_out=tuple(reader.left_out), nodes=reader.owner)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,6 +88,8 @@ class _Reader:
 
     proto: onnx.ModelProto
     graph: Graph
+    opset: int
+    owner: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Shape] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -119,8 +111,13 @@ class _Reader:
                 self.readers.setdefault(name, []).append(index)
             self.maker.update(dict.fromkeys(node.output, index))
         for index in sorted(moving):
-            if index not in self.done:
-                self._operator(self.graph.operators[index], self.proto.graph.node[index])
+            if index in self.done:
+                continue
+            before, done = len(self.nodes), set(self.done)
+            self._operator(self.graph.operators[index], self.proto.graph.node[index])
+            if len(self.nodes) > before:
+                members = (index, *(self.done - done))
+                self.owner.update((self.graph.operators[k].name, len(self.nodes) - 1) for k in members)
 
     def net(self) -> Net:
         """What was read; its output is that of the model which is computed last."""
@@ -222,6 +219,8 @@ class _Reader:
             return kind == "Gather" and self._embedding(node, made)
         if kind in _PLAIN:
             return self.add(layer(kind), computed, made)
+        if kind == "ReduceMean" and self._pooled(node, computed, made):
+            return True
         if kind == "Sum" and len(computed) == 2:
             return self.add(layer("Add"), computed, made)
         if kind in ("Add", "Mul", "MatMul") and len(computed) == 2:
@@ -249,7 +248,8 @@ class _Reader:
             return self.add(layer(kind, perm=tuple(_attribute(node, "perm", reversed(axes)))), computed, made)
         if kind in ("Softmax", "LayerNormalization"):
             rank = len(self.shape(made) or ())
-            return _attribute(node, "axis", -1) in (-1, rank - 1) and self.add(layer(kind), computed, made)
+            usual = 1 if kind == "Softmax" and self.opset < _SOFTMAX_BY_LAST else -1
+            return _attribute(node, "axis", usual) in (-1, rank - 1) and self.add(layer(kind), computed, made)
         if kind == "Conv":
             return self._conv(node, computed, made)
         if kind in ("MaxPool", "AveragePool"):
@@ -261,6 +261,17 @@ class _Reader:
             )
             return plain and self._linear(computed, made, bias=len(node.input) > 2)
         return kind == "MatMul" and self._product(node, computed, made)
+
+    def _pooled(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+        """A mean over height and width: the pool, and a view where the mean has no such axes."""
+        shape = self.shape(computed[0]) or ()
+        if len(shape) != 4 or sorted(axis % 4 for axis in self._axes(node)) != [2, 3]:
+            return False
+        pooled = f"{made}.pooled"
+        self.tensors[pooled] = replace(self.tensors[made], name=pooled, shape=(*shape[:2], 1, 1))
+        if not self.add(layer("GlobalAveragePool"), computed, pooled):
+            return False
+        return self._view(pooled, made)
 
     def _conv(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
         weights = self.shape(node.input[1])
@@ -345,6 +356,8 @@ class _Reader:
         return True
 
     def _limits(self, node: onnx.NodeProto) -> tuple[float, float] | None:
+        if self.opset < _CLIP_BY_INPUTS:
+            return _attribute(node, "min", -math.inf), _attribute(node, "max", math.inf)
         ends = [self.values.get(name) for name in node.input[1:3]]
         if len(ends) != 2 or any(end is None or getattr(end, "size", 0) != 1 for end in ends):
             return None
@@ -369,7 +382,7 @@ class _Reader:
                     f"onnx.{node.op_type}{arity}",
                     shape=self.shape(made) or (),
                     macs=operator.macs or 0,
-                    attributes=_text(dict(_attributes(node))),
+                    attributes=_text({**dict(_attributes(node)), **self._version(node.op_type)}),
                     operands=_text(operands),
                 )
                 if self.add(one, computed, made):
@@ -379,6 +392,15 @@ class _Reader:
         shape = self.shape(made)
         elements = math.prod(shape) if shape is not None else None
         self._leave_out(operator, elements, reason or "it has too many inputs")
+
+    def _version(self, kind: str) -> dict[str, int]:
+        """The version of an operator, where it means something else in the operator set that units are written in."""
+        defs = onnx_package().defs
+        own, usual = (
+            defs.get_schema(kind, opset).since_version if defs.has(kind, opset) else None
+            for opset in (self.opset, OPSET)
+        )
+        return {VERSION_OF: own} if own not in (None, usual) else {}
 
     def _leave_out(self, operator: Operator, elements: int | None, reason: str) -> None:
         name, macs = operator.name, operator.macs or 0
@@ -485,10 +507,15 @@ class _Reader:
         return members
 
     def _along_last(self, node: onnx.NodeProto, x: str) -> bool:
-        axes, rank = _attribute(node, "axes"), len(self.shape(x) or (1,))
+        rank = len(self.shape(x) or (1,))
+        return [axis % rank for axis in self._axes(node)] == [rank - 1]
+
+    def _axes(self, node: onnx.NodeProto) -> list[int]:
+        """The axes of a reduction, by its attribute or its second input; none where they are not given or computed."""
+        axes = _attribute(node, "axes")
         if axes is None and len(node.input) > 1 and node.input[1] in self.values:
             axes = self.values[node.input[1]].ravel().tolist()
-        return axes is not None and [int(a) % rank for a in axes] == [rank - 1]
+        return [int(axis) for axis in axes or ()]
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.onnx.cut import save
 from gnomon.models.onnx.file import onnx_package
@@ -316,6 +318,7 @@ def _generic(writer: Writer, job: Job) -> str:
     try:
         operands = json.loads(str(job.layer["operands"]))
         attributes = json.loads(str(job.layer["attributes"]))
+        attributes.pop(VERSION_OF, None)
         waiting, rng = list(job.inputs), _random(writer, job)
         inputs: list[str] = []
         for place, operand in enumerate(operands):
@@ -374,6 +377,9 @@ _WRITERS: dict[str, Callable[[Writer, Job], str]] = {
 
 OPSET = 17
 """The operator set that is written: ONNX Runtime, OpenVINO and pnnx read it."""
+
+VERSION_OF = "@version"
+"""Among the attributes of an operator as a model has it: the version of it, where that is not the one of `OPSET`."""
 
 IR_VERSION = 8
 _DTYPES = {"float32": "FLOAT", "float16": "FLOAT16"}
@@ -434,10 +440,24 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
         [onnx.helper.make_tensor_value_info("y", kind, list(net.shape(net.output)))],
         writer.weights,
     )
-    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    opsets = [onnx.helper.make_opsetid("", _opset_of(net))]
     return onnx.helper.make_model(  # type: ignore[no-any-return]
         graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="gnomon"
     )
+
+
+def _opset_of(net: Net) -> int:
+    """The newest version of the operators of a net that a model has as they are, else `OPSET`. ModelError for none."""
+    versions: list[Any] = []
+    for one in (one for node in net.nodes for one in node.unit.layers if GENERIC.fullmatch(one.kind)):
+        with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused where it is written
+            versions.append(json.loads(str(one["attributes"]))[VERSION_OF])
+    known = onnx_package().defs.onnx_opset_version()
+    if strange := [version for version in versions if type(version) is not int or not 1 <= version <= known]:
+        raise ModelError(
+            f"there is no operator set {shown(strange[0])}", hint="Units are written by gnomon table build."
+        )
+    return max(versions, default=OPSET)
 
 
 def _write_chain(writer: Writer, index: int, unit: Unit, inputs: list[str]) -> str:

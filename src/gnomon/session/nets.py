@@ -11,7 +11,7 @@ from typing import Any
 
 from gnomon.errors import ModelError, ProblemError, UsageError
 from gnomon.models.load import load
-from gnomon.models.net import LeftOut, net_of_onnx
+from gnomon.models.net import ModelNet, net_of_onnx
 from gnomon.models.units import OPSET
 from gnomon.session.model import read_model
 from gnomon.session.request import ModelRequest
@@ -21,7 +21,7 @@ from gnomon.spaces.unit import Net, needed
 from gnomon.system.process import guarded_folder
 
 
-def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Net, tuple[LeftOut, ...]]:
+def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
     """The net of an ONNX model. UsageError for a model of another format."""
     with ExitStack() as stack:
         read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
@@ -65,9 +65,9 @@ def net_of_source(made_of: Any, shape: Shape) -> Net:
 def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
     """The net of a block. ProblemError where a layer cannot be some of it."""
     try:
-        net, left_out = read_net(path, shapes)
-        several = [] if len(net.inputs) == 1 else [f"{len(net.inputs)} inputs"]
-        told = ", ".join(dict.fromkeys([*several, *(f"{one.type} ({one.reason})" for one in left_out)]))
+        read = read_net(path, shapes)
+        several = [] if len(read.net.inputs) == 1 else [f"{len(read.net.inputs)} inputs"]
+        told = ", ".join(dict.fromkeys([*several, *(f"{one.type} ({one.reason})" for one in read.left_out)]))
     except ModelError as error:
         told = error.message
     if told:
@@ -75,4 +75,4 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
             f"{name} has what no layer can be: {told}",
             hint="Write it without, or measure its networks whole, with gnomon space profile.",
         )
-    return needed(net.inputs, net.nodes, net.output)
+    return needed(read.net.inputs, read.net.nodes, read.net.output)

@@ -88,7 +88,8 @@ class Manifest:
 
     `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
-    `overhead_s` is what a call of the no-op model takes. `anchor` is the id of the unit that others were measured
+    `overhead_s` is what a call of the no-op model takes, `other_s` what an operator does that is in no unit, such as a
+    view (None: no net had one). `anchor` is the id of the unit that others were measured
     beside, `anchor_calls_s` what it took when the table was begun, by process. `notes` are lines of other tools' files
     that are kept for them.
     """
@@ -97,6 +98,7 @@ class Manifest:
     context: Mapping[str, Any]
     clock: Literal["cpu", "wall"]
     overhead_s: Seconds
+    other_s: Seconds | None = None
     anchor: str = ""
     anchor_calls_s: tuple[Above0, ...] = ()
     rules: tuple[str, ...] = ()

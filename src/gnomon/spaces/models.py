@@ -6,7 +6,8 @@ So a latency table of models is a table like any other, and what it has prices o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -19,12 +20,26 @@ NAME = "models"
 """What tables of models name as their space."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFile:
+    """A user's own file, the `shapes` of inputs that it leaves open, and the numbers of its net's nodes by operator.
+
+    `left_out` are how many of its operators are in no unit.
+    """
+
+    path: Path
+    shapes: Mapping[str, tuple[int, ...]]
+    nodes: Mapping[str, int]
+    left_out: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are the given ones, by their names."""
+    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise."""
 
     nets: Mapping[str, Net]
     name: str = NAME
+    files: Mapping[str, ModelFile] = field(default_factory=dict)
 
     @property
     def space(self) -> Space:

@@ -204,6 +204,10 @@ class Net:
         """How often each unit occurs, in the order of its first node; views cost nothing in a net, and do not count."""
         return dict(Counter(node.unit for node in self.nodes if set(node.unit.kinds) != VIEWS))
 
+    def views(self) -> int:
+        """How many nodes are views alone."""
+        return sum(set(node.unit.kinds) == VIEWS for node in self.nodes)
+
     def readers(self) -> list[int]:
         """How many inputs of nodes each node's output is read by; the net's output counts as one more."""
         read = [0] * len(self.nodes)

@@ -75,7 +75,7 @@ def operators() -> tuple[Any, ...]:
 
 def test_units_that_were_measured_cost_what_they_took(tmp_path: Path) -> None:
     file = net_file(tmp_path)
-    net = read_net(file, {})[0]
+    net = read_net(file, {}).net
     units = fuse(net, rules(CHAINS)).counts()
     told = predict_model(file, tables=[table(tmp_path / "t", units)])
     expected = OVERHEAD + sum(n * price(unit) for unit, n in units.items())
@@ -90,7 +90,7 @@ def test_units_that_were_measured_cost_what_they_took(tmp_path: Path) -> None:
 def test_units_that_were_not_are_priced_by_those_like_them(tmp_path: Path, operators: tuple[Any, ...]) -> None:
     file = net_file(tmp_path, width=20)
     told = predict_model(file, tables=[table(tmp_path / "t", operators)])
-    truth = OVERHEAD + sum(n * price(u) for u, n in fuse(read_net(file, {})[0], rules(CHAINS)).counts().items())
+    truth = OVERHEAD + sum(n * price(u) for u, n in fuse(read_net(file, {}).net, rules(CHAINS)).counts().items())
     assert told.mean_s == pytest.approx(truth, rel=0.25)
     assert told.low_s < truth < told.high_s
     assert {one.source for one in told.units} == {"like measured ones"}

@@ -19,13 +19,13 @@ from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, 
 
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
-from gnomon.jobs.table import fusion
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.document import TableDocument
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
 from gnomon.jobs.table.in_place import prices
 from gnomon.jobs.table.job import build_table
+from gnomon.jobs.table.traces import PlacedNet, TracedKernel, TracedNet, Traces
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
 from gnomon.spaces.blocks import BlockSpace, Choice
@@ -293,9 +293,10 @@ def test_units_are_priced_in_nets_that_show_them_and_alone_where_the_user_says_w
     found = table_of(build_table(replace(asked(home, tmp_path / "t", rules=None), space=space)))
     assert len(found.rows) == 5 and all(row.nets == 2 and not row.processes for row in found.rows)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fusion, "_traced", lambda bench, nets: [])  # as of a runtime that leaves no trace
+        patched.setattr(Traces, "trace", lambda *given: None)  # as of a runtime that leaves no trace
         untraced = table_of(build_table(replace(asked(home, tmp_path / "v", rules=None), space=space)))
     assert all(not row.nets for row in untraced.rows)
+    assert [one["source"] for one in untraced.manifest.evidence] == ["no trace"]
     alone = table_of(build_table(replace(asked(home, tmp_path / "u", rules=rules(["Conv+Relu"])), space=space)))
     assert all(not row.nets and row.processes for row in alone.rows)
 
@@ -303,15 +304,23 @@ def test_units_are_priced_in_nets_that_show_them_and_alone_where_the_user_says_w
 def test_the_prices_of_a_nets_units_add_up_to_the_net() -> None:
     trace = Trace(((1, 4, 8, 8),))
     x = trace.input().conv(8, 3)
-    net = trace.net(x.conv(8, 3).conv(8, 3).relu())
+    net = trace.net(x.conv(8, 3).conv(8, 3).relu().reshape(1, 512))
     first, again, last = net.nodes[0].unit, net.nodes[1].unit, net.nodes[3].unit
     assert net.nodes[2].unit == again
-    seen = {0: 2e-6, 1: 3e-6, 2: 5e-6, 3: 0.0}  # the last runs as one with the product before it
-    for whole_s in (5e-6, 10e-6, 13e-6):  # where the profiler made all longer, as told, with gaps between
-        found = prices(net, seen, whole_s)
-        assert found[first] + 2 * found[again] + found[last] == pytest.approx(whole_s)
+
+    def traced(*kernels: tuple[tuple[int, ...], float], interrupted: bool = False) -> TracedNet:
+        made = (TracedKernel(nodes=nodes, added=not nodes, time_s=time_s) for nodes, time_s in kernels)
+        on_device = PlacedNet(net=net, placed=None, nodes={}, others=1)  # type: ignore[arg-type]
+        return TracedNet(on_device=on_device, kernels=tuple(made), interrupted=interrupted)
+
+    seen = traced(((), 1e-6), ((0,), 1e-6), ((1,), 3e-6), ((2, 3), 5e-6), ((4,), 1e-6))
+    for whole_s in (5e-6, 11e-6, 14e-6):  # where the profiler made all longer, as it says, with gaps between
+        found, other_s = prices(seen, UNFUSED, whole_s)
+        assert found[first] + 2 * found[again] + found[last] + (other_s or 0.0) == pytest.approx(whole_s)
         assert found[last] == 0.0 and found[again] > found[first]
-    assert set(prices(net, {0: 2e-6, -1: 8e-6}, 10e-6)) == {first}  # of what the trace does not tell nothing is said
+    # Two products in one kernel, and a long one that was interrupted, tell nothing.
+    assert set(prices(traced(((0,), 2e-6), ((1, 2), 8e-6)), UNFUSED, 1e-5)[0]) == {first}
+    assert set(prices(traced(((0,), 2e-6), ((1,), 8e-3), interrupted=True), UNFUSED, 1e-2)[0]) == {first}
 
 
 def built_rules(table: Table) -> set[str]:

@@ -19,17 +19,18 @@ from statistics import NormalDist
 
 import numpy as np
 
+from gnomon.core.stats import median
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
-from gnomon.models.net import LeftOut
+from gnomon.models.net import ModelNet
 from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
-from gnomon.spaces.fuse import fuse, rules
+from gnomon.spaces.fuse import fuse, kernel_of, kernels_of, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
-from gnomon.spaces.models import NAME, ModelSpace
-from gnomon.spaces.unit import Net
+from gnomon.spaces.models import NAME, ModelFile, ModelSpace
+from gnomon.spaces.unit import Net, Unit
 from gnomon.spaces.work import WORK, families, features, work
 from gnomon.store.address import RecordAddress
 from gnomon.store.base import CampaignQuery, last_files, last_note
@@ -37,6 +38,9 @@ from gnomon.store.opening import read_store
 
 _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
+
+_MOST_VARIANCE = 0.5
+"""Of the logarithm of a time that counts in what is expected: a sum is made of means, which lie above the medians."""
 
 APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
@@ -72,9 +76,17 @@ def _unlike(one: Manifest, other: Manifest) -> list[str]:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The units of all tables at the speed of the first, under the rules of all. UsageError for unlike contexts."""
-    chains = sorted({chain for table in tables for chain in table.manifest.rules})
-    parts = [replace(one, manifest=replace(one.manifest, space=NAME, rules=tuple(chains))) for one in tables]
+    """The kernels of all tables at the speed of the first, under the rules of all. UsageError for unlike contexts."""
+    chains = kernels_of(rules(chain for table in tables for chain in table.manifest.rules)).document()
+    others_s = [table.manifest.other_s for table in tables if table.manifest.other_s is not None]
+    other_s = median(others_s) if others_s else None
+    parts = [
+        Table(
+            manifest=replace(one.manifest, space=NAME, rules=tuple(chains), other_s=other_s),
+            rows=tuple(replace(row, unit=kernel_of(row.unit)) for row in one.rows),
+        )
+        for one in tables
+    ]
     for part in parts[1:]:
         if reasons := _unlike(part.manifest, parts[0].manifest):
             raise UsageError(
@@ -97,8 +109,11 @@ def predict_model(
     unlike contexts.
     """
     table = joined([read_table(one) for one in tables])
-    net, left_out = read_net(path, shapes or {})
-    counts = fuse(net, rules(table.manifest.rules)).counts()
+    read = read_net(path, shapes or {})
+    left_out = read.left_out
+    counts = Counter[Unit]()
+    for unit, count in fuse(read.net, rules(table.manifest.rules)).counts().items():
+        counts[kernel_of(unit)] += count
     known = table.times_s
     widths = {row.unit: row.relative_half_width for row in table.rows}
     units = list(counts)
@@ -112,12 +127,12 @@ def predict_model(
         learnt = _likeness(table)
         asked = [units[k] for k in lacking]
         logs, covariance = learnt.predict(features(asked), families(asked))
-        times[lacking] = np.exp(logs)
+        times[lacking] = np.exp(logs + np.minimum(np.diag(covariance), _MOST_VARIANCE) / 2)
         shared[np.ix_(lacking, lacking)] = covariance
         have = set(families(list(known)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
     each = often * times
-    overhead, guessed = table.manifest.overhead_s, _guessed(table, left_out)
+    overhead, guessed = table.manifest.overhead_s, _guessed(table, read)
     mean = float(each.sum()) + overhead + guessed
     if not mean > 0:
         raise ModelError(f"{path} has no operator that takes time", hint="Measure it whole: gnomon profile MODEL.")
@@ -159,20 +174,23 @@ def predict_model(
 def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:
     """Models as a search space, by the names of their files. Raises GnomonError for one that cannot be read."""
     nets: dict[str, Net] = {}
+    files: dict[str, ModelFile] = {}
     for path in paths:
         name = path.stem
         while name in nets:
             name += "_"
-        nets[name] = read_net(path, shapes)[0]
-    return ModelSpace(nets=nets)
+        read = read_net(path, shapes)
+        nets[name] = read.net
+        files[name] = ModelFile(path=path, shapes=shapes, nodes=read.nodes, left_out=len(read.left_out))
+    return ModelSpace(nets=nets, files=files)
 
 
-def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:
-    """What operators that are not units might take, by the middle of the table's units for each multiply-add, else for
-    each element that is moved."""
+def _guessed(table: Table, read: ModelNet) -> float:
+    """What operators that are in no unit might take: what such did in networks, and where they are larger by the middle
+    of the table's units for each multiply-add, else for each element that is moved."""
     times = table.times_s
     units = list(times)
-    if not units or not left_out:
+    if not units:
         return 0.0
     done, seconds = work(units), np.array([times[unit] for unit in units])
     products = done[:, : WORK.index("dense") + 1].sum(axis=1)
@@ -180,14 +198,19 @@ def _guessed(table: Table, left_out: Sequence[LeftOut]) -> float:
     heavy = products > 0
     rate = float(np.median(seconds[heavy] / products[heavy])) if heavy.any() else 0.0
     pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
-    return sum(one.macs * rate if one.macs else (one.elements or 0) * pace for one in left_out)
+    least = table.manifest.other_s or 0.0
+    large = (one.macs * rate if one.macs else (one.elements or 0) * pace for one in read.left_out)
+    return read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
 
 
 def _likeness(table: Table) -> Like:
-    """What was measured, each as well as it is known: what takes hardly longer than a call is known badly."""
+    """What was measured, each as well as it is known: what takes hardly longer than a call is known badly.
+
+    Of what ran within the kernel of another unit no time of its own is known.
+    """
     known, units, errors = table.times_s, [], []
     for row in table.rows:
-        if row.unit in known and row.call_s is not None:
+        if row.call_s is not None and not (row.nets and row.call_s <= table.manifest.overhead_s):
             units.append(row.unit)
             errors.append(min(row.relative_half_width / 2, 1.0) * row.call_s / known[row.unit])
     logs = np.log([known[unit] for unit in units])

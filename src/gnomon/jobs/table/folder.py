@@ -31,9 +31,13 @@ class TableFolder:
         check_place(path)
         with _written(path):
             path.mkdir(parents=True, exist_ok=True)
-            text = indented({"schema": SCHEMA, **asdict(manifest)})
-            write_whole(text.encode(), path / MANIFEST)
             self._rows = Journal(path / ROWS)
+        self.describe(manifest)
+
+    def describe(self, manifest: Manifest) -> None:
+        """Write the manifest, in place of the one that is there."""
+        with _written(self.path):
+            write_whole(indented({"schema": SCHEMA, **asdict(manifest)}).encode(), self.path / MANIFEST)
 
     def append(self, *rows: Row) -> None:
         """Add rows, kept even if the next moment ends everything."""

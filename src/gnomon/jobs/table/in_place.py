@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gnomon.core.stats import median
-from gnomon.jobs.table.fusion import MULTIPLY
-from gnomon.session.bench.baseline import Gauge, Timed, measure_beside_gauge, parts_of, place_each, placed_net
-from gnomon.session.bench.bench import Bench, Placed
-from gnomon.session.contender import traced_candidate
-from gnomon.session.kernels import kernels
+from gnomon.jobs.table.traces import TracedKernel, TracedNet, Traces
+from gnomon.session.bench.baseline import Gauge, measure_beside_gauge, parts_of
 from gnomon.spaces.features import CountTables
-from gnomon.spaces.fuse import FusionRules, fuse
+from gnomon.spaces.fuse import FusionRules, fused
 from gnomon.spaces.latency_table import Row
-from gnomon.spaces.loading import SearchSpace, draw
-from gnomon.spaces.unit import Net, Unit
+from gnomon.spaces.loading import draw
+from gnomon.spaces.models import ModelSpace
+from gnomon.spaces.unit import VIEWS, Unit
+
+MULTIPLY = frozenset({"Conv", "Linear", "MatMul"})
+"""Kinds of layers that multiply: no runtime runs two of them as one."""
 
 _DRAWN = 256
 """Nets among which a few are chosen."""
 
 _TIMES = 2
-"""In so many nets a unit is seen that is priced in place: what stood beside it in a single one might decide."""
+"""In so many nets of a space a unit is seen that is priced in place: what stood beside it in one alone might decide."""
 
 _WORTH = 2
 """Nets are measured that give so many prices each, at least: one costs about as much as two units alone."""
@@ -36,43 +37,61 @@ _WORTH = 2
 _LEAST_UNITS = 3
 """A net of fewer units is little more than a unit alone."""
 
-_CALLS = 15
-"""Calls of a traced net in a process, of which a few may be interrupted."""
-
 _ALIKE = 0.2
 """The widest half interval of a unit that counts as stable: what stands beside it makes its times differ truly."""
 
-_UNCLEAR = -1
-"""Stands for the nodes of a net whose own times the trace does not tell."""
+_ONCE = 0.05
+"""The half interval of a unit that was seen in one net alone, at least."""
 
-_PROCESSES = 2
+_LEAST_SHARE = 0.2
+"""Of a kernel's traced time is its own, at least."""
+
+_PROCESSES = 3
 """Processes in which a net is traced."""
 
+_LONG_S = 1e-3
+"""A kernel that takes longer is hardly ever left alone on a busy machine: then its trace tells nothing."""
 
-def priced_in_place(
-    bench: Bench, gauge: Gauge, space: SearchSpace, rules: FusionRules, wanted: Sequence[Unit]
-) -> list[Row]:
-    """Rows of the wanted units that few whole nets show, by the trace that the runtime leaves of these."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Rows of units in place, and what an operator takes that is in none (None: no net has such)."""
+
+    rows: tuple[Row, ...] = ()
+    other_s: float | None = None
+
+
+def priced_in_place(traces: Traces, gauge: Gauge, rules: FusionRules, wanted: Sequence[Unit]) -> Prices:
+    """Prices of the wanted units that few whole nets show, by the trace that the runtime leaves of these."""
+    bench, space = traces.bench, traces.space
     tables = space.tables(rules)
-    nets = [fuse(space.net(a.tolist()), rules) for a in _covering(tables, wanted, bench.request.seed)]
-    nets = [net for net in nets if len(net.nodes) >= _LEAST_UNITS]
-    placed, _ = place_each(range(len(nets)), lambda number: placed_net(bench, nets[number], "net"))
-    every = {number: _traced(bench, nets[number], one) for number, one in placed.items()}
-    traced = {number: times for number, times in every.items() if times}
-    found: dict[str, Timed] = {}
-    for part in parts_of(list(traced), bench.request.effort.together - 1):
-        found |= measure_beside_gauge(bench, gauge, "nets", [placed[number] for number in part])
-    times_s: dict[Unit, list[float]] = {unit: [] for unit in wanted}
-    ran = {number: whole for number in traced if not (whole := found[placed[number].key]).reason}
-    for number, whole in ran.items():
-        for unit, time_s in prices(nets[number], traced[number], max(0.0, whole.call_s - gauge.overhead_s)).items():
-            if unit in times_s:
-                times_s[unit].append(time_s)
-    if not ran:
-        return []
-    width = median([whole.half_width for whole in ran.values()])
-    at_s = max(whole.at_s for whole in ran.values())
-    return [_row(unit, seen, gauge.overhead_s, width, at_s) for unit, seen in times_s.items() if len(seen) >= _TIMES]
+    if isinstance(space, ModelSpace):
+        chosen, times = [[k] for k in range(len(space.nets))], 1
+    else:
+        chosen, times = [a.tolist() for a in _covering(tables, wanted, bench.request.seed)], _TIMES
+    traced = [net for one in traces.place(chosen) if (net := traces.trace(one, _PROCESSES)) is not None]
+    seen: dict[Unit, list[float]] = {unit: [] for unit in wanted}
+    widths, others, at_s = [], [], 0.0
+    for part in parts_of(traced, bench.request.effort.together - 1):
+        measured = measure_beside_gauge(bench, gauge, "nets", [net.on_device.placed for net in part])
+        for net in part:
+            whole = measured[net.on_device.placed.key]
+            if whole.reason:
+                continue
+            priced, other_s = prices(net, rules, max(0.0, whole.call_s - gauge.overhead_s))
+            if len(priced) < _LEAST_UNITS:
+                continue
+            widths.append(whole.half_width)
+            others += [] if other_s is None else [other_s]
+            at_s = max(at_s, whole.at_s)
+            for unit, time_s in priced.items():
+                if unit in seen:
+                    seen[unit].append(time_s)
+    width = median(widths) if widths else math.inf
+    rows = [
+        _row(unit, times_s, gauge.overhead_s, width, at_s) for unit, times_s in seen.items() if len(times_s) >= times
+    ]
+    return Prices(rows=tuple(rows), other_s=median(others) if others else None)
 
 
 def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np.ndarray]:
@@ -93,61 +112,60 @@ def _covering(tables: CountTables, wanted: Sequence[Unit], seed: int) -> list[np
         has[best] = False
 
 
-def _traced(bench: Bench, net: Net, placed: Placed) -> dict[int, float]:
-    """Seconds of the nodes of a net by the runtime's trace; nothing where it leaves none.
+def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[Unit, float], float | None]:
+    """The mean price of each unit of a net, and of an operator in no unit: together what the net takes beyond an
+    empty call.
 
-    Of nodes that run as one the first has the time. What the runtime added, such as a conversion of layout, is the
-    next node's, which needs it. Several products that seem to be one kernel have names that the runtime made up: the
-    time of all such is `_UNCLEAR`'s.
+    The profiler made each kernel longer by the same time, which is taken off; what no kernel takes lies between
+    kernels, equally. Of units that run as one the first has the time. What the runtime added, such as a conversion of
+    layout, is that of the next kernel, which needs it. A unit is left out where several products seem to be one kernel,
+    whose names the runtime made up. Of an interrupted net the kernels that take long are left out, and the others have
+    taken what they took.
     """
-    effort = replace(bench.request.effort, processes_least=_PROCESSES, processes_most=_PROCESSES)
-    candidate = replace(
-        traced_candidate(placed.candidate, len(placed.graph.operators)), process=None, calls_least=_CALLS
-    )
-    bench.runner.sources = placed.sources
-    measured = bench.runner.measure("nets", [candidate], effort)[candidate.key]
-    names = [operator.name for operator in placed.graph.operators]
-    products = {index for name, index, _ in net.layer_names() if name.endswith(MULTIPLY)}
+    net, group_of = fused(traced.on_device.net, rules)
+    kernels = traced.kernels
+    own_s = [kernel.time_s for kernel in kernels] if traced.interrupted else _unprofiled(kernels, whole_s)
+    gap_s = 0.0 if traced.interrupted else max(0.0, whole_s - sum(own_s)) / sum(not one.added for one in kernels)
     times: dict[int, float] = {}
-    waiting_s, node = 0.0, _UNCLEAR
-    for kernel in kernels(placed.graph, measured) if measured.ok else ():
-        nodes = [number for index in kernel.operators if (number := _node_of(names[index])) is not None]
-        waiting_s += kernel.time_s
-        if not nodes:
+    unclear: set[int] = set()
+    other_s = waiting_s = 0.0
+    for kernel, kernel_s in zip(kernels, own_s, strict=True):
+        waiting_s += kernel_s
+        if kernel.added:
             continue
-        clear = len(products.intersection(nodes)) < 2
-        times |= {number: 0.0 for number in nodes if clear and number not in times}
-        node = nodes[0] if clear else _UNCLEAR
-        times[node] = times.get(node, 0.0) + waiting_s
-        waiting_s = 0.0
-    times[node] = times.get(node, 0.0) + waiting_s
-    return times if len(times) >= _LEAST_UNITS and any(times.values()) else {}
-
-
-def _node_of(name: str) -> int | None:
-    """The number of the node in the name of an operator (`gnomon.spaces.unit.layer_name`)."""
-    head = name.partition(".")[0]
-    return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None
-
-
-def prices(net: Net, nodes: Mapping[int, float], whole_s: float) -> dict[Unit, float]:
-    """The mean price of each unit of a net, so that all together are what the whole takes beyond an empty call.
-
-    What the profiler made longer is shortened alike; what no kernel takes lies between kernels, equally.
-    """
-    traced_s = sum(nodes.values())
-    factor = min(1.0, whole_s / traced_s)
-    gap_s = max(0.0, whole_s - traced_s) / sum(time_s > 0 for time_s in nodes.values())
+        time_s, waiting_s = waiting_s + gap_s, 0.0
+        groups = dict.fromkeys(group_of[node] for node in kernel.nodes)
+        units = [group for group in groups if set(net.nodes[group].unit.kinds) != VIEWS]
+        if not units:
+            other_s += time_s
+            continue
+        times |= {group: 0.0 for group in units if group not in times}
+        times[units[0]] += time_s
+        several = sum(not MULTIPLY.isdisjoint(net.nodes[group].unit.kinds) for group in units) > 1
+        if several or (traced.interrupted and kernel.time_s > _LONG_S):
+            unclear.update(units)
     by_unit: dict[Unit, list[float]] = defaultdict(list)
-    for index, time_s in nodes.items():
-        if index == _UNCLEAR:
-            continue
-        by_unit[net.nodes[index].unit].append(factor * time_s + (gap_s if time_s else 0.0))
-    return {unit: sum(seen) / len(seen) for unit, seen in by_unit.items()}
+    for group, time_s in times.items():
+        if group not in unclear:
+            by_unit[net.nodes[group].unit].append(time_s)
+    others = traced.on_device.others
+    return {unit: sum(seen) / len(seen) for unit, seen in by_unit.items()}, other_s / others if others else None
+
+
+def _unprofiled(kernels: Sequence[TracedKernel], whole_s: float) -> list[float]:
+    """The seconds of kernels without the profiler's own, so that they are no more than the whole together."""
+    told_s = np.array([kernel.time_s for kernel in kernels])
+    extra_s = np.sort(told_s * (1 - _LEAST_SHARE))  # what is taken off of one at most
+    taken = np.cumsum(extra_s) + extra_s * np.arange(len(extra_s) - 1, -1, -1)  # of all, where each loses so much
+    each_s = float(np.interp(max(0.0, told_s.sum() - whole_s), [0.0, *taken], [0.0, *extra_s]))
+    own_s = np.maximum(told_s - each_s, _LEAST_SHARE * told_s)
+    return list(map(float, own_s * min(1.0, whole_s / own_s.sum())))
 
 
 def _row(unit: Unit, times_s: Sequence[float], overhead_s: float, half_width: float, at_s: float) -> Row:
     known = math.isfinite(half_width)
+    if len(times_s) == 1:
+        half_width = max(half_width, _ONCE)
     row = Row(
         unit=unit,
         status="ok",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,8 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
 from gnomon.jobs.table.fusion import fused_chains
-from gnomon.jobs.table.in_place import priced_in_place
+from gnomon.jobs.table.in_place import Prices, priced_in_place
+from gnomon.jobs.table.traces import Traces
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Steps, Tell, Watch
@@ -106,16 +107,20 @@ def _build(
     steps = Steps("units", told[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
     question = {"space": asked.space.name, "protocol": _protocol(request.effort), "again": asked.again}
-    with open_bench(
-        request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=told[1]
-    ) as bench:
+    with (
+        ExitStack() as stack,
+        open_bench(
+            request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=told[1]
+        ) as bench,
+    ):
         known = read_table(asked.out) if is_table(asked.out) else None
         context = context_of(bench, request.effort)
         if known is not None:  # what can be told before anything is measured
             ruled = known.manifest.rules if asked.rules is None else tuple(asked.rules.document())
             now = replace(known.manifest, space=asked.space.name, context=context, rules=ruled)
             _check_same(known.manifest, now, asked.out)
-        rules, evidence = fused_chains(bench, asked.space, asked.rules, known)
+        traces = Traces(bench=bench, space=asked.space, stack=stack)
+        rules, evidence = fused_chains(traces, asked.rules, known)
         units = asked.space.tables(rules).units
         # A build may have ended before it came back to a unit that is not known well enough.
         once = bench.request.effort.processes_least
@@ -150,11 +155,13 @@ def _build(
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
                 steps.expect(len(todo))
-                traces = not bench.bare and any(one.get("source") == "graph" for one in evidence)
-                in_place = priced_in_place(bench, gauge, asked.space, rules, todo) if traces else []
-                steps.step(len(in_place))
-                alone = [unit for unit in todo if unit not in {row.unit for row in in_place}]
-                for row in chain(in_place, _rows(bench, gauge, alone, steps)):
+                traced = not bench.bare and any(one.get("source") == "graph" for one in evidence)
+                in_place = priced_in_place(traces, gauge, rules, todo) if traced else Prices()
+                if in_place.other_s is not None:
+                    folder.describe(replace(manifest, other_s=in_place.other_s))
+                steps.step(len(in_place.rows))
+                alone = [unit for unit in todo if unit not in {row.unit for row in in_place.rows}]
+                for row in chain(in_place.rows, _rows(bench, gauge, alone, steps)):
                     folder.append(row)
                     seen.add(row.unit)
         bench.runner.note_files(*files, whole=True)

@@ -27,6 +27,7 @@ QUIET = 0.1
 caches and cores with it. The lower decile is where a call is that they left alone."""
 
 Item = TypeVar("Item")
+OnDevice = TypeVar("OnDevice")
 
 KNOWN_WITHIN = 1000.0
 """An interval that reaches beyond so many times the call's time says nothing: two processes of a busy machine can make
@@ -240,10 +241,10 @@ def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
 
 
 def place_each(
-    items: Iterable[Item], place: Callable[[Item], Placed]
-) -> tuple[dict[Item, Placed], dict[Item, GnomonError]]:
+    items: Iterable[Item], place: Callable[[Item], OnDevice]
+) -> tuple[dict[Item, OnDevice], dict[Item, GnomonError]]:
     """What `place` brings to the device, and why it cannot bring the others. DeviceError where the device left."""
-    placed: dict[Item, Placed] = {}
+    placed: dict[Item, OnDevice] = {}
     failed: dict[Item, GnomonError] = {}
     for item in items:
         try:

@@ -36,7 +36,7 @@ from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons
 from gnomon.spaces.unit import Net
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
-from gnomon.wire import Job
+from gnomon.wire import Feed, Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +85,10 @@ class Bench:
         """
         return self.put(key, load(path), path)
 
-    def put(self, key: str, model: Model, path: Path) -> Placed:
+    def put(self, key: str, model: Model, path: Path, *, feeds: Mapping[str, Feed] | None = None) -> Placed:
         """As `place`, of a model that was read already: where inner shapes do not count, reading them can be spared.
+
+        Inputs without `feeds` are random.
 
         Raises GnomonError: the model cannot be converted.
         """
@@ -100,7 +102,7 @@ class Bench:
             placed = placed_converted(converted, folder, where, placed)
         job: Job = {
             "tensors": job_tensors(model.graph),
-            "feeds": {name: {} for name in placed.inputs},
+            "feeds": {name: (feeds or {}).get(name, {}) for name in placed.inputs},
             "outputs": list(placed.outputs),
             "seed": self.request.seed,
             "segments": [self.runtime.segment(placed, self.configuration, {})],

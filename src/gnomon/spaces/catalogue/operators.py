@@ -1,4 +1,4 @@
-"""Fifteen made-up nets with the operators of common networks over a wide range of shapes.
+"""Nineteen made-up nets with the operators of common networks over a wide range of shapes.
 
 No search space for accuracy: its table says what operators cost on a device, so that a model which nobody put in a
 space can be priced. The families are those of published networks (residual and bottleneck blocks, inverted residuals
@@ -274,8 +274,80 @@ def _rare(x: Symbol) -> Symbol:
         macs = length * 4 * hidden * (width + hidden)
         rows = _generic(rows, "LSTM", (length, 1, n, hidden), macs=macs, constants=sizes, hidden_size=hidden)
         x = rows.reshape(length, n, hidden).transpose(1, 2, 0).reshape(n, hidden, x.shape[2], x.shape[3])
-    mean = _generic(x, "ReduceMean", (*x.shape[:2], 1, 1), axes=[2, 3], keepdims=1)
-    return mean.linear(100)
+    mean = _generic(x, "ReduceMean", (*x.shape[:3], 1), axes=[3], keepdims=1)
+    return mean.global_average_pool().linear(100)
+
+
+def _large(x: Symbol) -> Symbol:
+    """As readers of pages are built: large images of few channels, which no cache holds."""
+    x = _apart(x.conv(16, 3, stride=2, bias=True))
+    first = x.depthwise(3).batch_norm().relu().conv(24, 1, bias=True)
+    x = _apart(first.conv(48, 1, bias=True)).depthwise(5, stride=2).batch_norm().hard_swish()
+    x = x.conv(48, 3, bias=True).relu() + x
+    x = x * x.conv(48, 1, bias=True).layer("Sigmoid")
+    n, c, h, w = x.shape
+    scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
+    x = _generic(x, "Resize", (n, c, 2 * h, 2 * w), constants=scales, mode="nearest")
+    x = x.concat(first).conv(16, 3, bias=True).swish()
+    n, c, h, w = x.shape
+    weights, macs = ("float32", (c, 8, 2, 2)), h * w * c * 8 * 4
+    shape = (n, 8, 2 * h, 2 * w)
+    x = _generic(x, "ConvTranspose", shape, macs=macs, constants=[weights], kernel_shape=[2, 2], strides=[2, 2]).relu()
+    return x.conv(2, 1, bias=True).layer("Sigmoid")
+
+
+def _sound(x: Symbol) -> Symbol:
+    """As listeners are built: long kernels over a signal, then images of time and pitch."""
+    x = _long(x, 80, (1, 320), (1, 80)).relu()
+    n, c, _, length = x.shape
+    x = _long(x.reshape(n, 1, c, length), 8, (3, 31)).relu().conv(16, 5, bias=True).batch_norm().relu()
+    x = _long(_long(_scaled(x), 32, (7, 3), (2, 1)).relu(), 4, (1, 9))
+    return x.softmax()
+
+
+def _narrow(x: Symbol) -> Symbol:
+    """A network that a cache holds whole: few channels, small images."""
+    x = _apart(x.conv(8, 3, stride=2, bias=True))
+    for width, kernel, stride, gate in ((12, 3, 2, False), (20, 5, 2, True), (28, 3, 1, True), (44, 5, 2, False)):
+        made = x.conv(3 * x.channels, 1).batch_norm().relu()
+        made = made.depthwise(kernel, stride=stride).batch_norm()
+        made = _apart(squeeze_and_excite(made) if gate else made).conv(width, 1, bias=True)
+        x = (made.conv(width, 3, bias=True).relu() + made).hard_swish()
+    x = x.concat(x.max_pool(3, pad=1)).conv(24, 1, bias=True).swish()
+    n, c, h, w = x.shape
+    x = x.reshape(n, c, h * w).transpose(0, 2, 1).layer_norm().linear(32)
+    return (x.softmax() + x.linear(32).gelu()).linear(10).layer("Sigmoid")
+
+
+def _pulse(x: Symbol) -> Symbol:
+    """As listeners for a word are built: some thousand samples, convolutions along time, a small memory."""
+    for width, kernel, stride in ((130, 128, 64), (64, 3, 1), (32, 3, 2), (64, 3, 1)):
+        n, c, length = x.shape
+        after = (length + 2 * (kernel // 2) - kernel) // stride + 1
+        sizes = [("float32", (width, c, kernel)), ("float32", (width,))]
+        x = _generic(
+            x,
+            "Conv",
+            (n, width, after),
+            macs=width * c * kernel * after,
+            constants=sizes,
+            kernel_shape=[kernel],
+            pads=[kernel // 2, kernel // 2],
+            strides=[stride],
+        ).relu()
+        x = _generic(_generic(x, "Sqrt", x.shape), "Log", x.shape).layer("Tanh")
+    n, c, length = x.shape
+    weights = [("float32", (1, 4 * c, c)), ("float32", (1, 4 * c, c)), ("float32", (1, 8 * c))]
+    x = x.transpose(2, 0, 1)
+    x = _generic(x, "LSTM", (length, 1, n, c), macs=length * 8 * c * c, constants=weights, hidden_size=c).reshape(
+        length * n, c
+    )
+    return x.linear(16).relu().linear(4).softmax()
+
+
+def _long(x: Symbol, channels: int, kernel: tuple[int, int], stride: tuple[int, int] = (1, 1)) -> Symbol:
+    pad = (kernel[0] // 2, kernel[1] // 2)
+    return x.layer("Conv", out_channels=channels, kernel=kernel, stride=stride, pad=pad, bias=True)
 
 
 _NETS: dict[str, tuple[Sequence[int], Callable[[Symbol], Symbol]]] = {
@@ -294,4 +366,8 @@ _NETS: dict[str, tuple[Sequence[int], Callable[[Symbol], Symbol]]] = {
     "step": ((1, 1), _step),
     "small": ((1, 1, 32, 32), _small),
     "rare": ((1, 3, 160, 160), _rare),
+    "large": ((1, 3, 640, 640), _large),
+    "sound": ((1, 1, 1, 40000), _sound),
+    "narrow": ((1, 3, 48, 160), _narrow),
+    "pulse": ((1, 1, 1024), _pulse),
 }

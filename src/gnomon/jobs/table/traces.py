@@ -1,0 +1,128 @@
+"""Nets as a runtime runs them: which of their nodes each of its kernels computes, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from gnomon.session.bench.baseline import place_each, placed_net
+from gnomon.session.bench.bench import Bench, Placed
+from gnomon.session.contender import traced_candidate
+from gnomon.session.kernels import by_clock, kernels
+from gnomon.session.model import read_model
+from gnomon.session.request import ModelRequest
+from gnomon.spaces.loading import SearchSpace
+from gnomon.spaces.models import ModelSpace
+from gnomon.spaces.unit import Net
+
+_CALLS = 15
+"""Calls of a traced net in a process, of which a few may be interrupted."""
+
+_UNDISTURBED = 0.9
+"""The least share of CPU time in the wall time of calls that nothing interrupted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedNet:
+    """A net of single layers on the device. `nodes` are the numbers of its nodes by the names of their operators.
+
+    `others` are the operators that take time and are in no unit: views, and what no layer can be.
+    """
+
+    net: Net
+    placed: Placed
+    nodes: Mapping[str, int]
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedKernel:
+    """What a runtime executed as one: the nodes that it computes, and its seconds.
+
+    One without nodes computes what is in no unit, unless the runtime `added` it, such as a conversion of layout.
+    """
+
+    nodes: tuple[int, ...]
+    added: bool
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedNet:
+    """The kernels of a net in their order. Of one that was `interrupted` long ones may have taken less."""
+
+    on_device: PlacedNet
+    kernels: tuple[TracedKernel, ...]
+    interrupted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Traces:
+    """Brings nets of a space to a bench, and traces them. `stack` keeps the files that are made of models."""
+
+    bench: Bench
+    space: SearchSpace
+    stack: ExitStack
+    _placed: dict[tuple[int, ...], PlacedNet] = field(default_factory=dict)
+
+    def place(self, assignments: Iterable[Sequence[int]]) -> list[PlacedNet]:
+        """The nets of assignments on the device, without those that cannot be there."""
+        wanted = [tuple(map(int, assignment)) for assignment in assignments]
+        placed, _ = place_each([one for one in wanted if one not in self._placed], self._place)
+        self._placed |= placed
+        return [self._placed[one] for one in wanted if one in self._placed]
+
+    def _place(self, assignment: tuple[int, ...]) -> PlacedNet:
+        """The user's own file where the space is of models, else the net with made-up weights. Raises GnomonError."""
+        net = self.space.net(assignment)
+        files = self.space.files if isinstance(self.space, ModelSpace) else {}
+        file = files.get(self.space.space.names(assignment)[0])
+        if file is None:
+            return written(self.bench, net)
+        read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), self.stack)
+        placed = self.bench.put(f"model-{assignment[0]}", read.model, read.named or read.source, feeds=read.feeds)
+        return PlacedNet(net=net, placed=placed, nodes=file.nodes, others=file.left_out + net.views())
+
+    def trace(self, one: PlacedNet, processes: int) -> TracedNet | None:
+        """A net in so many processes with the profiler; None where it fails or leaves no trace."""
+        bench, graph = self.bench, one.placed.graph
+        effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
+        candidate = replace(
+            traced_candidate(one.placed.candidate, len(graph.operators)), process=None, calls_least=_CALLS
+        )
+        bench.runner.sources = one.placed.sources
+        measured = bench.runner.measure("traces", [candidate], effort)[candidate.key]
+        found = kernels(graph, measured) if measured.ok else ()
+        total_s = sum(kernel.time_s for kernel in found)
+        if not total_s:
+            return None
+        nodes = [one.nodes.get(operator.name) for operator in graph.operators]
+        cpu_s = sum(kernel.time_s for kernel in by_clock(found, measured, "cpu"))
+        return TracedNet(
+            on_device=one,
+            kernels=tuple(
+                TracedKernel(
+                    nodes=tuple(node for index in kernel.operators if (node := nodes[index]) is not None),
+                    added=not kernel.operators,
+                    time_s=kernel.time_s,
+                )
+                for kernel in found
+            ),
+            interrupted=bench.request.wish.threads == 1 and cpu_s < _UNDISTURBED * total_s,
+        )
+
+
+def written(bench: Bench, net: Net) -> PlacedNet:
+    """A net on the device as a model with made-up weights. Raises GnomonError."""
+    placed = placed_net(bench, net, "net")
+    nodes = {
+        operator.name: node for operator in placed.graph.operators if (node := _node_of(operator.name)) is not None
+    }
+    return PlacedNet(net=net, placed=placed, nodes=nodes, others=net.views())
+
+
+def _node_of(name: str) -> int | None:
+    """The number of the node in the name of an operator (`gnomon.spaces.unit.layer_name`)."""
+    head = name.partition(".")[0]
+    return int(head[1:]) if head[:1] == "n" and head[1:].isdigit() else None
