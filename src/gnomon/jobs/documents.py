@@ -15,15 +15,12 @@ from gnomon.errors import ProblemError, UsageError
 DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.documents.items()}
 """By what follows "gnomon-" in a document's `format`, its record, and what writes its report, as "module:attribute"."""
 
-_OF_VALUES = frozenset({"run"})
-"""Documents whose reports take JSON values; others take the record."""
-
 
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
     name = str(document.get("format")).removeprefix("gnomon-")
     found: Callable[..., None] | None = _found("report", name)
-    return partial(_of_record, found) if found is not None and name not in _OF_VALUES else found
+    return found and partial(_of_record, found)
 
 
 def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
