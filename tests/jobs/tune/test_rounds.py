@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gnomon.core.overlay.records import TuningLayer, TuningTrial
-from gnomon.jobs.tune import rounds
+from gnomon.jobs.tune import job
 from gnomon.jobs.tune.records import best_trial
 from gnomon.tuning.bench import LayerCall, Loop, Timed
 
@@ -57,7 +57,7 @@ class FakeTools(SimpleNamespace):
 
 def measured(fake: Fake, *numbers: int) -> int:
     tools = FakeTools(campaign=fake, builders=fake, bench=fake, loop=Loop(), references={})
-    return rounds._measure(cast("rounds.Tools", tools), LAYER, [[[number], []] for number in numbers], lambda: None)
+    return job._measure(cast("job.Tools", tools), LAYER, [[[number], []] for number in numbers], lambda: None)
 
 
 def test_the_best_so_far_is_measured_once_more_with_each_round(tmp_path: Path) -> None:
