@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.jobs.space.kits.studykit import study, trained
 
-from gnomon.jobs.space.choosing.proving import epochs_of
+from gnomon.jobs.space.choosing.front import epochs_of
 from gnomon.jobs.space.profiling.folder import PROOF
 from gnomon.jobs.space.profiling.methods import across_families
 

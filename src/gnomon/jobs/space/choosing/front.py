@@ -1,23 +1,25 @@
 """The job `space front`: the best networks of the full space by predicted accuracy and latency, trained and measured.
 
 What is predicted is of the effects that `select` goes by and that the lookup table adds up; what is measured goes into
-the profile as a proof, so that the same command finds the same networks again.
+the profile as a proof, so that the same command finds the same networks again; a proof does not count as evidence for a
+choice, a front or a lookup table unless that is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gnomon.core.cost import Ints
+from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError, problems_of
-from gnomon.jobs.space.choosing.proving import inside, prove, proving, with_proofs
 from gnomon.jobs.space.choosing.select import SUMS, sums_held_out
 from gnomon.jobs.space.document import (
     FrontNetwork,
@@ -36,26 +38,130 @@ from gnomon.jobs.space.profiling.estimates import (
     evidence_of,
     latency_evidence,
     method_of,
+    seen_networks,
     standard_error,
     toolchain_of,
 )
-from gnomon.jobs.space.profiling.folder import PUBLISHED
+from gnomon.jobs.space.profiling.folder import PROOF, PUBLISHED, AccuracyRow, read_question, settings_in
+from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.look import network_size, read_rows, read_selection, study_of
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
+from gnomon.jobs.space.profiling.measuring import Measurer
+from gnomon.jobs.space.profiling.methods import at_once, recipes
+from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
+from gnomon.jobs.space.profiling.training import Training, train
 from gnomon.measure.progress import Watch
 from gnomon.report import units
 from gnomon.spaces.selection.beliefs import Beliefs, believe
-from gnomon.spaces.selection.front import (
-    FrontOptions,
-    PredictedFront,
-    exact_front,
-    in_rounds,
-    predict_front,
-    share_of,
-)
+from gnomon.spaces.selection.front import FrontOptions, PredictedFront, exact_front, in_rounds, predict_front, share_of
 from gnomon.system.files import save_text
+from gnomon.toolchains.base import Toolchain, chosen_toolchain
+from gnomon.training.loop import check_device
+
+_FROM_NOTHING = ("whole", "first")
+_FIRST_SEED = 1000
+"""Seeds that no method of a profile uses: what was trained for it is not trained the same way again."""
+
+
+@contextmanager
+def proving(
+    path: Path, asked: TrainRequest, study: Study, *, watch: Watch | None, tell: Callable[[str], None]
+) -> Iterator[OpenProfile]:
+    """The profile of a study, open for adding proofs. UsageError where its images are not what they were.
+
+    Of what is asked `epochs` None is: as most networks of the profile were trained, else as the config says; `data` is
+    its source of images where that is a function.
+    """
+    question = read_question(path)
+    if not question["data"]["digest"]:
+        raise UsageError(
+            f"{path} was made of tables alone: nothing is known of the images",
+            hint="Make a profile of the config with --accuracy none --no-latency, and import the tables into that.",
+        )
+    if asked.cluster is None:
+        check_device(asked.training_device)
+    data = reopened_images(
+        study.config.gnomon,
+        question["data"],
+        asked.data or (question["data"]["name"] if asked.trust_config else None),
+        classes=study.config.manager.num_classes,
+        download=asked.download,
+    )
+    with open_folder(path, question, study) as folder:
+        yield OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
+
+
+def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> Known:
+    """What networks reach and what they take as a toolchain makes them, by id; what is done is not done again.
+
+    A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
+    """
+    folder, study = profile.folder, profile.study
+    wanted = list({network.id: network for network in networks}.values())
+    rows = folder.latency.values()
+    known = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
+    settings = settings_in({} if known is None else known.context)
+    chain = chosen_toolchain(toolchain, settings)
+    measurer = Measurer(profile=profile, calibration=_calibration(profile, chain), proof=True)
+    measurer.check(chain, settings)
+    first, _ = recipes(study, epochs=profile.asked.epochs or epochs_of(folder.accuracy.values()))
+    seed = study.config.gnomon.seed + _FIRST_SEED
+    trainings = [
+        Training(method=PROOF, stage="whole", network=network, recipe=first, seed=seed + k)
+        for network in wanted
+        for k in range(profile.asked.seeds)
+    ]
+    train(profile, at_once(trainings), len(trainings))
+    measured = measurer.run(chain, settings, wanted)
+    seen = seen_networks(study, folder.accuracy.values(), PROOF)
+    return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured
+
+
+def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8] | None:
+    """The images that the config names for calibration, as the profile's own networks saw them."""
+    if toolchain.name == toolchain.runtime or profile.study.config.profiler.calib_data is None:
+        return None
+    path = profile.folder.path
+    images = kept_calibration(path)
+    if images is None:
+        raise UsageError(
+            f"{path} does not hold the images for calibration that its config names",
+            hint="Repeat the command that made it, which keeps a copy of them from now on.",
+        )
+    return images
+
+
+def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
+    """How long most networks of a profile were trained from nothing here, of each its longest training; None: none was.
+
+    Networks of another length would be held against a promise that nobody made.
+    """
+    longest: dict[tuple[str, str, int], int] = {}
+    for row in rows:
+        failed = row.validation is None or bool(row.reason)
+        if row.method != PROOF and row.stage in _FROM_NOTHING and row.epochs and not failed and not row.origin:
+            training = row.method, row.network, row.seed
+            longest[training] = max(longest.get(training, 0), row.epochs)
+    most = Counter(longest.values()).most_common(1)
+    return most[0][0] if most else None
+
+
+def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats) -> float:
+    """The share of measured values within the 95 % interval of what one more measurement of such a network shows.
+
+    It is as wide as what is believed (middle, low, high) and the standard error of the measured value itself together.
+    """
+    middle, low, high = believed
+    reach = np.where(measured < middle, middle - low, high - middle)
+    return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
+
+
+def with_proofs(evidence: Known, proofs: Known) -> Known:
+    """Evidence with what was measured for a proof beside it, which goes before of the same network."""
+    timed = {name: row for name, row in proofs[1].items() if row.call_s is not None}
+    return {**evidence[0], **proofs[0]}, {**evidence[1], **timed}
+
 
 FRONT = "front.json"
 MOST_NETWORKS = 1000
