@@ -19,8 +19,7 @@ from tests.agent.drivers.litertkit import SHAPE, tflite
 from gnomon.agent.driver import Refused
 from gnomon.agent.drivers.litert import c_api
 from gnomon.agent.drivers.litert.c_api import in_place_like, usable_in_place
-from gnomon.agent.drivers.litert.driver import LiteRtDriver
-from gnomon.agent.drivers.litert.interpreter import NOTHING_TAKEN
+from gnomon.agent.drivers.litert.driver import NOTHING_TAKEN, LiteRtDriver
 from gnomon.agent.drivers.litert.kernels import DELEGATE_KERNEL, OPERATOR, Event, match, rows
 from gnomon.wire import KernelTimes
 
