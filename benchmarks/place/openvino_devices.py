@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.common import model_path, own_record, parser, publish, spread
 from gnomon.core.pricing.transfers import Sides
-from gnomon.jobs.place.transfers import TransferPlacer
+from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, level, profile_singles

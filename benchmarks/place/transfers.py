@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.common import model_path, own_record, publish, spread
 from gnomon.core.pricing.transfers import HOME, Sides
 from gnomon.devices.config import load_devices
-from gnomon.jobs.place.transfers import DRAWN, TransferPlacer, TransferResult
+from gnomon.jobs.place.inside import DRAWN, TransferPlacer, TransferResult
 from gnomon.measure.effort import Clock, Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles

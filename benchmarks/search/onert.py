@@ -29,7 +29,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.exact import latency_model, priced_model
 from gnomon.jobs.pareto.space import decision_space
-from gnomon.jobs.place.transfers import inside_placer
+from gnomon.jobs.place.inside import inside_placer
 from gnomon.measure.progress import Progress
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
 from gnomon.session.model_session import open_lab

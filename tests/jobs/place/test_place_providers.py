@@ -15,9 +15,9 @@ pytest.importorskip("onnxruntime")
 from tests.runtimes.providerskit import NAMES, environment, net
 
 from gnomon.core.pricing.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers
-from gnomon.jobs.place import transfers as transferring
+from gnomon.jobs.place import inside as pricing
+from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.jobs.place.job import place
-from gnomon.jobs.place.transfers import TransferPlacer
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, profile_singles
@@ -51,7 +51,7 @@ def turned(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> Tran
 def test_every_node_is_priced_where_it_may_lie(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, backends: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(transferring, "DRAWN", 2)
+    monkeypatch.setattr(pricing, "DRAWN", 2)
     with open_lab(request(tmp_path, small, *backends), kind="place", question={}) as lab:
         reference(lab)
         (target,) = lab.targets
@@ -77,8 +77,8 @@ def test_every_node_is_priced_where_it_may_lie(
 def test_a_mix_is_proved_and_its_package_runs_where_planned(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transferring, "DRAWN", 2)
-    monkeypatch.setattr(transferring, "fit_transfers", turned)
+    monkeypatch.setattr(pricing, "DRAWN", 2)
+    monkeypatch.setattr(pricing, "fit_transfers", turned)
     found = place(request(tmp_path, small, "qnn"), tmp_path / "package")
     plan = next(contender for contender in found.contenders if contender.kind == "plan")
     assert plan.failure is None, plan.failure

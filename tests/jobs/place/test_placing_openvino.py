@@ -10,8 +10,8 @@ import pytest
 from tests.runtimes.openvinokit import net
 
 from gnomon.core.pricing.transfers import AWAY, HOME
-from gnomon.jobs.place import transfers as transferring
-from gnomon.jobs.place.transfers import TransferPlacer
+from gnomon.jobs.place import inside as pricing
+from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.measure.effort import Effort
 from gnomon.runtimes.base import Wish
 from gnomon.session.contender import choose_clock, profile_singles
@@ -26,7 +26,7 @@ from gnomon.session.request import ModelRequest
 def test_devices_of_openvino_are_priced_solved_and_proved(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transferring, "DRAWN", 2)
+    monkeypatch.setattr(pricing, "DRAWN", 2)
     request = ModelRequest(
         model=net(tmp_path / "net.onnx"),
         runtimes=("openvino",),

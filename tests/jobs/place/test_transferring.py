@@ -17,8 +17,8 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 
 from gnomon.core.pricing.transfers import AWAY, HOME, PlacedRun, TransferPrices, Wiring, fit_transfers  # noqa: E402
 from gnomon.errors import RuntimeMissingError  # noqa: E402
-from gnomon.jobs.place import transfers as transferring  # noqa: E402
-from gnomon.jobs.place.transfers import TransferPlacer, TransferResult  # noqa: E402
+from gnomon.jobs.place import inside as pricing  # noqa: E402
+from gnomon.jobs.place.inside import TransferPlacer, TransferResult  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.models.ncnn.convert import find_pnnx  # noqa: E402
 from gnomon.runtimes.base import Wish  # noqa: E402
@@ -59,7 +59,7 @@ def branched(folder: Path) -> Path:
 def test_prices_cover_every_layer_and_the_plan_follows_them(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transferring, "DRAWN", 2)
+    monkeypatch.setattr(pricing, "DRAWN", 2)
     request = ModelRequest(
         model=branched(tmp_path),
         runtimes=("ncnn", "onnxruntime"),
@@ -78,7 +78,7 @@ def test_prices_cover_every_layer_and_the_plan_follows_them(
         clock = choose_clock(lab, (lab.runner.known(c.key) for c in alive))
         first = placer.run(alive, clock)
         # As on a device with a real GPU. What is known is not measured again, only the plan that follows.
-        monkeypatch.setattr(transferring, "fit_transfers", cheap_away)
+        monkeypatch.setattr(pricing, "fit_transfers", cheap_away)
         second = placer.run(alive, clock)
         assert not [m for m in lab.missing if "pricing" in m.name]
     for result in (first, second):

@@ -15,8 +15,7 @@ from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.pareto.search import Searched, searched
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator
-from gnomon.jobs.place.inside import InsideResult
-from gnomon.jobs.place.transfers import TransferResult, inside_placer
+from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
 from gnomon.search.base import Told
 from gnomon.search.driver import Trail
 from gnomon.session.contender import Contender, choose_clock, profile_singles

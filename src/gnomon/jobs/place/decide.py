@@ -223,7 +223,7 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
 
 def _inside_placer(lab: Lab, target: Target) -> InsidePlacer:
     """What places inside one runtime: it is loaded where a target has several backends."""
-    from gnomon.jobs.place.transfers import inside_placer
+    from gnomon.jobs.place.inside import inside_placer
 
     return inside_placer(lab, target)
 
