@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnomon.serving.job import Outcome, outcome_of, to_line
-from gnomon.serving.process import MeasuringProcess
+from gnomon.serving.server import MeasuringProcess
 from gnomon.system.process import own_guard
 
 

@@ -51,7 +51,7 @@ _STARTS = {
     "(here / 'sleeps.py').write_text('import time; time.sleep(600)')\n"
     "program = Program(name='sleeps', settings={}, folder=here / 'sleeps.py')\n"
     "ChildProcess(program, here, own_guard())",
-    "a measuring process of the server": "from gnomon.serving.process import MeasuringProcess\n"
+    "a measuring process of the server": "from gnomon.serving.server import MeasuringProcess\n"
     "asyncio.run(MeasuringProcess(folder=here, guard=own_guard(), log=print)._start())",
 }
 
