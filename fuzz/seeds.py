@@ -239,7 +239,7 @@ def flat_models() -> list[bytes]:
 
 def weights(folder: Path) -> None:
     """Weights."""
-    from gnomon.training.job import write_state
+    from gnomon.training.loop import write_state
 
     write_state(folder / "state.safetensors", {"a": np.ones((2, 2), np.float32), "b": np.zeros(1, np.float32)})
 

@@ -96,7 +96,7 @@ from gnomon.store.lines import read_lines, write_lines
 from gnomon.store.sqlite import SqliteStore
 from gnomon.training.data.pictures import fitted, load_calibration, open_folder, read_folder
 from gnomon.training.data.readers import read_idx_folder, read_npz
-from gnomon.training.job import read_state
+from gnomon.training.loop import read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers
 from gnomon.tuning import target as processors

@@ -14,8 +14,7 @@ import pytest
 
 from gnomon.errors import GnomonError, ProblemError, RuntimeMissingError, UsageError
 from gnomon.training.data import huggingface
-from gnomon.training.data.items import Origin
-from gnomon.training.data.streamed import Streamed, open_streamed
+from gnomon.training.data.streamed import Origin, Streamed, open_streamed
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
 image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install '.[space]'")

@@ -19,8 +19,7 @@ from gnomon.spaces.cells.primitives import HEAD, STEM, Primitive, stem
 from gnomon.spaces.cells.space import TaggedNet, known_primitives, model_weights, tagged_net
 from gnomon.spaces.unit import Trace
 from gnomon.training.export import ExportJob, export
-from gnomon.training.job import TrainJob
-from gnomon.training.loop import train
+from gnomon.training.loop import TrainJob, train
 from gnomon.training.modules import ModuleBlock, end_block, known_blocks, load_factories
 from gnomon.training.network import build, state_of
 from gnomon.training.recipe import Recipe

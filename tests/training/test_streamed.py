@@ -16,11 +16,9 @@ from tests.training.trainkit import CLASSES, SIZE, Killed, check_same, dataset_o
 
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.training.data.dataset import Images
-from gnomon.training.data.items import Origin
 from gnomon.training.data.pictures import fitted
-from gnomon.training.data.streamed import Streamed, open_streamed
-from gnomon.training.job import TrainJob
-from gnomon.training.loop import train
+from gnomon.training.data.streamed import Origin, Streamed, open_streamed
+from gnomon.training.loop import TrainJob, train
 from gnomon.training.recipe import Recipe
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
@@ -263,7 +261,7 @@ from pathlib import Path
 from tests.training.test_streamed import opened, trained
 from gnomon.errors import GnomonError
 from gnomon.training.data.sources import load_images
-from gnomon.training.data.items import Origin
+from gnomon.training.data.streamed import Origin
 from gnomon.training.loop import train
 
 train(trained(opened(Origin(kind="folder", place=sys.argv[1], resize=12)), epochs=1))  # all that is loaded is

@@ -16,8 +16,7 @@ from gnomon.spaces.cells.space import TaggedNet
 from gnomon.spaces.unit import Trace
 from gnomon.spaces.work import size_of
 from gnomon.training.data.dataset import Dataset, Images
-from gnomon.training.job import TrainJob, read_state, write_state
-from gnomon.training.loop import train
+from gnomon.training.loop import TrainJob, read_state, train, write_state
 from gnomon.training.network import build
 from gnomon.training.recipe import Recipe, check
 

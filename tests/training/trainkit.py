@@ -14,7 +14,7 @@ from gnomon.spaces.cells.primitives import published_primitives
 from gnomon.spaces.cells.space import CellLayout, TaggedNet, tagged_net
 from gnomon.training import loop
 from gnomon.training.data.dataset import PARTS, Dataset, Images, split_parts
-from gnomon.training.job import Trained, TrainJob
+from gnomon.training.loop import Trained, TrainJob
 from gnomon.training.recipe import Recipe
 
 SIZE = 12

@@ -17,7 +17,7 @@ from gnomon.errors import GnomonError
 from gnomon.spaces.cells.space import State, TaggedNet
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import reason
-from gnomon.training.job import digest_of
+from gnomon.training.loop import digest_of
 from gnomon.training.modules import load_factories, plain_attention
 from gnomon.training.network import build, torch_package
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.training.export import ExportJob, export
-from gnomon.training.job import Trained, TrainJob
-from gnomon.training.loop import one_thread, train
+from gnomon.training.loop import Trained, TrainJob, one_thread, train
 
 
 def run_training(job: TrainJob, partial: str | None = None) -> Trained:

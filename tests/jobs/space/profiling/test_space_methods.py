@@ -23,7 +23,7 @@ from gnomon.measure.progress import Steps
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import state_prefix
 from gnomon.training.data.dataset import Dataset
-from gnomon.training.job import Trained
+from gnomon.training.loop import Trained
 from gnomon.training.recipe import Recipe
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")
@@ -147,7 +147,7 @@ def opened(folder: Path, one: Study) -> OpenProfile:
 
 def test_a_swap_begins_with_the_weights_it_shares_with_the_default_and_no_others(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[space]'")
-    from gnomon.training.job import write_state
+    from gnomon.training.loop import write_state
 
     one = study()
     profile = opened(tmp_path, one)

@@ -20,11 +20,10 @@ from gnomon.jobs.space.profiling.folder import writing
 from gnomon.jobs.space.profiling.study import refused
 from gnomon.system.files import in_place_of
 from gnomon.training.data.dataset import PARTS, Dataset, check_classes, map_dataset, split_parts
-from gnomon.training.data.items import STREAMED, Origin
 from gnomon.training.data.pictures import load_calibration
 from gnomon.training.data.sources import KINDS, load_images
-from gnomon.training.data.streamed import Streamed, open_streamed
-from gnomon.training.job import TrainingData
+from gnomon.training.data.streamed import STREAMED, Origin, Streamed, open_streamed
+from gnomon.training.loop import TrainingData
 
 CALIBRATION_IMAGES = 100
 """As many images of the training part as a quantiser sees."""

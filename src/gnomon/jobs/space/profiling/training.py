@@ -33,7 +33,7 @@ from gnomon.report.plain import many
 from gnomon.report.units import duration, mebibytes
 from gnomon.spaces.cells.space import State, TaggedNet, shared
 from gnomon.system.cluster import connected
-from gnomon.training.job import Trained, TrainingData, TrainJob, read_state, write_state
+from gnomon.training.loop import Trained, TrainingData, TrainJob, read_state, write_state
 from gnomon.training.recipe import Recipe
 from gnomon.training.worker import run_training
 
