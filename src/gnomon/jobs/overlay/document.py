@@ -15,6 +15,7 @@ from gnomon.jobs.tune.document import (
     FailureCount,
     FailureKind,
     FailurePart,
+    LayerPart,
     RatioPart,
     TimesPart,
     TunedDevicePart,
@@ -117,7 +118,7 @@ class FailedTrialPart(FailureKind):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenLayer:
+class ChosenLayer(LayerPart):
     """A layer and its choice. `times` and `theta` are its seconds and the least there are, by device.
 
     `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
@@ -127,9 +128,7 @@ class ChosenLayer:
     whose traces are in what is written. `index` is AutoTVM's, by device, known once lines were written.
     """
 
-    name: str
     layer: str
-    weight: int
     share: float
     M: float | None
     mean_regret: float | None
