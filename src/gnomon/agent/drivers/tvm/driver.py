@@ -10,18 +10,21 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from ...arrays import Buffers
-from ...driver import Refused
+import numpy as np
+
+from ...arrays import Buffers, output_array
+from ...driver import Refused, closed
 from .library import Library, compiled, linker
-from .machine import TvmModel
 
 if TYPE_CHECKING:
-    from gnomon.wire import Answer, ProbeAnswer, RuntimeModel, Segment
+    from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
+
 
 #: Each version of apache-tvm with those of apache-tvm-ffi that were tried with it. Others crash without a word.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
@@ -120,3 +123,123 @@ class TvmDriver:
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}
+
+
+_BACKEND = "llvm"
+_CPU, _POOLED = 1, 2
+_ALIGNMENT = 64
+_OWN = "vm.builtin."
+#: The one of the machine's own instructions that stands in place of a function.
+_RESHAPE = "vm.builtin.reshape"
+
+
+class TvmModel:
+    """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
+
+    (The virtual machine allocates its outputs itself, from its pool.)
+    """
+
+    def __init__(self, ffi: Any, library: Library, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
+        self._ffi, self._calls, self._extern = ffi, library.calls, library.extern
+        machine = ffi.load_module(library.path)["vm_load_executable"]()
+        machine["vm_initialization"](_CPU, 0, _POOLED)
+        bound = dict(segment["inputs"])
+        inputs = []
+        for name in library.inputs:
+            if name not in bound:
+                raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
+            array = buffers[bound[name]]
+            if array.ctypes.data % _ALIGNMENT:
+                told = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
+                raise Refused(f"TVM: the input {name!r} {told}")
+            inputs.append(ffi.from_dlpack(array))
+        function = machine["main"]
+        fetch = self._fetcher(library, segment, buffers)
+        self._machine, self._keep = machine, (buffers, inputs)
+        self._taken: list[list[tuple[str, int]]] = []
+
+        def call() -> None:
+            fetch(function(*inputs))
+
+        self.call: Callable[[], object] = self._profiled(call) if profiled else call
+
+    def _fetcher(self, library: Library, segment: Segment, buffers: Buffers) -> Callable[[Any], None]:
+        """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
+        places = {name: k for k, name in enumerate(library.outputs)}
+        wanted: list[tuple[int, str, str]] = []
+        for name, buffer in segment["outputs"]:
+            if name not in places:
+                raise Refused(f"TVM: the model has no output {name!r}; it has {', '.join(places)}")
+            wanted.append((places[name], name, buffer))
+        several = len(library.outputs) > 1
+
+        def fetch(made: Any) -> None:
+            for place, name, buffer in wanted:
+                value = np.from_dlpack(made[place] if several else made)
+                array = output_array(buffers, buffer, value.shape, value.dtype.name)
+                if value.shape != array.shape:
+                    raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
+                np.copyto(array, value, casting="unsafe")
+
+        return fetch
+
+    def _profiled(self, call: Callable[[], None]) -> Callable[[], None]:
+        """The call with a clock around each instruction of the virtual machine."""
+        clock = time.perf_counter_ns
+        now: list[tuple[str, int]] = []
+        begun = 0
+
+        def around(function: Any, name: str, before: bool, returned: Any, *arguments: Any) -> int:
+            nonlocal begun
+            if before:
+                begun = clock()
+            else:
+                now.append((name, clock() - begun))
+            return 0
+
+        self._instrument = self._ffi.convert(around)
+        self._machine["set_instrument"](self._instrument)
+
+        def timed() -> None:
+            now.clear()
+            call()
+            self._taken.append(list(now))
+
+        return timed
+
+    def where(self) -> list[Place]:
+        """The nodes that compiled code computes; functions of TVM's own library that it calls are "extern"."""
+        nodes = sorted({node for _, found in self._calls for node in found or ()})
+        rows: list[Place] = [{"operators": nodes, "backend": _BACKEND}]
+        if self._extern:
+            rows.append({"operators": [], "backend": "extern", "functions": self._extern})
+        return rows
+
+    def operators(self, skip: int) -> list[KernelTimes]:
+        """Times of each call of a function, in order, with the nodes that it computes.
+
+        Without nodes if the calls were not made in the order that the compiler planned. The virtual machine's own
+        instructions (they make room) have no row: what the clock shows of them is the time that it takes itself.
+        """
+        taken = self._taken[skip:]
+        self.close()
+        if not taken:
+            return []
+        names = [name for name, _ in taken[0]]
+        if any([name for name, _ in call] != names for call in taken):  # control flow: no call is like another
+            wall_ns = [sum(ns for _, ns in call) for call in taken]
+            return [{"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": wall_ns}]
+        places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]
+        made, calls = [names[k] for k in places], self._calls
+        if len(calls) != len(made) or any(a not in (b, _RESHAPE) for a, (b, _) in zip(made, calls, strict=True)):
+            calls = [(name, None) for name in made]
+        return [
+            {"name": name, "sources": nodes or [], "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
+            for k, (name, nodes) in zip(places, calls, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Drop the virtual machine before the arrays that it reads."""
+        self.call = closed
+        self._machine = self._instrument = None
+        self._keep = ({}, [])
