@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.devices.pushed import Digests, Part
-from gnomon.devices.shell.bundle import bundled, packed, unpack_script
+from gnomon.devices.shell.device import bundled, packed, unpack_script
 from gnomon.devices.shell.scripts import run_script
 from gnomon.errors import DeviceError
 
