@@ -27,7 +27,7 @@ from gnomon.api.pareto import pareto
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.space import Slot, Space
 from gnomon.jobs.pareto.document import ParetoDocument
-from gnomon.jobs.pareto.exact import latency_model, priced_model
+from gnomon.jobs.pareto.job import latency_model, priced_model
 from gnomon.jobs.pareto.space import decision_space
 from gnomon.jobs.place.inside import inside_placer
 from gnomon.measure.progress import Progress

@@ -21,7 +21,7 @@ from gnomon.core.graph import By, grouped
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.space import Slot, Space
 from gnomon.errors import MeasurementError
-from gnomon.jobs.pareto.exact import memory_charges, priced_model
+from gnomon.jobs.pareto.job import memory_charges, priced_model
 from gnomon.jobs.pareto.search import Plan, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.campaign import Candidate, Measured
