@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gnomon.core.codec import fields_of
 from gnomon.devices.config import DeviceConfig
 from gnomon.devices.shell.bridge_link import Bridge, BridgeLink, BridgeSettings
 from gnomon.devices.shell.device import ShellDevice, python_there, take_lease
-from gnomon.devices.shell.link import ShellLink, shared_settings
+from gnomon.devices.shell.link import ShellLink, ShellSettings
 from gnomon.errors import DeviceError, UsageError
 
 
@@ -68,4 +69,4 @@ def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
         )
     host = f"[{address.host}]" if ":" in address.host else address.host
     serial = address.key or f"{host}{f':{address.port}' if address.port else ''}"
-    return BridgeSettings(bridge=bridge, serial=serial, **shared_settings(config))
+    return BridgeSettings(bridge=bridge, serial=serial, **fields_of(ShellSettings, config))

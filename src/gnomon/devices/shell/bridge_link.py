@@ -46,6 +46,7 @@ from gnomon.devices.shell.link import (
     ShellLink,
     ShellSettings,
     Take,
+    at_most,
     broken,
     end,
     last,
@@ -304,7 +305,6 @@ _COPIED = re.compile(r"([0-9]+)(?: ([0-9a-f]{64}))?\b")
 
 _INLINE_BYTES = 900  # sdb's own buffers have held 1024 bytes at times, with more than the command in them
 _SLOWEST_BYTES_PER_S = 100_000
-_SAID_BYTES = 1 << 20
 
 
 class BridgeLink(ShellLink):
@@ -376,9 +376,7 @@ class BridgeLink(ShellLink):
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
         """See `ShellLink.do`."""
         printed = bytearray()
-        status = self._shell(
-            script, lambda chunk: printed.extend(chunk[: max(0, _SAID_BYTES - len(printed))]), within_s
-        )
+        status = self._shell(script, at_most(printed), within_s)
         return status, printed.decode("utf-8", "surrogateescape").strip()
 
     def send(self, content: bytes, remote: str) -> None:

@@ -15,12 +15,11 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from gnomon.core.codec import Must
-from gnomon.devices.config import DeviceConfig
 from gnomon.devices.pushed import Part
 from gnomon.devices.shell.scripts import line, marks
 from gnomon.errors import DeviceError, system_errors
@@ -75,11 +74,6 @@ def broken(settings: ShellSettings, said: str | None, *, way: str, look: str) ->
     else:
         what = f"the connection to {settings.destination} was lost{f': {said}' if said else ''}"
     return DeviceError(what, hint=f"See {look}, then start again: what was measured is kept.", transient=True)
-
-
-def shared_settings(config: DeviceConfig) -> dict[str, Any]:
-    """The settings of a configuration that every device with a shell has, by their names."""
-    return {f.name: getattr(config, f.name) for f in fields(ShellSettings) if hasattr(config, f.name)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +160,11 @@ _STATUS_BYTES = 64
 _LEAVE_S = 0.25
 
 Take = Callable[[bytes], None]
+
+
+def at_most(printed: bytearray, most_bytes: int = 1 << 20) -> Take:
+    """What adds that which comes to `printed`, until that has so many bytes."""
+    return lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))])
 
 
 class Marked:

@@ -25,6 +25,7 @@ from gnomon.devices.shell.link import (
     ShellCommand,
     ShellLink,
     Take,
+    at_most,
     end,
     starting_client,
 )
@@ -38,7 +39,6 @@ from gnomon.devices.shell.scripts import (
     run_script,
 )
 from gnomon.devices.shell.ssh_client import (
-    NoPythonError,
     SshSettings,
     TurnedAwayError,
     client_argv,
@@ -54,7 +54,6 @@ _LONGEST_SOCKET = 80  # of the 107 letters that the kernel takes, OpenSSH needs 
 _LEAVE_S = 15.0
 _TURNED_AWAY_S = 8.0
 _NOISE_BYTES = 1 << 16
-_SAID_BYTES = 1 << 20
 
 
 class SshLink(ShellLink):
@@ -116,21 +115,13 @@ class SshLink(ShellLink):
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
         """See `ShellLink.do`."""
         printed = bytearray()
-        status, _ = self._script(
-            f"exec 2>&1\n{script}",
-            within_s=within_s,
-            take=lambda chunk: printed.extend(chunk[: max(0, _SAID_BYTES - len(printed))]),
-        )
+        status, _ = self._script(f"exec 2>&1\n{script}", within_s=within_s, take=at_most(printed))
         return status, printed.decode("utf-8", "surrogateescape").strip()
 
     def printed(self, script: str, most_bytes: int) -> bytes:
         """See `ShellLink.printed`."""
         printed = bytearray()
-        self._script(
-            script,
-            within_s=SHORT_S,
-            take=lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))]),
-        )
+        self._script(script, within_s=SHORT_S, take=at_most(printed, most_bytes))
         return bytes(printed)
 
     def command(self, command: ShellCommand, run: Printed) -> Session:
@@ -340,7 +331,7 @@ class SshDevice(ShellDevice[SshSettings]):
     def _found_python(self, link: ShellLink) -> str:
         """See `ShellDevice._found_python`."""
         found, seen = python_there(link, self._config.python)
-        error = no_python(self._config, seen)
-        if not found and not isinstance(error, NoPythonError):
+        error = None if found else no_python(self._config, seen)
+        if error is not None:
             raise error
         return found

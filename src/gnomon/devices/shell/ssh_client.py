@@ -81,10 +81,6 @@ def client_argv(settings: SshSettings, *, first: Sequence[str] = (), last: Seque
     return argv
 
 
-class NoPythonError(DeviceError):
-    """The device was reached and has a shell, but no Python of any kind."""
-
-
 class TurnedAwayError(DeviceError):
     """The server ended the connection before anybody could log in, as one does that has too many at the moment."""
 
@@ -180,14 +176,13 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
     )
 
 
-def no_python(settings: SshSettings, seen: list[str]) -> DeviceError:
-    """Why no Python can be used there, from those found as PATH=VERSION; a NoPythonError if there were none at all."""
+def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
+    """Why no Python can be used there, from those found as PATH=VERSION; None if there is none, and none was named."""
     versions = [word.partition("=")[::2] for word in seen if "=" in word]
     hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
     if not versions:
-        missing = f"no {settings.python}" if settings.python else "no Python"
-        kind = DeviceError if settings.python else NoPythonError
-        return kind(f"there is {missing} on {settings.destination}", hint=hint)
+        missing = f"there is no {settings.python} on {settings.destination}"
+        return DeviceError(missing, hint=hint) if settings.python else None
     found = ", ".join(f"{path} is {version or 'broken'}" for path, version in versions)
     why = "is too old" if any(version for _, version in versions) else "does not start"
     return DeviceError(f"Python on {settings.destination} {why}: {found}", hint=hint)
