@@ -94,11 +94,6 @@ class DeviceConfig:
     tags: tuple[Word, ...] = ()
 
 
-def _config(name: str, table: Any, complaints: Complaints) -> DeviceConfig | None:
-    """The device of a table of the file; what is wrong with it is told."""
-    return read_table(DeviceConfig, _unfit, "devices", (name, table), complaints)
-
-
 def read_table(
     kind: type[Record], unfit: Unfit[Record], section: str, item: tuple[str, Any], complaints: Complaints
 ) -> Record | None:
@@ -162,7 +157,7 @@ def load_devices(path: Path | None = None) -> dict[str, DeviceConfig]:
 def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
     """The device that a table of the file would describe; UsageError that tells everything that is wrong at once."""
     complaints = Complaints(what=f"the device {shown_key(name)}", hint=_HINT)
-    config = _config(name, dict(table), complaints)
+    config = read_table(DeviceConfig, _unfit, "devices", (name, dict(table)), complaints)
     complaints.raise_usage()
     assert config is not None  # noqa: S101 - there is one wherever nothing is wrong
     return config

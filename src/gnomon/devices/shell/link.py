@@ -163,7 +163,7 @@ Take = Callable[[bytes], None]
 
 
 def at_most(printed: bytearray, most_bytes: int = 1 << 20) -> Take:
-    """What adds that which comes to `printed`, until that has so many bytes."""
+    """A function that adds to `printed` up to so many bytes."""
     return lambda chunk: printed.extend(chunk[: max(0, most_bytes - len(printed))])
 
 
