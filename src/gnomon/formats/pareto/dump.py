@@ -92,25 +92,25 @@ class _Timed:
     memory: Kibibytes
 
 
+_ALIASES = {"profiling_time": "profiling time", "time": "exec_time", "memory": "max_rss"}
+_ALIASED = OTHERS_TOO | {"alias_generator": lambda name: _ALIASES.get(name, name)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sampled:
+class _Sampled(_Timed):
     """A solution of a sampler."""
 
-    __pydantic_config__: ClassVar[Any] = OTHERS_TOO
-    id: Whole
-    exec_time: Milliseconds
-    max_rss: Kibibytes
+    __pydantic_config__: ClassVar[Any] = _ALIASED
 
 
-_ALIASES = {"profiling_time": "profiling time"}
-_ROWS: dict[Spelling, type[_Timed | _Sampled]] = {"brute-force": _Timed, "sampler": _Sampled}
+_ROWS: dict[Spelling, type[_Timed]] = {"brute-force": _Timed, "sampler": _Sampled}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File(Generic[Listed, Row]):
     """What is read of a dump whose oplist and solutions are of these types."""
 
-    __pydantic_config__: ClassVar[Any] = OTHERS_TOO | {"alias_generator": lambda name: _ALIASES.get(name, name)}
+    __pydantic_config__: ClassVar[Any] = _ALIASED
     oplist: Listed
     solutions: tuple[Row, ...]
     opmap: Groups | None = None
@@ -155,15 +155,11 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
     names = read.backends if backends is None else tuple(backends)
     if names is not None:
         check_backends(names, "$.backends" if backends is None else "the backends given", _FILE)
-    time_key, memory_key = _KEYS[spelling]
     dump = Dump(
         mode=mode,
         slots=slots,
         backends=(),
-        solutions=tuple(
-            DumpSolution(id=row.id, time_ms=getattr(row, time_key), memory_kib=getattr(row, memory_key))
-            for row in read.solutions
-        ),
+        solutions=tuple(DumpSolution(id=r.id, time_ms=r.time, memory_kib=r.memory) for r in read.solutions),
         configs=configs,
         opmap=opmap,
         oplist=oplist,
