@@ -337,13 +337,10 @@ class HeldAccuracies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldLatencies:
+class HeldLatencies(HeldAccuracies):
     """Latencies predicted against measured, relative; how many lay in the 95 % interval, and the rank."""
 
-    mean_error: float
     worst_error: float
-    inside: float
-    tau: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

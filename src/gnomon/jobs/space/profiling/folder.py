@@ -80,51 +80,57 @@ Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccuracyRow:
-    """One training of one network, or why it failed (`reason`).
+class JournalRow:
+    """What the journals tell of a network that was trained or measured, or why it was not (`reason`).
 
-    `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
-    for, `primitives` what the network is made of, one a cell group. `validation` and `test` are shares of images that
-    are classified rightly; `curve` is the validation accuracy after each epoch. What was trained elsewhere has an
-    `origin`, the file that it was imported from, and a standard `error` if the file has one.
+    `primitives` say what it is made of, one a cell group. What was found elsewhere has an `origin`, the file that it
+    was imported from.
     """
 
     key: Text
     network: Name
     primitives: Names
+    images: Count = 0
+    at_s: Seconds = 0.0
+    reason: Text = ""
+    notes: tuple[Text, ...] = ()
+    origin: Text = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyRow(JournalRow):
+    """One training of one network, or why it failed.
+
+    `key` names the training: the same network trained another way has another key. `method` and `stage` say what it was
+    for. `validation` and `test` are shares of images that are classified rightly; `curve` is the validation accuracy
+    after each epoch. What was trained elsewhere has a standard `error` if the file has one.
+    """
+
     method: Name
     stage: Name
     seed: Count
     epochs: Count = 0
     validation: Share | None = None
-    images: Count = 0
     test: Share | None = None
     curve: tuple[Share, ...] = ()
     samples: Count = 0
     macs: Count = 0
     seconds: Seconds = 0.0
     cpu_seconds: Seconds = 0.0
-    at_s: Seconds = 0.0
-    reason: Text = ""
-    notes: tuple[Text, ...] = ()
-    origin: Text = ""
     error: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatencyRow:
-    """One network measured as one toolchain made it, or why there is no time (`reason`).
+class LatencyRow(JournalRow):
+    """One network measured as one toolchain made it, or why there is no time.
 
     `call_s` with its 95 % interval `low_s` to `high_s` (None: not known). `correct` is the share of validation images
     that the measured model classifies rightly, `quantised` the share of its convolutions that read and give 8-bit
     values (None: not a quantised model). `artifact` is the file that was measured, relative to the folder, `context`
-    where and with what. What was measured elsewhere has an `origin`, the file that it was imported from. `proof` says
-    that it was measured to hold a prediction against it. `size` is what it needs in float32.
+    where and with what. `proof` says that it was measured to hold a prediction against it. `size` is what it needs in
+    float32.
     """
 
-    key: Text
-    network: Name
-    primitives: Names
     toolchain: Name
     call_s: Positive | None = None
     low_s: Seconds | None = None
@@ -134,13 +140,8 @@ class LatencyRow:
     clock: Text = ""
     artifact: Text = ""
     correct: Share | None = None
-    images: Count = 0
     quantised: Share | None = None
-    at_s: Seconds = 0.0
-    reason: Text = ""
-    notes: tuple[Text, ...] = ()
     context: Mapping[str, Text] = field(default_factory=dict)
-    origin: Text = ""
     proof: bool = False
     size: NetSize = field(default_factory=NetSize)
 
