@@ -16,13 +16,12 @@ from gnomon.jobs.tune.document import (
     FailureKind,
     FailurePart,
     LayerPart,
+    OnDevice,
     RatioPart,
     TimesPart,
-    TunedDevicePart,
 )
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import FirstVersion
-from gnomon.report.conditions import ConditionsPart
 
 ByDevice = Mapping[str, float | None]
 
@@ -44,20 +43,16 @@ class CollectedLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CollectDocument(FirstVersion):
+class CollectDocument(OnDevice):
     """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
 
     format: Literal["gnomon-overlay-collect"] = "gnomon-overlay-collect"
-    model: TunedModel
-    device: TunedDevicePart
     host: str
     records: str
     source: str
     layers: tuple[CollectedLayer, ...]
     failures: tuple[FailureCount, ...]
     seconds: float
-    notes: tuple[str, ...]
-    conditions: ConditionsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
