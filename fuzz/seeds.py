@@ -20,6 +20,7 @@ from gnomon.jobs.estimator.job import SpaceEstimator, described, fit_estimator
 from gnomon.jobs.space.profiling.folder import AccuracyRow, LatencyRow, ProfileFolder
 from gnomon.jobs.space.profiling.study import Study, open_study
 from gnomon.jobs.table.folder import write_table
+from gnomon.spaces.blocks import BlockSpace, Choice, Stage, skip
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.layers import layer
 from gnomon.spaces.unit import Unit, single
@@ -93,7 +94,10 @@ def table(folder: Path) -> None:
         space="fbnet", context={"device": {"machine": "x86_64"}, "runtime": "onnxruntime", "options": {}}, clock="cpu",
         overhead_s=1e-6, anchor=first.id, anchor_calls_s=(1e-4,), rules=("Conv+Relu",), notes=("a:b",),
     )  # fmt: skip
-    write_table(Table(manifest=manifest, rows=rows), folder / "table")
+    blocks = {"wide": lambda x: x.conv(8, 3).relu(), "skip": skip}
+    stage = Stage("s", (0, 1), (Choice("s0", blocks),))
+    own = BlockSpace(name="own", inputs=((1, 8, 16, 16),), parts=(lambda x: x.relu(), Choice("a", blocks), stage))
+    write_table(Table(manifest=manifest, rows=rows), folder / "table", own)
 
 
 def estimator(folder: Path) -> None:

@@ -72,7 +72,7 @@ from gnomon.jobs.runs.job import command_of
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency, read_question
 from gnomon.jobs.space.profiling.look import read_selection, study_of
 from gnomon.jobs.table.exchange import read_profiled
-from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.measure.link import event_of
 from gnomon.models.check import findings_of
 from gnomon.models.load import load, plausible_feeds
@@ -88,6 +88,7 @@ from gnomon.serving.job import outcome_of
 from gnomon.serving.models import sent_model
 from gnomon.session.package import read_plan
 from gnomon.spaces.cells.primitives import parse_name
+from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import load_space, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import unit_of
@@ -763,6 +764,11 @@ TARGETS: dict[str, Target] = _all(
         name="table rows",
         seeds=good.written(good.table, "table/rows.jsonl"),
         read=within(good.table, "table/rows.jsonl", lambda p: read_table(p / "table")),
+    ),
+    Target(
+        name="table space",
+        seeds=good.written(good.table, "table/space.json"),
+        read=within(good.table, "table/space.json", lambda p: table_space(p / "table", "own", None).tables(UNFUSED)),
     ),
     Target(
         name="nets",

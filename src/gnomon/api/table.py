@@ -118,7 +118,7 @@ def merge_tables(first: Table, second: Table, *, out: NewTable) -> TableDocument
     Raises GnomonError.
     """
     tables = (folder.read_table(Path(path)) for path in (first, second))
-    folder.write_table(merged(*tables), Path(out))
+    folder.write_table(merged(*tables), Path(out), folder.kept_space(Path(first)) or folder.kept_space(Path(second)))
     return look.look(Path(out), None)
 
 

@@ -134,9 +134,9 @@ class _Walker:
 
     def _add(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         net = self._net(place, choice, state)
-        # Half of the time goes into it, and those of the shipped spaces are functions of what they are given.
-        shipped = type(place.blocks[choice]).__module__.startswith("gnomon.spaces.catalogue.")
-        if not shipped and net != self._net(place, choice, state):
+        # Half of the time goes into it, and gnomon's own are functions of what they are given.
+        own = type(place.blocks[choice]).__module__.startswith("gnomon.spaces.")
+        if not own and net != self._net(place, choice, state):
             raise ProblemError(
                 f"{place.names[choice]} makes something else each time that it is called",
                 hint="Draw sizes once, outside of the block, or make a choice of each.",
@@ -231,14 +231,14 @@ class BlockSpace:
                     kind = "layer" if isinstance(part, Stage) else "choice"
                     # As who reads them in a csv has them.
                     slot = Slot(str(position.name).strip(), tuple(str(name).strip() for name in position.blocks))
-                    blocks = tuple(map(_block_of, position.blocks.values()))
+                    blocks = tuple(map(block_of, position.blocks.values()))
                     names = tuple(f"{slot.name}={choice}" for choice in slot.choices)
                     if not (position.again and slot in slots):
                         slots.append(slot)
                     places.append(Place(slot=slots.index(slot), kind=kind, blocks=blocks, names=names))
                 else:
                     names = (f"part {number} of the space '{self.name}'",)
-                    places.append(Place(slot=-1, kind="choice", blocks=(_block_of(position),), names=names))
+                    places.append(Place(slot=-1, kind="choice", blocks=(block_of(position),), names=names))
         object.__setattr__(self, "space", Space(tuple(slots)))
         object.__setattr__(self, "_places", tuple(places))
 
@@ -282,7 +282,8 @@ class BlockSpace:
         return self._tables[rules.chains]
 
 
-def _block_of(given: BlockLike) -> Block:
+def block_of(given: BlockLike) -> Block:
+    """What writes a given block down. ProblemError for what cannot be one."""
     from gnomon.spaces.sources import Source, is_module  # only spaces of a user's need it
 
     return given if callable(given) and not is_module(given) else Source(given)

@@ -173,18 +173,18 @@ def _of_entry(entry: EntryPoint) -> SearchSpace:
     return _space(loaded(entry, f"the search space {entry.name!r}"), entry.name)
 
 
-def space_of(path: Path, name: str, given: str | None) -> SearchSpace:
-    """The space that a file says it belongs to: a known one by that name, or `given`.
+def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None = None) -> SearchSpace:
+    """The space that a file says it belongs to: `given`, the one that it has `kept`, or a known one by that name.
 
     A file's word runs no Python: whose it is nobody knows. UsageError where the name is not a known one and none is
     given, or another one is given.
     """
-    if given is None and name not in known_spaces():
+    if given is None and kept is None and name not in known_spaces():
         raise UsageError(
             f"{path} is of the space {shown(name)}, which is none of the known ones",
             hint="Say where it is, as in --space space.py:space: that Python is run.",
         )
-    loaded = load_space(given or name)
+    loaded = kept if given is None and kept is not None else load_space(given or name)
     if loaded.name != name:
         raise UsageError(
             f"{path} is of the space {shown(name)}, not of {loaded.name}",

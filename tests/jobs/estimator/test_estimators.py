@@ -32,7 +32,7 @@ from gnomon.jobs.estimator.job import (
 from gnomon.jobs.table.folder import write_table
 from gnomon.spaces import known_spaces
 from gnomon.spaces.fuse import rules
-from gnomon.spaces.loading import draw
+from gnomon.spaces.loading import draw, load_space
 
 
 def fitted(folder: Path, count: int = 12) -> SpaceEstimator:
@@ -235,8 +235,6 @@ def test_an_estimator_of_another_or_a_changed_space(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match="has other units than the space small has now"):
         load_estimator(tmp_path / "e.json", f"{name}:changed")
     with pytest.raises(UsageError, match="of the space 'small', which is none of the known"):
-        load_estimator(tmp_path / "e.json")
-    with pytest.raises(UsageError, match="of the space 'small', which is none of the known"):
         described(tmp_path / "t.table", None)
 
 
@@ -256,6 +254,22 @@ def test_malformed_estimators_are_told(tmp_path: Path, change: dict[str, object]
     (tmp_path / "e.json").write_text(json.dumps({**made.document(), **change}), encoding="utf-8")
     with pytest.raises(ProblemError, match=told):
         load_estimator(tmp_path / "e.json", f"{tmp_path}/space.py:space")
+
+
+def test_a_table_and_an_estimator_remember_their_space(tmp_path: Path) -> None:
+    made, name = fitted(tmp_path), f"{tmp_path}/space.py:space"
+    write_table(made_table(small_space()), tmp_path / "own.table", load_space(name))
+    (tmp_path / "space.py").unlink()
+    found = described(tmp_path / "own.table", None)
+    nets = draw(found.tables, 9, seed=1)
+    save_estimator(made, tmp_path / "e.json")
+    again = load_estimator(tmp_path / "e.json")
+    assert np.array_equal(again.predict(nets).mean_s, made.predict(nets).mean_s)
+    assert np.array_equal(found.rows(nets), made.described.rows(nets))
+    older = {key: value for key, value in made.document().items() if key != "own_space"}
+    (tmp_path / "e.json").write_text(json.dumps(older), encoding="utf-8")
+    with pytest.raises(UsageError, match="of the space 'small', which is none of the known"):
+        load_estimator(tmp_path / "e.json")
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

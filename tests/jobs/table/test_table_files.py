@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.jobs.estimator.estimator_kit import made_table, small_space
 from tests.spaces.test_latency_table import MANIFEST, failed, relu, row, table
 
 from gnomon.api.table import check_table, merge_tables
@@ -17,9 +18,10 @@ from gnomon.errors import ProblemError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described
 from gnomon.jobs.table.exchange import export_sums, export_table
 from gnomon.jobs.table.folder import MANIFEST as MANIFEST_FILE
-from gnomon.jobs.table.folder import ROWS, TableFolder, is_table, read_table, write_table
+from gnomon.jobs.table.folder import ROWS, SPACE, TableFolder, is_table, keep_space, read_table, write_table
 from gnomon.spaces.latency_table import Row, Table
 from gnomon.spaces.layers import layer
+from gnomon.spaces.loading import load_space
 from gnomon.spaces.unit import Unit
 
 SECONDS = st.floats(1e-9, 1e3)
@@ -204,6 +206,19 @@ def test_looking_at_a_table_runs_no_file_that_it_names(
     export_table([tmp_path / "t"], tmp_path / "t.csv")
     merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_table_remembers_its_space_and_so_does_what_is_merged_of_it(tmp_path: Path) -> None:
+    space = small_space()
+    write_table(made_table(space), tmp_path / "t", space)
+    merge_tables(tmp_path / "t", tmp_path / "t", out=tmp_path / "both")
+    for name in ("t", "both"):
+        assert not check_table(tmp_path / name).complaints
+    (tmp_path / "t" / SPACE).write_text("{")
+    with pytest.raises(ProblemError, match="the space of the table is malformed"):
+        described(tmp_path / "t", None)
+    keep_space(load_space("fbnet"), tmp_path / "t")
+    assert not (tmp_path / "t" / SPACE).exists(), "a shipped space is remembered by its name"
 
 
 def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:

@@ -25,11 +25,12 @@ from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
 from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_nets
 from gnomon.jobs.estimator.relaxed import RelaxedSpace
-from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
 from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of, spread, text_reader
+from gnomon.spaces.remembered import read_space, remembered
 from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
 from gnomon.spaces.work import work as unit_work
@@ -198,6 +199,7 @@ class SpaceEstimator:
             "format": FORMAT,
             "version": VERSION,
             "space": self.described.space.name,
+            "own_space": remembered(self.described.space),
             "rules": list(self.described.rules),
             "context": dict(self.context),
             "fitted": [list(net) for net in self.fitted],
@@ -219,7 +221,7 @@ def described(table: str | os.PathLike[str] | None, space: str | None, *, work: 
             "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
         )
     found = read_table(folder := Path(table))
-    return _priced(space_of(folder, found.manifest.space, space), found)
+    return _priced(table_space(folder, found.manifest.space, space), found)
 
 
 def described_space(
@@ -428,7 +430,8 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
     UsageError where it cannot be read or is of another space, ProblemError for a malformed one.
     """
     read = read_json(_File, read_file(path, hint="Give an estimator's JSON."), _STRICT)
-    found = described_space(space_of(path, read.space, space), chains=read.rules)
+    kept = None if read.own_space is None else read_space(read.own_space, _STRICT)
+    found = described_space(space_of(path, read.space, space, kept), chains=read.rules)
     estimator = read_estimator(read.estimator)
     if estimator.columns.names != found.columns.names:
         raise ProblemError(
@@ -449,6 +452,7 @@ class _File:
     format: Literal["gnomon-space-estimator"]
     version: Literal[1]
     space: str
+    own_space: Mapping[str, object] | None = None
     rules: tuple[str, ...]
     context: Mapping[str, object]
     estimator: Mapping[str, object]

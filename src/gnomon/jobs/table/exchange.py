@@ -28,12 +28,12 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.jobs.table.folder import check_unused, context_document, read_table, write_table
+from gnomon.jobs.table.folder import check_unused, context_document, read_table, table_space, write_table
 from gnomon.report.plain import untaken
 from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Manifest, Row, Table
-from gnomon.spaces.loading import SearchSpace, load_space, space_of, text_reader
+from gnomon.spaces.loading import SearchSpace, load_space, text_reader
 from gnomon.spaces.uid import unit_of_uid
 from gnomon.spaces.unit import Unit
 from gnomon.system.files import read_file, save_text
@@ -101,7 +101,7 @@ def import_tables(
         taken: set[str] = set()
         places = [out / untaken(_STRANGE.sub("-", name), taken) for name in runtimes]
     for place, table in zip(places, tables, strict=True):
-        write_table(table, place)
+        write_table(table, place, known)
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
 
 
@@ -232,7 +232,7 @@ def _beside(
         if first is None:
             first = table
             if needed or space is not None:
-                loaded = space_of(path, table.manifest.space, space)
+                loaded = table_space(path, table.manifest.space, space)
         if table.manifest.space != first.manifest.space:
             raise UsageError(
                 f"{path} is of the space {shown(table.manifest.space)}, and"

@@ -1,4 +1,7 @@
-"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, one row a line, only ever appended to."""
+"""Tables on disk: a directory with `manifest.json` and `rows.jsonl`, one row a line, only ever appended to.
+
+A table of a user's own space has `space.json` beside them, which is that space as data.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ from gnomon.core.codec import decode
 from gnomon.core.strict_json import Complaints, Strict, indented, shown
 from gnomon.errors import RecordError, UsageError, system_errors
 from gnomon.spaces.latency_table import Manifest, Row, Table
+from gnomon.spaces.loading import SearchSpace, space_of
+from gnomon.spaces.remembered import read_space, remembered
 from gnomon.system.files import Journal, read_journal, read_regular, write_whole
 
 SCHEMA = 1
-MANIFEST, ROWS = "manifest.json", "rows.jsonl"
+MANIFEST, ROWS, SPACE = "manifest.json", "rows.jsonl", "space.json"
 _STRICT = Strict(what="table", hint="Build it again with `gnomon table build`.", most_letters=1 << 28)
+_SPACE = replace(_STRICT, what="space of the table")
 
 
 class TableFolder:
@@ -70,11 +76,38 @@ def read_table(path: Path) -> Table:
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
 
-def write_table(table: Table, path: Path) -> None:
-    """Write a whole table into a new directory. UsageError if something lies there."""
+def keep_space(space: SearchSpace | None, path: Path) -> None:
+    """Let a table remember its space, where its name alone does not say all and it can be written as data."""
+    kept = None if space is None else remembered(space)
+    with _written(path):
+        if kept is None:
+            (path / SPACE).unlink(missing_ok=True)
+        else:
+            write_whole((json.dumps(kept, allow_nan=False) + "\n").encode(), path / SPACE)
+
+
+def kept_space(path: Path) -> SearchSpace | None:
+    """The space that a table remembers. ProblemError for a malformed one."""
+    if not (path / SPACE).is_file():
+        return None
+    with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
+        return read_space(read_regular(path / SPACE, _SPACE.most_letters), _SPACE)
+
+
+def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
+    """The space of a table, by the name that its manifest has: `given`, the one that it remembers, or a known one.
+
+    UsageError where it is none of these, ProblemError for a malformed one.
+    """
+    return space_of(path, name, given, kept_space(path) if given is None else None)
+
+
+def write_table(table: Table, path: Path, space: SearchSpace | None = None) -> None:
+    """Write a whole table, which remembers its space, into a new directory. UsageError if something lies there."""
     check_unused(path)
     with closing(TableFolder(path, table.manifest)) as folder:
         folder.append(*table.rows)
+    keep_space(space, path)
 
 
 def check_place(path: Path) -> None:

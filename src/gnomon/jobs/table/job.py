@@ -14,7 +14,16 @@ import gnomon
 from gnomon.core.codec import fields_of
 from gnomon.errors import MeasurementError
 from gnomon.jobs.table.document import TableDocument, table_document
-from gnomon.jobs.table.folder import MANIFEST, ROWS, TableFolder, check_place, context_document, is_table, read_table
+from gnomon.jobs.table.folder import (
+    MANIFEST,
+    ROWS,
+    TableFolder,
+    check_place,
+    context_document,
+    is_table,
+    keep_space,
+    read_table,
+)
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.jobs.table.in_place import Prices, priced_in_place
 from gnomon.jobs.table.traces import Traces
@@ -119,6 +128,7 @@ def _build(
             ruled = known.manifest.rules if asked.rules is None else tuple(asked.rules.document())
             now = replace(known.manifest, space=asked.space.name, context=context, rules=ruled)
             _check_same(known.manifest, now, asked.out)
+            keep_space(asked.space, asked.out)
         traces = Traces(bench=bench, space=asked.space, stack=stack)
         rules, evidence = fused_chains(traces, asked.rules, known)
         units = asked.space.tables(rules).units
@@ -154,6 +164,8 @@ def _build(
                 manifest = known.manifest
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
+                if known is None:
+                    keep_space(asked.space, asked.out)
                 steps.expect(len(todo))
                 traced = not bench.bare and any(one.get("source") == "graph" for one in evidence)
                 in_place = priced_in_place(traces, gauge, rules, todo) if traced else Prices()

@@ -13,10 +13,10 @@ from gnomon.jobs.table.document import (
     TableDocument,
     table_document,
 )
-from gnomon.jobs.table.folder import read_table
+from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import complaints, differences, unlike
-from gnomon.spaces.loading import known_spaces, load_space, space_of
+from gnomon.spaces.loading import known_spaces, load_space
 
 
 def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
@@ -26,7 +26,7 @@ def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocumen
     """
     table = read_table(path)
     try:
-        loaded = space_of(path, table.manifest.space, space)
+        loaded = table_space(path, table.manifest.space, space)
         units = loaded.tables(rules(table.manifest.rules)).units
         warnings = complaints(table, units)
     except GnomonError as error:

@@ -1,0 +1,173 @@
+"""Spaces of blocks as data: what tables and estimators of a user's own space keep of it.
+
+A block is kept as the net that it makes of each shape that reaches it. The space that is read back counts and writes
+the same nets, and nothing is run of the Python that its blocks were made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from gnomon.core.codec import ReadBy, read_json, within
+from gnomon.core.strict_json import Strict
+from gnomon.errors import ProblemError
+from gnomon.spaces.blocks import BlockLike, BlockSpace, Choice, Stage, block_of
+from gnomon.spaces.fuse import UNFUSED
+from gnomon.spaces.layers import MOST_LONG, Shape
+from gnomon.spaces.loading import SearchSpace, known_spaces, load_space
+from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit, unit_of
+
+_AGAIN = "Build the table, or fit the estimator, again."
+
+_Number = Annotated[int, within(0, MOST_LONG, "a number from 0")]
+_Shape = tuple[Annotated[int, within(1, MOST_LONG, "a positive whole number")], ...]
+
+
+def _layer_of(value: object) -> Unit:
+    unit = unit_of(value)
+    if len(unit.layers) != 1 or unit.kinds == ("Module",):  # a module's origin is Python that would be run
+        raise ProblemError("a single layer is expected, and no module")
+    return unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetRecord:
+    """What a block makes of a shape.
+
+    `nodes` are the number of a layer, and what it reads, as a `Node` has it.
+    """
+
+    shape: _Shape
+    nodes: tuple[tuple[_Number, tuple[int, ...]], ...]
+    output: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionRecord:
+    """By choice the numbers of its nets; without a slot the only block is always there."""
+
+    slot: str | None
+    again: bool
+    choices: Mapping[str, tuple[_Number, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRecord:
+    """A stage, or a position that is in none."""
+
+    stage: str | None
+    depths: tuple[int, ...]
+    positions: tuple[PositionRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRecord:
+    """A `BlockSpace` but for its training. `layers` are units of one layer."""
+
+    format: Literal["gnomon-space"]
+    version: Literal[1]
+    name: str
+    inputs: tuple[_Shape, ...]
+    dtype: str
+    parts: tuple[PartRecord, ...]
+    nets: tuple[NetRecord, ...]
+    layers: tuple[Annotated[Unit, ReadBy(read=_layer_of)], ...]
+
+
+def remembered(space: SearchSpace) -> dict[str, object] | None:
+    """The JSON values of a space whose tables were made, for `read_space`.
+
+    None for a shipped space, whose name says enough, and for one that is no `BlockSpace`: only its Python knows it.
+    """
+    shipped = space.name in known_spaces() and load_space(space.name) is space
+    if shipped or type(space) is not BlockSpace:
+        return None
+    known = replace(space, parts=tuple(map(_learning, space.parts)))
+    known.tables(UNFUSED)  # every block meets every shape that can reach it
+    layers: dict[Unit, int] = {}
+    nets: dict[Net, int] = {}
+
+    def position(part: Any) -> dict[str, object]:
+        is_slot = isinstance(part, Choice)
+        blocks = part.blocks if is_slot else {"": part}
+        own = {name: [nets.setdefault(net, len(nets)) for net in one.nets.values()] for name, one in blocks.items()}
+        return {"slot": part.name if is_slot else None, "again": is_slot and part.again, "choices": own}
+
+    def written(part: Any) -> dict[str, object]:
+        if isinstance(part, Stage):
+            positions = list(map(position, part.positions))
+            return {"stage": part.name, "depths": list(part.depths), "positions": positions}
+        return {"stage": None, "depths": [], "positions": [position(part)]}
+
+    def fragment(net: Net) -> dict[str, object]:
+        nodes = [[layers.setdefault(node.unit, len(layers)), list(node.inputs)] for node in net.nodes]
+        return {"shape": list(net.inputs[0]), "nodes": nodes, "output": net.output}
+
+    return {
+        "format": "gnomon-space",
+        "version": 1,
+        "name": space.name,
+        "inputs": [list(shape) for shape in space.inputs],
+        "dtype": space.dtype,
+        "parts": list(map(written, known.parts)),
+        "nets": list(map(fragment, nets)),
+        "layers": [layer.document() for layer in layers],
+    }
+
+
+def read_space(value: Any, file: Strict) -> BlockSpace:
+    """The space that `remembered` wrote, of a file's JSON text or of its value. ProblemError with what is wrong."""
+    read = read_json(SpaceRecord, value, file)
+    try:
+        nets = []
+        for one in read.nets:
+            nodes = tuple(Node(read.layers[layer], inputs) for layer, inputs in one.nodes)
+            nets.append(Net(inputs=(one.shape,), nodes=nodes, output=one.output))
+        parts = tuple(_part(one, nets) for one in read.parts)
+        return BlockSpace(name=read.name, inputs=read.inputs, parts=parts, dtype=read.dtype)
+    except IndexError:
+        file.fail("$", "a layer or a net has the number of none")
+    except ProblemError as error:
+        file.fail("$", error.message)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """A block by what it makes of each shape. What `block` makes of another is asked and kept, where there is one."""
+
+    nets: dict[Shape, Net]
+    block: Any = None
+
+    def __call__(self, x: Symbol) -> Symbol:
+        if x.shape not in self.nets:
+            if self.block is None:
+                raise ProblemError(f"the space is damaged: nothing is kept of it for {x.shape}", hint=_AGAIN)
+            trace = Trace((x.shape,), x.trace.dtype)
+            self.nets[x.shape] = trace.net(self.block(trace.input()))
+        return x.trace.written(self.nets[x.shape], x)
+
+
+def _learning(part: BlockLike | Choice | Stage) -> Any:
+    """A part whose blocks keep what they make."""
+    if isinstance(part, Stage):
+        return replace(part, positions=tuple(map(_learning, part.positions)))
+    if isinstance(part, Choice):
+        return replace(part, blocks={name: _learning(block) for name, block in part.blocks.items()})
+    return _Known({}, block_of(part))
+
+
+def _part(read: PartRecord, nets: list[Net]) -> Any:
+    """A part of what was kept."""
+    positions = []
+    for one in read.positions:
+        blocks = {name: _Known({nets[k].inputs[0]: nets[k] for k in own}) for name, own in one.choices.items()}
+        if one.slot is None and len(blocks) != 1:
+            raise ProblemError("what is always there is one block")
+        positions.append(next(iter(blocks.values())) if one.slot is None else Choice(one.slot, blocks, again=one.again))
+    if read.stage is not None:
+        return Stage(read.stage, read.depths, tuple[Any, ...](positions))
+    if len(positions) != 1:
+        raise ProblemError("a part that is no stage has one position")
+    return positions[0]
