@@ -53,7 +53,8 @@ def build_table(
 ) -> TableDocument:
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
-    With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL).
+    With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL). A --shape is
+    for each of them that leaves the input open, or for one: --shape MODEL@NAME=1,3,224,224.
     Results are written as they are measured: the same command completes a table that was interrupted.
 
     Raises GnomonError. From Python a space may be a `SearchSpace` too.

@@ -66,8 +66,11 @@ class ModelNet:
     nodes: Mapping[str, int]
 
 
-def net_of_onnx(model: Model) -> ModelNet:
-    """The net of an ONNX model whose input shapes are fixed. ModelError where it cannot be read, or has no layer."""
+def net_of_onnx(model: Model, name: object = None) -> ModelNet:
+    """The net of an ONNX model whose input shapes are fixed.
+
+    ModelError, which names it by its path or by `name`, where it cannot be read, or has no layer.
+    """
     with model_errors(model.path):
         proto = parse_onnx(model.path, Limits()).model
     opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
@@ -75,7 +78,7 @@ def net_of_onnx(model: Model) -> ModelNet:
     reader.read()
     if reader.left_out and not reader.nodes:
         raise ModelError(
-            f"{model.path} has no operator whose time could be predicted: "
+            f"{name or model.path} has no operator whose time could be predicted: "
             + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
             hint="Measure it whole: gnomon profile MODEL.",
         )

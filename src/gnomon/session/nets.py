@@ -30,7 +30,7 @@ def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
                 f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",
                 hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
             )
-        return net_of_onnx(replace(read.model, path=read.source))
+        return net_of_onnx(replace(read.model, path=read.source), path)
 
 
 @functools.lru_cache(maxsize=4096)

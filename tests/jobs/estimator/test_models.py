@@ -19,7 +19,7 @@ from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
 from gnomon.errors import ModelError, UsageError
-from gnomon.jobs.estimator.models import APART, space_of_models, tables_of
+from gnomon.jobs.estimator.models import APART, shapes_by_model, space_of_models, tables_of
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table, write_table
 from gnomon.session.nets import read_net
 from gnomon.spaces.fuse import fuse, rules
@@ -184,6 +184,29 @@ def test_models_are_a_space_whose_slot_says_which(tmp_path: Path) -> None:
         assert space.net((choice,)) == space.nets[name]
         counts = dict(zip(tables.units, tables.counts([[choice]])[0].astype(int).tolist(), strict=True))
         assert {u: n for u, n in counts.items() if n} == fuse(space.nets[name], rules(CHAINS)).counts()
+
+
+def test_each_model_gets_its_own_shapes(tmp_path: Path) -> None:
+    def opened(name: str, given: str) -> Path:
+        (tmp_path / name).mkdir()
+        shape: Any = (1, "h")
+        path = model(tmp_path / name, [node("Relu", given, "y")], {given: shape}, ("y", shape))
+        return path.rename(tmp_path / f"{name}.onnx")
+
+    files = [opened("a", "x"), opened("b", "image"), opened("c", "x")]
+    given = {"a@x": (1, 7), "b.onnx@image": (1, 8), "x": (1, 9)}
+    assert shapes_by_model(files, given) == ({"x": (1, 7)}, {"image": (1, 8)}, {"x": (1, 9)})
+    assert [net.inputs for net in space_of_models(files, given).nets.values()] == [((1, 7),), ((1, 8),), ((1, 9),)]
+    with pytest.raises(UsageError, match="no model has an input 'a@image'") as told:
+        shapes_by_model(files, {"a@image": (1, 3)})
+    assert "a.onnx: x; b.onnx: image" in str(told.value.hint)
+
+
+def test_a_refused_model_is_named_by_the_users_path(tmp_path: Path) -> None:
+    shape: Any = (1, "h")
+    path = model(tmp_path, [node("NonZero", "x", "y")], {"x": shape}, ("y", shape))
+    with pytest.raises(ModelError, match=f"^{path} has no operator"):
+        space_of_models([path], {"x": (1, 8)})
 
 
 def test_an_estimator_needs_its_nets(tmp_path: Path, capsys: Any) -> None:

@@ -24,6 +24,8 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
 from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
 from gnomon.jobs.table.folder import is_table, read_table
+from gnomon.models.load import load
+from gnomon.models.model import is_known
 from gnomon.models.net import ModelNet
 from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
@@ -172,17 +174,44 @@ def predict_model(
 
 
 def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:
-    """Models as a search space, by the names of their files. Raises GnomonError for one that cannot be read."""
+    """Models as a search space, by the names of their files; for `shapes` see `shapes_by_model`.
+
+    Raises GnomonError for one that cannot be read.
+    """
     nets: dict[str, Net] = {}
     files: dict[str, ModelFile] = {}
-    for path in paths:
+    for path, own in zip(paths, shapes_by_model(paths, shapes), strict=True):
         name = path.stem
         while name in nets:
             name += "_"
-        read = read_net(path, shapes)
+        read = read_net(path, own)
         nets[name] = read.net
-        files[name] = ModelFile(path=path, shapes=shapes, nodes=read.nodes, left_out=len(read.left_out))
+        files[name] = ModelFile(path=path, shapes=own, nodes=read.nodes, left_out=len(read.left_out))
     return ModelSpace(nets=nets, files=files)
+
+
+def shapes_by_model(
+    paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, tuple[int, ...]], ...]:
+    """For each model the shapes of its own inputs: those of MODEL@INPUT, by its file's name with or without the ending,
+    before those of INPUT, which are for all models that leave it open.
+
+    UsageError for an input that no model has.
+    """
+    graphs = [load(path).graph for path in paths] if shapes else []
+    inputs = [{graph.tensors[index].name: graph.tensors[index] for index in graph.inputs} for graph in graphs]
+    found: tuple[dict[str, tuple[int, ...]], ...] = tuple({} for _ in paths)
+    for text in sorted(shapes, key=lambda text: "@" in text):
+        model, _, name = text.partition("@")
+        own = [k for k, path in enumerate(paths) if name in inputs[k] and model in (path.name, path.stem)]
+        having = [k for k, known in enumerate(inputs) if text in known]
+        leaving_open = [k for k in having if not is_known(inputs[k][text])]
+        if not (own or having):
+            told = (f"{path.name}: {', '.join(known)}" for path, known in zip(paths, inputs, strict=True))
+            raise UsageError(f"--shape: no model has an input {text!r}", hint=f"Inputs of {'; '.join(told)}.")
+        for k in own or leaving_open or having:
+            found[k][name if own else text] = shapes[text]
+    return found
 
 
 def _guessed(table: Table, read: ModelNet) -> float:
