@@ -87,16 +87,20 @@ def suggest_nets(
     bound = None
     if near is not None and bound_s is not None:
         bound = load_estimator(near, space).estimator, bound_s
+    of_pool = [row.assignment for row in _nets(pool, described)]
     nets = job.suggest_nets(
         described,
         count,
-        pool=None if pool is None else [row.assignment for row in _nets(pool, described)],
+        pool=None if pool is None else of_pool,
         given=_nets(given, described),
         near=bound,
         others=_measured_nets(others, described),
         seed=seed,
     )
-    job.save_nets([NetRow(assignment=net) for net in nets], described.space.space, path, measured=False)
+    if pool is None:
+        job.save_nets([NetRow(assignment=net) for net in nets], described.space.space, path, measured=False)
+    else:
+        nets = job.save_chosen(Path(pool), of_pool, nets, described, path)
     names = tuple(tuple(described.space.space.names(net)) for net in nets)
     step = None if table is None else _step("measure", str(out), table=table, space=space)
     return SuggestDocument(file=str(out), nets=names, measure=step)

@@ -123,8 +123,27 @@ def read_nets(
     return tuple(found)
 
 
+def lines_of_nets(data: bytes) -> tuple[str, ...]:
+    """A csv that `read_nets` takes as it stands there: the line that names the columns, and that of each net."""
+    text, between = _sheet(data)
+    lines = list(io.StringIO(text, newline=""))
+    rows = csv.reader(lines, delimiter=between, strict=True)
+    found, begin = [], 0
+    for row in rows:
+        if any(map(str.strip, row)):
+            found.append("".join(lines[begin : rows.line_num]).rstrip("\r\n"))
+        begin = rows.line_num
+    return tuple(found)
+
+
 def _read_sheet(data: bytes) -> tuple[list[list[str]], str]:
-    """The rows of a csv as programs and spreadsheets write it, and what stands between fields.
+    """The rows of a csv as programs and spreadsheets write it, and what stands between fields."""
+    text, between = _sheet(data)
+    return list(_reader(text, between)), between
+
+
+def _sheet(data: bytes) -> tuple[str, str]:
+    """The text of a csv, and what stands between fields.
 
     That are commas, or semicolons or tabs where these part the first row more often. Raises UnicodeDecodeError and
     csv.Error.
@@ -134,8 +153,7 @@ def _read_sheet(data: bytes) -> tuple[list[list[str]], str]:
     for between in _BETWEEN:
         with contextlib.suppress(csv.Error):
             parted[between] = len(next(_reader(text[:_MOST_HEADER], between), ()))
-    between = max(_BETWEEN, key=parted.__getitem__)
-    return list(_reader(text, between)), between
+    return text, max(_BETWEEN, key=parted.__getitem__)
 
 
 def _reader(text: str, between: str) -> Iterator[list[str]]:

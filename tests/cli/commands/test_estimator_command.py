@@ -97,6 +97,22 @@ def test_suggest_writes_nets_that_measure_reads(bench: Bench) -> None:
     assert made["measure"] in " ".join(told(*words).split())
 
 
+def test_what_is_chosen_of_a_pool_is_lines_of_it(bench: Bench) -> None:
+    """The rows beyond the depth are not in canonical form, and have columns of their own."""
+    pool, out = bench.folder / "pool.csv", bench.folder / "n.csv"
+    slots = [slot.name for slot in bench.found.space.space.slots]
+    net = {"resolution": "16", "s.depth": "0", "s0": "k5", "s1": "k1", "b": "k5"}
+    lines = [f"{';'.join([*slots, 'id'])}", ""]
+    lines += [f'{";".join([{**net, "a": a}[slot] for slot in slots])};"a {a}"' for a in ("wide", "skip", "narrow")]
+    pool.write_text("\r\n".join(lines) + "\r\n")
+    made = document("suggest", "--table", bench.table, "--space", bench.space, "--pool", pool, "--k", 2, "--out", out)
+    first, *chosen = out.read_text().splitlines()
+    assert first == lines[0]
+    assert len(chosen) == len(set(chosen) & set(lines[2:])) == 2
+    assert made["nets"] == [line.split(";")[:-1] for line in chosen]
+    assert len(read_nets(out.read_bytes(), bench.found.space.space)) == 2
+
+
 def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:
     assert len(document("suggest", "--space", bench.space, "--k", 4, "--out", bench.folder / "n.csv")["nets"]) == 4
     words = ("suggest", "--table", bench.table, "--space", bench.space, "--out", bench.folder / "n.csv")

@@ -23,7 +23,7 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
-from gnomon.formats.nets_csv import NetRow, UnitCount, read_nets, write_nets
+from gnomon.formats.nets_csv import NetRow, UnitCount, lines_of_nets, read_nets, write_nets
 from gnomon.jobs.estimator.relaxed import RelaxedSpace
 from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.spaces.features import CountTables, Ints
@@ -457,6 +457,19 @@ class _File:
     context: Mapping[str, object]
     estimator: Mapping[str, object]
     fitted: tuple[tuple[int, ...], ...]
+
+
+def save_chosen(
+    pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], found: Described, path: Path
+) -> tuple[tuple[int, ...], ...]:
+    """Write the lines of a pool's csv that have these nets, as they stand there, and return their nets so.
+
+    UsageError where that cannot be.
+    """
+    number = {net: k for k, net in reversed(list(enumerate(found.nets(of_pool))))}
+    first, *lines = lines_of_nets(read_file(pool, hint="Give a csv of nets."))
+    save_text("".join(f"{line}\n" for line in (first, *(lines[number[net]] for net in nets))), path)
+    return tuple(of_pool[number[net]] for net in nets)
 
 
 def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
