@@ -13,6 +13,8 @@ from tests.jobs.space.kits.studykit import LAYERS, accuracy, latency, study, syn
 from tests.shortkit import SHORTLY
 
 from gnomon.cli.main import run
+from gnomon.models.units import write_net
+from gnomon.spaces.unit import Trace
 
 COUNT = """
 import subprocess, sys
@@ -97,3 +99,14 @@ def test_a_choice_of_primitives_loads_what_choosing_needs(how: tuple[str, ...], 
     _, modules = loaded("space", "select", "p", "--max-fraction", "0.5", *how, folder=tmp_path)
     assert len(modules) <= most, " ".join(modules)
     assert not [m for m in modules if m.startswith(("gnomon.devices", "gnomon.measure", "gnomon.training"))]
+
+
+def test_what_reads_a_users_space_has_not_begun_to_measure(tmp_path: Path) -> None:
+    """Whoever is interrupted then is not told that anything measured is kept."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    trace = Trace(((1, 3, 8, 8),))
+    write_net(trace.net(trace.input().relu()), tmp_path / "a.b.onnx", seed=0)
+    (tmp_path / "space.py").write_text("import gnomon.spaces as s\nspace = s.from_onnx('.', input=(1, 3, 8, 8))\n")
+    _, modules = loaded("estimator", "suggest", "--space", "space.py:space", folder=tmp_path)
+    assert "gnomon.session.nets" in modules
+    assert "gnomon.measure.campaign" not in modules

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gnomon.core.graph import Graph
 from gnomon.core.stats import median, quantile
-from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
+
+if TYPE_CHECKING:  # what reads models measures nothing yet
+    from gnomon.measure.campaign import Measured
 
 CALLS_QUANTILE = 0.3
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gnomon.devices.address import LOCAL, parse_address
 from gnomon.devices.base import Device
@@ -20,7 +20,6 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.local import LocalDevice
 from gnomon.devices.opening import opened
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordError, UsageError
-from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.measure.progress import Tell
@@ -30,6 +29,9 @@ from gnomon.store.base import CLOSED, FAILED
 from gnomon.system.stopping import ANSWERS, pause
 from gnomon.values import MOST_SEED, WAIT_S
 from gnomon.wire import Machine
+
+if TYPE_CHECKING:
+    from gnomon.measure.campaign import CampaignRunner, RecordedRunner
 
 THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
