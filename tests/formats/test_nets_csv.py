@@ -16,13 +16,17 @@ from gnomon.spaces.loading import load_space, text_reader
 
 SPACE = Space((Slot(name="first", choices=("a", "b,c", 'd"e')), Slot(name="second", choices=("1x1", "skip"))))
 SECONDS = st.floats(1e-9, 1e3)
+ENDS = st.tuples(st.none() | st.just(0.0) | SECONDS, st.none() | SECONDS).map(
+    lambda ends: ends if None in ends else (min(*ends), max(*ends))  # type: ignore[type-var]
+)
 
 
 @st.composite
 def nets(draw: st.DrawFn) -> NetRow:
     assignment = (draw(st.integers(0, 2)), draw(st.integers(0, 1)))
-    times = [draw(st.none() | SECONDS) for _ in range(4)]
-    return NetRow(assignment=assignment, latency_s=times[0], low_s=times[1], high_s=times[2], reference_s=times[3])
+    latency_s, reference_s = (draw(st.none() | SECONDS) for _ in range(2))
+    low_s, high_s = draw(ENDS)
+    return NetRow(assignment=assignment, latency_s=latency_s, low_s=low_s, high_s=high_s, reference_s=reference_s)
 
 
 @given(rows=st.lists(nets(), max_size=5))
@@ -39,11 +43,12 @@ SHARES = st.none() | st.floats(0, 1)
 @st.composite
 def profiled_nets(draw: st.DrawFn) -> NetRow:
     words = st.text(max_size=20).map(str.strip)
+    low_s, high_s = draw(ENDS)
     return NetRow(
         assignment=(draw(st.integers(0, 2)), draw(st.integers(0, 1))),
         latency_s=draw(st.none() | st.floats(5e-324, 1e300)),
-        low_s=draw(st.none() | st.just(0.0) | SECONDS),
-        high_s=draw(st.none() | SECONDS),
+        low_s=low_s,
+        high_s=high_s,
         accuracy=draw(SHARES),
         accuracy_error=draw(SHARES),
         method=draw(NAMES),
@@ -144,6 +149,7 @@ def test_a_slot_may_be_called_as_a_time_is() -> None:
         ("first,second,low_ms\na,skip,nan\n", "a low of nan"),
         ("first,second,high_ms\na,skip,0\n", "a high of 0"),
         ("first,second,high_s\na,skip,1e999\n", "a high of 1e999"),
+        ("first,second,low_s,high_s\na,skip,2,1\n", "line 2: low is above high"),
         ('first,second\n"a,skip\n', "not csv"),
         ("\x1f\x8b\x08", "not UTF-8 text (byte 1), it is packed by gzip: unpack it first"),
     ],

@@ -171,7 +171,7 @@ def fit_estimator(
 
     Raises GnomonError. `load_estimator` reads the file that it writes.
     """
-    from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, cross_validate
+    from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, complaints_about, cross_validate
 
     path = _unused(out, overwrite=overwrite)
     described = job.described(table, space, work=work)
@@ -181,7 +181,7 @@ def fit_estimator(
     sources = {source.name: source for source in job.sources_of(described, _measured_nets(others, described))}
     estimator = job.fit_estimator(described, rows, others=sources, options=options)
     evaluation = None
-    if len(rows) >= LEAST_TO_HOLD_OUT:
+    if len(rows) >= LEAST_TO_HOLD_OUT and len(estimator.fitted) > 1:
         evaluation = cross_validate(described, rows, others=sources, options=options)
     job.save_estimator(estimator, path)
     if picture is not None and evaluation is None:
@@ -190,7 +190,9 @@ def fit_estimator(
             hint=f"The estimator is written to {out}. Measure 4 nets or more, and give them with --samples.",
         )
     fitted = document.fit_document(estimator, rows, evaluation, str(out))
-    return replace(fitted, pictures=_drawn(fitted, picture, on_message))
+    step = None if rows or table is None else _step("suggest", table=table, space=space)
+    told = complaints_about(described, rows)
+    return replace(fitted, complaints=told, suggest=step, pictures=_drawn(fitted, picture, on_message))
 
 
 def evaluate_estimator(
@@ -205,11 +207,16 @@ def evaluate_estimator(
 
     Raises GnomonError. Nets that it was fitted to are left out.
     """
-    from gnomon.jobs.estimator.evaluation import evaluate
+    from gnomon.jobs.estimator.evaluation import complaints_about, evaluate
 
     estimator = load_estimator(path, space)
-    evaluation = evaluate(estimator, _nets(samples, estimator.described, measured=True))
-    evaluated = document.EvaluationDocument(space=estimator.described.space.name, file=str(path), evaluation=evaluation)
+    rows = _nets(samples, estimator.described, measured=True)
+    evaluated = document.EvaluationDocument(
+        space=estimator.described.space.name,
+        file=str(path),
+        evaluation=evaluate(estimator, rows),
+        complaints=complaints_about(estimator.described, rows),
+    )
     return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
 
 

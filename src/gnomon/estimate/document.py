@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ _MOST_TEXT = 20_000
 
 FORMAT = "gnomon-estimator"
 VERSION = 1
+_LARGEST = 1e100
 _MOST_SAMPLES = 100_000
 _MOST_COLUMNS = 20_000
 _VERSION = within(VERSION, VERSION, f"version {VERSION} (else use the gnomon that wrote it, or fit again)")
@@ -125,6 +127,9 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
     width = len(read.columns.names)
+    figures = (read.bias_s, read.level_s, *read.coefficients_s, *read.covariance.own, *chain(*read.covariance.more))
+    if max(map(abs, figures)) > _LARGEST:
+        complaints.tell("$", f"a number above {_LARGEST:g}, whose square is none")
     _check_sizes(read, width, complaints)
     complaints.raise_any()
     return Estimator(

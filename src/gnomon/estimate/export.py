@@ -66,6 +66,8 @@ def matrix(nets):
     """The rows of nets; a unit, slot or choice that the estimator has never heard of raises KeyError."""
     rows = np.zeros((len(nets), len(NAMES)))
     for row, net in zip(rows, nets):
+        if not net:
+            raise KeyError("the net is empty: give its slots or its units, of which 'overhead' is one")
         units = count(net) if SLOTS and any(isinstance(choice, str) for choice in net.values()) else net
         for name, often in units.items():
             if name not in _INDEX:

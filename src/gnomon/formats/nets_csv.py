@@ -25,7 +25,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -79,6 +79,8 @@ class NetRow:
     parameters: int | None = None
     macs: int | None = None
     peak_bytes: int | None = None
+    line: int = field(default=0, compare=False)
+    """Where it stands in the csv that it was read of."""
 
 
 def read_nets(
@@ -96,7 +98,8 @@ def read_nets(
     if len(data) > MOST_LETTERS:
         raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
     try:
-        lines, between = _read_sheet(data)
+        text, between = _sheet(data)
+        lines = list(_reader(text, between))
     except UnicodeDecodeError as error:
         raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
     except csv.Error as error:
@@ -114,7 +117,7 @@ def read_nets(
         try:
             if len(line) != len(header):
                 raise ProblemError(f"{len(line)} columns, and the first line has {len(header)}")
-            found.append(_row(line, columns, space))
+            found.append(replace(_row(line, columns, space), line=number))
         except ProblemError as error:
             complaints.tell(f"line {number}", error.message)
             if error.hint and complaints.hint == _HINT:
@@ -134,12 +137,6 @@ def lines_of_nets(data: bytes) -> tuple[str, ...]:
             found.append("".join(lines[begin : rows.line_num]).rstrip("\r\n"))
         begin = rows.line_num
     return tuple(found)
-
-
-def _read_sheet(data: bytes) -> tuple[list[list[str]], str]:
-    """The rows of a csv as programs and spreadsheets write it, and what stands between fields."""
-    text, between = _sheet(data)
-    return list(_reader(text, between)), between
 
 
 def _sheet(data: bytes) -> tuple[str, str]:
@@ -295,6 +292,9 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is not valid: leave out what failed")
         known[f"{what}_s"] = value
+    low_s, high_s = known.get("low_s"), known.get("high_s")
+    if low_s is not None and high_s is not None and low_s > high_s:
+        raise ProblemError("low is above high: they are the ends of an interval")
     for what, index in columns.beside.items():
         text = line[index].strip()
         if text:

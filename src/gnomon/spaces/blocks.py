@@ -29,6 +29,8 @@ Block = Callable[[Symbol], Symbol]
 BlockLike = Any
 """A `Block`, a `torch.nn.Module`, a class of such that is made of the channels of its input, or an ONNX file's path."""
 
+_MOST_MET = 200_000
+
 Row = tuple[tuple[Unit, int], ...]
 """Units that are complete, with their counts."""
 
@@ -96,6 +98,7 @@ class _Walker:
     rules: FusionRules
     rows: dict[Row, int] = field(default_factory=lambda: {(): 0})
     known: dict[tuple[Block, Shape, Unit | None], tuple[int, Shape, Unit | None]] = field(default_factory=dict)
+    tried: set[Block] = field(default_factory=set)
 
     def number(self, row: Row) -> int:
         """The number of a row of counts."""
@@ -120,6 +123,11 @@ class _Walker:
         """What a block adds behind an open group: the row of complete units, the shape, the open group now."""
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.known:
+            if len(self.known) == _MOST_MET:
+                raise ProblemError(
+                    f"the space is too large: its blocks meet more than {_MOST_MET} shapes",
+                    hint="Let fewer shapes arrive at a position: fewer widths, or blocks of one width between them.",
+                )
             self.known[key] = self._add(place, choice, state)
         return self.known[key]
 
@@ -134,9 +142,11 @@ class _Walker:
 
     def _add(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         net = self._net(place, choice, state)
-        # Half of the time goes into it, and gnomon's own are functions of what they are given.
-        own = type(place.blocks[choice]).__module__.startswith("gnomon.spaces.")
-        if not own and net != self._net(place, choice, state):
+        block = place.blocks[choice]
+        # Gnomon's own are functions of what they are given.
+        tried = block in self.tried or type(block).__module__.startswith("gnomon.spaces.")
+        self.tried.add(block)
+        if not tried and net != self._net(place, choice, state):
             raise ProblemError(
                 f"{place.names[choice]} makes something else each time that it is called",
                 hint="Draw sizes once, outside of the block, or make a choice of each.",

@@ -211,6 +211,19 @@ def test_pictures_are_drawn_where_there_is_something_to_draw(bench: Bench) -> No
         run("fit", "--table", bench.table, "--space", bench.space, "-o", bench.estimator, "--picture", to)
 
 
+def test_one_net_measured_often_is_as_one_net(bench: Bench) -> None:
+    lines = bench.samples.read_text().splitlines()
+    for count in (1, 9):
+        bench.samples.write_text("\n".join([lines[0], *lines[1:2] * count]) + "\n")
+        assert bench.fit()["evaluation"] is None
+
+
+def test_without_samples_the_next_step_can_be_pasted(bench: Bench) -> None:
+    words = ("fit", "--table", bench.table, "--space", bench.space, "-o", bench.estimator)
+    step = document(*words)["suggest"]
+    assert step == f"gnomon estimator suggest --table {bench.table} --space {bench.space}"
+
+
 def test_samples_that_are_malformed_leave_no_estimator_behind(bench: Bench) -> None:
     bench.samples.write_text(bench.samples.read_text(encoding="utf-8").replace("s.depth", "depth"), encoding="utf-8")
     bench.estimator.unlink()

@@ -13,7 +13,7 @@ from gnomon.errors import UsageError
 from gnomon.estimate.columns import FitOptions
 from gnomon.estimate.estimator import relative_error, spearman, within
 from gnomon.formats.nets_csv import NetRow
-from gnomon.jobs.estimator.evaluation import ceiling, cross_validate, evaluate, learning_curve
+from gnomon.jobs.estimator.evaluation import ceiling, complaints_about, cross_validate, evaluate, learning_curve
 from gnomon.jobs.estimator.job import Described, fit_estimator, suggest_nets
 
 
@@ -91,6 +91,18 @@ def test_nets_held_out_are_compared_with_what_was_measured(tmp_path: Path) -> No
     assert told.scores.within_10 > 0.95
     assert told.scores.coverage > 0.75
     assert told.curve == ()
+
+
+def test_what_is_odd_in_samples_is_told_with_its_lines(tmp_path: Path) -> None:
+    found, _, _ = kit(tmp_path)
+    rows = [replace(row, line=k) for k, row in enumerate(measured(found, 8), 2)]
+    assert complaints_about(found, rows) == ()
+    slow = replace(rows[3], latency_s=1000 * (rows[3].latency_s or 0))
+    again = replace(rows[5], latency_s=2 * (rows[5].latency_s or 0), line=99)
+    told = complaints_about(found, [*rows[:3], slow, *rows[4:], again])
+    assert len(told) == 2
+    assert told[0].startswith("Line 5 is ") and "in the same unit" in told[0]
+    assert told[1] == "Lines 7, 99 are of one net, and 2.00 times apart."
 
 
 def test_nets_that_were_fitted_to_test_nothing(tmp_path: Path) -> None:

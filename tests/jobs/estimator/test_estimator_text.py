@@ -77,6 +77,8 @@ def test_without_intervals_no_ceiling_is_made_up(capsys: pytest.CaptureFixture[s
     [
         ({"samples": 1, "evaluation": None}, "from 1 net and 87 of 89 units priced"),
         ({"samples": 0, "evaluation": None}, "Without measured nets it is the table's sum."),
+        ({"samples": 0, "suggest": "gnomon estimator suggest --table t"}, "gnomon estimator suggest --table t"),
+        ({"complaints": ["Line 3 is 900 times apart from all others"]}, "- Line 3 is 900 times apart from all others"),
         ({"priced": 0}, "from 20 nets and no table."),
         ({"sum_over_measured": 3.21}, "The table's sum is 3.21 times what was measured."),
         ({"sum_over_measured": 0.3}, "The table is of onnxruntime on aarch64: were the nets measured there"),

@@ -22,6 +22,7 @@ from gnomon.jobs.estimator.job import (
     REFERENCE,
     SpaceEstimator,
     described,
+    described_space,
     fit_estimator,
     load_estimator,
     read_samples,
@@ -30,7 +31,7 @@ from gnomon.jobs.estimator.job import (
     suggest_nets,
 )
 from gnomon.jobs.table.folder import write_table
-from gnomon.spaces import known_spaces
+from gnomon.spaces import BlockSpace, Choice, known_spaces
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.loading import draw, load_space
 
@@ -130,6 +131,7 @@ def test_what_is_exported_counts_the_nets_of_any_shipped_space(space: str) -> No
     net = names_of(made, nets[0].tolist())
     first = next(iter(net))
     for wrong, told in (
+        ({}, "the net is empty"),
         ({**net, first: "other"}, f"the slot {first!r} has no choice 'other'"),
         ({**net, "more": "x"}, "unknown slot 'more'"),
         # Without its only slot a net is no net, but no units either.
@@ -162,6 +164,15 @@ def test_suggestions_are_nets_that_are_not_given_and_the_same_each_time(tmp_path
     assert len({*first, *more}) == 12
     with pytest.raises(GnomonError):
         suggest_nets(found, 100)
+
+
+def test_a_space_of_one_net_has_a_suggestion_and_one_without_a_slot_none() -> None:
+    block = {"relu": lambda x: x.relu()}
+    one = BlockSpace(name="one", inputs=((1, 3, 8, 8),), parts=(Choice("a", block),))
+    assert suggest_nets(described_space(one)) == ((0,),)
+    none = BlockSpace(name="none", inputs=((1, 3, 8, 8),), parts=(lambda x: x.relu(),))
+    with pytest.raises(UsageError, match="has no slot"):
+        suggest_nets(described_space(none))
 
 
 def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -> None:

@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 
 from gnomon.errors import ProblemError
 from gnomon.formats.nets_csv import NetRow, read_nets, write_nets
-from gnomon.spaces import UNFUSED, Block, BlockSpace, Choice, FusionRules, SearchSpace, Stage, Symbol, fuse, skip
+from gnomon.spaces import (
+    UNFUSED,
+    Block,
+    BlockSpace,
+    Choice,
+    FusionRules,
+    SearchSpace,
+    Stage,
+    Symbol,
+    blocks,
+    fuse,
+    skip,
+)
 from gnomon.spaces.layers import Shape
 from gnomon.spaces.loading import draw
 from gnomon.testing.search_space import ODD, USUAL, SearchSpaceContract
@@ -133,6 +145,12 @@ def test_what_does_not_fit_is_named_by_slot_and_choice() -> None:
     space = BlockSpace(name="x", inputs=(IMAGE,), parts=(Choice("a", {"b": skip, "c": lambda x: x.conv(4, 3) + x}),))
     with pytest.raises(ProblemError, match=r"a=c behind \(1, 3, 8, 8\): inputs of the shapes"):
         space.tables()
+
+
+def test_a_space_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_MOST_MET", 8)
+    with pytest.raises(ProblemError, match="its blocks meet more than 8 shapes"):
+        small().tables()
 
 
 @pytest.mark.parametrize("in_force", [UNFUSED, USUAL], ids=["unfused", "usual"])

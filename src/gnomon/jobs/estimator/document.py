@@ -85,7 +85,10 @@ class EvaluationPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitDocument(FirstVersion):
-    """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units."""
+    """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units.
+
+    `complaints` are what is odd in the samples; without any, `suggest` is the command that chooses nets to measure.
+    """
 
     format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
     space: str
@@ -98,6 +101,8 @@ class FitDocument(FirstVersion):
     unknown: tuple[str, ...]
     learner: bool
     evaluation: EvaluationPart | None
+    complaints: tuple[str, ...] = ()
+    suggest: str | None = None
     file: str | None = None
     pictures: tuple[str, ...] = ()
 
@@ -110,6 +115,7 @@ class EvaluationDocument(FirstVersion):
     space: str
     file: str
     evaluation: EvaluationPart
+    complaints: tuple[str, ...] = ()
     pictures: tuple[str, ...] = ()
 
 

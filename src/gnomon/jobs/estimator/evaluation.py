@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -17,10 +18,13 @@ from gnomon.estimate.fit import Source
 from gnomon.formats.nets_csv import NetRow
 from gnomon.jobs.estimator.document import Ceiling, EvaluationPart, HeldOutPart, Scores, Spent, UnitResidual
 from gnomon.jobs.estimator.job import REFERENCE, Described, SpaceEstimator, at_speed, fit_estimator, reference_of
+from gnomon.report import units
 
 _Z95 = NormalDist().inv_cdf(0.975)
 _MOST_FOLDS = 10
 _TOLD = 0.01
+_MIXED, _APART = 30.0, 1.25
+_MOST_LINES = 10
 _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
@@ -61,6 +65,28 @@ def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
         replace(row, latency_s=times(row.latency_s, f), low_s=times(row.low_s, f), high_s=times(row.high_s, f))
         for row, f in zip(rows, factors.tolist(), strict=True)
     ]
+
+
+def complaints_about(found: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
+    """What is odd in the measured nets of a csv: times as if of two units, and one net with times that are apart."""
+    nets = found.nets([row.assignment for row in samples])
+    rows = sorted((row.latency_s, row.line, net) for row, net in zip(samples, nets, strict=True) if row.latency_s)
+    gap, place = max(((b[0] / a[0], k) for k, (a, b) in enumerate(pairwise(rows), 1)), default=(1.0, 0))
+    told = []
+    if gap > _MIXED:
+        few = min(rows[:place], rows[place:], key=len)
+        told.append(f"{_lines(few)} {units.digits(gap)} times apart from all others: are their times in the same unit?")
+    for net in dict.fromkeys(nets):
+        own = [row for row in rows if row[2] == net]
+        if (apart := own[-1][0] / own[0][0]) > _APART:
+            told.append(f"{_lines(own)} of one net, and {units.digits(apart)} times apart.")
+    return tuple(told)
+
+
+def _lines(rows: Sequence[tuple[float, int, tuple[int, ...]]]) -> str:
+    lines = [str(line) for _, line, _ in rows[:_MOST_LINES]]
+    more = ", .." if len(rows) > _MOST_LINES else ""
+    return f"{'Lines' if len(rows) > 1 else 'Line'} {', '.join(lines)}{more} {'are' if len(rows) > 1 else 'is'}"
 
 
 def cross_validate(

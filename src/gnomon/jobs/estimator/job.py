@@ -300,6 +300,8 @@ def suggest_nets(
     """
     from gnomon.estimate.design import suggest
 
+    if not found.space.space.slots:
+        raise UsageError("the space has no slot, and so a single net", hint="Give it slots, or measure the net itself.")
     if pool is None:
         pool = _pool(found, seed)
     known = set(found.nets([row.assignment for row in given]))
@@ -328,7 +330,7 @@ def _pool(found: Described, seed: int) -> Ints:
         prices = np.concatenate([[0.0], told, np.zeros(len(tables.extras))])
     else:
         prices = np.where(np.isnan(prices), np.nanmean(prices[1:]), prices)
-    ends = spread(tables, usual[: count // 2], prices[1:], seed=seed)
+    ends = spread(tables, usual[: max(count // 2, 1)], prices[1:], seed=seed)
     _, first = np.unique(nets := np.concatenate([ends, usual]), axis=0, return_index=True)
     return nets[np.sort(first)][:count]
 

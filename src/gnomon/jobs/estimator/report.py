@@ -43,7 +43,8 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
         if document.context:
             page.conditions(f"Measured with {measured_with(document.context)}")
         if document.samples == 0:
-            page.line("Without measured nets it is the table's sum. To choose some: gnomon estimator suggest")
+            how = document.suggest or "gnomon estimator suggest"
+            page.line(f"Without measured nets it is the table's sum. To choose some: {how}")
         _suspect(document, page)
         if document.learner:
             page.line("A residual learner won in cross-validation, and is part of it.")
@@ -55,8 +56,10 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
             )
     else:
         page.headline(f"The estimator {document.file} of {document.space}.")
+    for told in document.complaints:
+        page.item(told)
     if evaluation is None:
-        page.line("Too few nets to say how good it is: measure 4 or more.")
+        page.line("Too few nets to say how good it is: measure 4 or more different ones.")
     else:
         _scores(evaluation, page)
     page.line("")
