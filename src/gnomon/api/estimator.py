@@ -75,13 +75,14 @@ def suggest_nets(
     seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of what is drawn.")] = 0,
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
+    on_message: Callable[[str], None] | None = None,
 ) -> SuggestDocument:
     """Choose the nets that an estimator learns the most from, and write them as csv.
 
     Raises GnomonError. `work` is described in docs/jobs/estimator.md.
     """
     path = _unused(out, overwrite=overwrite)
-    described = job.described(table, space, work=work)
+    described = job.described(table, space, work=work, tell=on_message)
     if (bound_s is None) != (near is None):
         raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
     bound = None
@@ -132,7 +133,7 @@ def measure_nets(
 
     path = _unused(out, overwrite=overwrite)
     check_file(path)
-    described = job.described(table, space)
+    described = job.described(table, space, tell=on_message)
     assert described.table is not None  # noqa: S101  # a table was given
     chosen = [row.assignment for row in _nets(nets, described)]
     request = measure_request(options)
@@ -174,7 +175,7 @@ def fit_estimator(
     from gnomon.jobs.estimator.evaluation import LEAST_TO_HOLD_OUT, complaints_about, cross_validate
 
     path = _unused(out, overwrite=overwrite)
-    described = job.described(table, space, work=work)
+    described = job.described(table, space, work=work, tell=on_message)
     options = FitOptions(coverage=coverage)
     rows = _nets(samples, described, measured=True)
     # Read once, and no fold of the evaluation.
@@ -383,8 +384,6 @@ def count_units(
         described = load_estimator(estimator, space).described
     elif table is None and space is not None:
         described = job.described_space(load_space(space), chains=())
-    elif table is None:
-        raise UsageError("nothing says what units are", hint="Give --space SPACE, --table DIR or --estimator JSON.")
     else:
         described = job.described(table, space)
     counts = job.count_units(described, _nets(nets, described))

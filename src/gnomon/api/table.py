@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Unpack
 
-from gnomon.api.options import MeasureOptions, PathLike, Shapes, measure_request, skipped
+from gnomon.api.options import MeasureOptions, PathLike, Shapes, Space, measure_request, skipped
 from gnomon.errors import UsageError
 from gnomon.jobs.table import folder, look
 from gnomon.jobs.table.document import (
@@ -23,10 +23,6 @@ from gnomon.spaces.latency_table import merged
 from gnomon.spaces.loading import SearchSpace, load_space
 
 Table = Annotated[PathLike, option(metavar="TABLE")]
-TablesSpace = Annotated[
-    str | None,
-    option("--space", complete="space", metavar="SPACE", help="The space it is for.  [default: the one it names]"),
-]
 NewTable = Annotated[PathLike, option(metavar="DIR", help="The new table.")]
 
 
@@ -95,7 +91,7 @@ def known_spaces() -> SpacesDocument:
     return look.known()
 
 
-def check_table(path: Table, *, space: TablesSpace = None) -> TableDocument:
+def check_table(path: Table, *, space: Space = None) -> TableDocument:
     """Check TABLE: report what it holds, and units that are missing, failed or unstable.
 
     Exits with 7 if there are any.
@@ -156,7 +152,7 @@ def export_table(
     nets: Annotated[
         PathLike | None, option(metavar="FILE", help="Write the table's sum for each net of this csv instead.")
     ] = None,
-    space: TablesSpace = None,
+    space: Space = None,
     on_message: Callable[[str], None] | None = None,
 ) -> TableExportDocument:
     """Write TABLE as a csv or json of nnabla-nas's SNPE profiler, in microseconds, and its .meta beside it.

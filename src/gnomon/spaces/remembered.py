@@ -127,8 +127,8 @@ def read_space(value: Any, file: Strict) -> BlockSpace:
             nets.append(Net(inputs=(one.shape,), nodes=nodes, output=one.output))
         parts = tuple(_part(one, nets) for one in read.parts)
         return BlockSpace(name=read.name, inputs=read.inputs, parts=parts, dtype=read.dtype)
-    except IndexError:
-        file.fail("$", "a layer or a net has the number of none")
+    except (IndexError, ValueError):
+        file.fail("$", "a part, a net or a layer that it names is not there, or is not one")
     except ProblemError as error:
         file.fail("$", error.message)
 
@@ -159,15 +159,13 @@ def _learning(part: BlockLike | Choice | Stage) -> Any:
 
 
 def _part(read: PartRecord, nets: list[Net]) -> Any:
-    """A part of what was kept."""
+    """A part of what was kept. ValueError where it is not one."""
     positions = []
     for one in read.positions:
         blocks = {name: _Known({nets[k].inputs[0]: nets[k] for k in own}) for name, own in one.choices.items()}
-        if one.slot is None and len(blocks) != 1:
-            raise ProblemError("what is always there is one block")
-        positions.append(next(iter(blocks.values())) if one.slot is None else Choice(one.slot, blocks, again=one.again))
+        (always,) = blocks.values() if one.slot is None else [None]
+        positions.append(always or Choice(str(one.slot), blocks, again=one.again))
     if read.stage is not None:
         return Stage(read.stage, read.depths, tuple[Any, ...](positions))
-    if len(positions) != 1:
-        raise ProblemError("a part that is no stage has one position")
-    return positions[0]
+    (only,) = positions
+    return only

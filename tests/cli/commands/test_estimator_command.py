@@ -264,7 +264,7 @@ def test_count_knows_the_modules_of_a_space_by_their_uids(tmp_path: Path) -> Non
     }
     with pytest.raises(UsageError, match="is there already"):
         run_plainly(*words, "--space", "mobilenetv2-cifar10")
-    with pytest.raises(UsageError, match="nothing says what units are"):
+    with pytest.raises(UsageError, match="neither a table nor a space"):
         run(*words)
     with pytest.raises(UsageError, match="of a table or of an estimator"):
         run(*words, "--table", "t", "--estimator", "e.json")

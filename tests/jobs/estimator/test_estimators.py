@@ -17,6 +17,7 @@ from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.estimate.columns import Unknown
 from gnomon.estimate.export import export_estimator
 from gnomon.formats.nets_csv import NetRow
+from gnomon.jobs.estimator import job as estimators
 from gnomon.jobs.estimator.evaluation import evaluate
 from gnomon.jobs.estimator.job import (
     REFERENCE,
@@ -173,6 +174,16 @@ def test_a_space_of_one_net_has_a_suggestion_and_one_without_a_slot_none() -> No
     none = BlockSpace(name="none", inputs=((1, 3, 8, 8),), parts=(lambda x: x.relu(),))
     with pytest.raises(UsageError, match="has no slot"):
         suggest_nets(described_space(none))
+
+
+def test_a_large_space_is_told_of_before_its_units_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, path, name = kit(tmp_path)
+    told: list[str] = []
+    described(path, name, tell=told.append)
+    assert told == []
+    monkeypatch.setattr(estimators, "_MANY", 14)
+    described(path, name, tell=told.append)
+    assert told == ["small has 14 choices: finding their units takes a while"]
 
 
 def test_suggestions_come_from_the_pool_and_know_other_devices(tmp_path: Path) -> None:

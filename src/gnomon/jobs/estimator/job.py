@@ -38,6 +38,7 @@ from gnomon.system.files import read_file, save_text
 
 if TYPE_CHECKING:
     from gnomon.estimate.fit import Source
+    from gnomon.measure.progress import Tell
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
 OVERHEAD = "overhead"
@@ -50,6 +51,9 @@ _EXTRA = "extra"
 
 POOL = 2000
 """Nets that are drawn to choose from."""
+
+_MANY = 500
+"""Choices of a space from which on finding its units takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
@@ -207,21 +211,32 @@ class SpaceEstimator:
         }
 
 
-def described(table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None) -> Described:
+def described(
+    table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None, tell: Tell | None = None
+) -> Described:
     """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit.
 
-    `work` is a function of a unit, as FILE.py:FUNCTION, that tells what else it works: {name: number}.
+    `work` is a function of a unit, as FILE.py:FUNCTION, that tells what else it works: {name: number}. `tell` hears
+    of a space so large that its units take a while.
     """
     if table is None and space is None:
         raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
     if table is None:
-        return described_space(load_space(str(space)), work=None if work is None else load_attribute(work))
+        loaded = _told(load_space(str(space)), tell)
+        return described_space(loaded, work=None if work is None else load_attribute(work))
     if work is not None:
         raise UsageError(
             "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
         )
     found = read_table(folder := Path(table))
-    return _priced(table_space(folder, found.manifest.space, space), found)
+    return _priced(_told(table_space(folder, found.manifest.space, space), tell), found)
+
+
+def _told(space: SearchSpace, tell: Tell | None) -> SearchSpace:
+    choices = sum(len(slot.choices) for slot in space.space.slots)
+    if tell is not None and choices >= _MANY:
+        tell(f"{space.name} has {choices} choices: finding their units takes a while")
+    return space
 
 
 def described_space(
