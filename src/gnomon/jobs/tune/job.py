@@ -1,4 +1,7 @@
-"""The job of `gnomon tune`: the layers of a network, each with schedules that are searched for on the device."""
+"""The job of `gnomon tune`: the layers of a network, each with schedules that are searched for on the device.
+
+Its rounds ask for candidates, build them, measure each, write it down, and tell the search.
+"""
 
 from __future__ import annotations
 
