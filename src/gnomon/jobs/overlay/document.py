@@ -15,13 +15,13 @@ from gnomon.jobs.tune.document import (
     FailureCount,
     FailureKind,
     FailurePart,
-    LayerPart,
-    OnDevice,
     RatioPart,
     TimesPart,
+    TunedDevicePart,
 )
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import FirstVersion
+from gnomon.report.conditions import ConditionsPart
 
 ByDevice = Mapping[str, float | None]
 
@@ -43,16 +43,20 @@ class CollectedLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CollectDocument(OnDevice):
+class CollectDocument(FirstVersion):
     """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
 
     format: Literal["gnomon-overlay-collect"] = "gnomon-overlay-collect"
+    model: TunedModel
+    device: TunedDevicePart
     host: str
     records: str
     source: str
     layers: tuple[CollectedLayer, ...]
     failures: tuple[FailureCount, ...]
     seconds: float
+    notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -113,7 +117,7 @@ class FailedTrialPart(FailureKind):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenLayer(LayerPart):
+class ChosenLayer:
     """A layer and its choice. `times` and `theta` are its seconds and the least there are, by device.
 
     `estimate` is where the choice lies on a device between its best and the others' (0 and 1); `confidence` how often
@@ -123,7 +127,9 @@ class ChosenLayer(LayerPart):
     whose traces are in what is written. `index` is AutoTVM's, by device, known once lines were written.
     """
 
+    name: str
     layer: str
+    weight: int
     share: float
     M: float | None
     mean_regret: float | None

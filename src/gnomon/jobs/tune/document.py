@@ -169,17 +169,7 @@ class BesidePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class OnDevice(FirstVersion):
-    """What was done with a network on a device. `conditions` are those that it was measured under."""
-
-    model: TunedModel
-    device: TunedDevicePart
-    notes: tuple[str, ...]
-    conditions: ConditionsPart | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class TuneDocument(OnDevice):
+class TuneDocument(FirstVersion):
     """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
 
     `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
@@ -187,6 +177,8 @@ class TuneDocument(OnDevice):
     """
 
     format: Literal["gnomon-tune"] = "gnomon-tune"
+    model: TunedModel
+    device: TunedDevicePart
     records: str
     library: str | None
     seconds: float
@@ -197,6 +189,8 @@ class TuneDocument(OnDevice):
     network: TunedNetworkPart
     beside: BesidePart | None
     doubts: tuple[Doubt, ...] = ()
+    notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
     @property
     def exit_code(self) -> int:
@@ -289,13 +283,15 @@ class RunLayerPart(LayerPart):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ExecDocument(OnDevice):
+class ExecDocument(FirstVersion):
     """All that `gnomon exec` found: a compiled network on a device, whole and layer by layer.
 
     `library` is what was compiled of a `source` of records.
     """
 
     format: Literal["gnomon-exec"] = "gnomon-exec"
+    model: TunedModel
+    device: TunedDevicePart
     source: str
     library: str | None = None
     built_for: Mapping[str, Any]
@@ -307,6 +303,8 @@ class ExecDocument(OnDevice):
     unaccounted_s: float | None
     failure: FailurePart | None
     doubts: tuple[Doubt, ...] = ()
+    notes: tuple[str, ...]
+    conditions: ConditionsPart | None = None
 
     @property
     def exit_code(self) -> int:

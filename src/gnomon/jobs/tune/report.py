@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gnomon.jobs.place.shared_report import doubts, first_warnings, held
 from gnomon.jobs.tune.document import (
@@ -13,7 +13,6 @@ from gnomon.jobs.tune.document import (
     ExecDocument,
     FailureCount,
     FailureKind,
-    LayerPart,
     LibraryFile,
     RatioPart,
     RecordFile,
@@ -32,7 +31,25 @@ from gnomon.report.parts import percent, sentence
 from gnomon.report.plain import listed, many, shorten
 from gnomon.report.units import ratio_interval
 
-L = TypeVar("L", bound=LayerPart)
+
+class Shared(Protocol):
+    """A layer that has a share of the network's time."""
+
+    @property
+    def share(self) -> float | None:
+        """The share; None where it is not known."""
+
+
+class Layer(Shared, Protocol):
+    """A layer with its name."""
+
+    @property
+    def name(self) -> str:
+        """The name, from outside."""
+
+
+L = TypeVar("L", bound=Shared)
+N = TypeVar("N", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
@@ -190,7 +207,7 @@ def largest_first(layers: Sequence[L]) -> list[L]:
     return sorted(layers, key=lambda layer: -1.0 if layer.share is None else layer.share, reverse=True)
 
 
-def left_out(layers: Sequence[LayerPart], most: int = MOST_LAYERS) -> str:
+def left_out(layers: Sequence[Shared], most: int = MOST_LAYERS) -> str:
     """How a line names the layers beyond so many: "more layers with 7 % of the time"."""
     known = [layer.share for layer in layers[most:] if layer.share is not None]
     share = f" with {share_of(sum(known))} of the time" if known else ""
@@ -339,7 +356,7 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
     return f"{there} are there, {trials.measured - trials.before} of them measured now, in {took}; {failed}"
 
 
-def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0) -> Table[L]:
+def layer_table(layers: Sequence[N], *, most: int = MOST_LAYERS, split: int = 0) -> Table[N]:
     """A table of layers in their order, which says how much of the time the others have."""
     return Table(layers, most=most, more=left_out(layers, most), split=split).text(
         "layer", lambda layer: layer.name, least=16, most=40
