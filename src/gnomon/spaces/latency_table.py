@@ -9,7 +9,7 @@ from statistics import median
 from typing import Annotated, Any, Literal
 
 from gnomon.core.brief import brief
-from gnomon.core.codec import Must, ReadBy
+from gnomon.core.codec import Must, ReadBy, within
 from gnomon.errors import ProblemError, UsageError
 from gnomon.spaces.unit import Unit, unit_of
 
@@ -43,8 +43,10 @@ class Row:
     machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. Of
     a unit that was seen in whole `nets`, so many of them, it is what it takes there and the overhead of a call; the
     bounds are the least and the most of these.
-    `at_s` is when it was measured. `samples` are the raw seconds of calls by process and block. `reported` are figures
-    of an imported table, as its file has them. A failed unit has a `reason` and no time: it is never 0.
+    Of a unit that ran alone, `added` is the share of conversions that the runtime put around it, which it would not
+    have inside of a net: they are left out of all of these. `at_s` is when it was measured. `samples` are the raw
+    seconds of calls by process and block. `reported` are figures of an imported table, as its file has them. A failed
+    unit has a `reason` and no time: it is never 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]
@@ -56,6 +58,7 @@ class Row:
     drift: Above0 = 1.0
     processes: Whole = 0
     nets: Whole = 0
+    added: Annotated[float, within(0, 1, "a share")] = 0.0
     samples: Mapping[str, tuple[Seconds, ...]] = field(default_factory=dict)
     reported: Figures = field(default_factory=dict)
     reason: str = ""

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -366,6 +366,10 @@ REFERENCE = "reference_s"
 """What an estimator's context calls the time of the reference net at the speed that predictions are of."""
 
 _ELSEWHERE = 0.3
+
+_LASTING = 0.02
+"""How far a net's time is off in other processes, or hours later, relative: minutes of measuring do not show it."""
+
 _UNCORRECTED = 0.5
 
 
@@ -426,6 +430,9 @@ def fit_estimator(
         sources=sources_of(found, others),
         errors_s=errors_s,
     )
+    if not np.isnan(errors_s).all():  # they were measured here: what holds in an hour is another matter
+        lasting = math.hypot(estimator.noise.relative, _LASTING)
+        estimator = replace(estimator, noise=replace(estimator.noise, relative=lasting))
     manifest = found.table.manifest if found.table else None
     context = dict(manifest.context) if manifest else {}
     return SpaceEstimator(

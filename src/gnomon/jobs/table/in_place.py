@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.stats import median
-from gnomon.jobs.table.traces import TracedKernel, TracedNet, Traces
+from gnomon.jobs.table.traces import TracedKernel, TracedNet, Traces, written
 from gnomon.session.bench.baseline import Gauge, measure_beside_gauge, parts_of
 from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import FusionRules, fused
 from gnomon.spaces.latency_table import Row
 from gnomon.spaces.loading import draw
 from gnomon.spaces.models import ModelSpace
-from gnomon.spaces.unit import VIEWS, Unit
+from gnomon.spaces.unit import VIEWS, Unit, net_of
 
 MULTIPLY = frozenset({"Conv", "Linear", "MatMul"})
 """Kinds of layers that multiply: no runtime runs two of them as one."""
@@ -150,6 +150,21 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
             by_unit[net.nodes[group].unit].append(time_s)
     others = traced.on_device.others
     return {unit: sum(seen) / len(seen) for unit, seen in by_unit.items()}, other_s / others if others else None
+
+
+def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
+    """The row of a unit that ran alone, without what the runtime put around it by its trace; as it is without one."""
+    if row.call_s is None or row.call_s <= overhead_s:
+        return row
+    traced = traces.trace(written(traces.bench, net_of(row.unit)), 1)
+    if traced is None or not any(kernel.added for kernel in traced.kernels):
+        return row
+    own_s = _unprofiled(traced.kernels, row.call_s - overhead_s)
+    added_s = sum(time_s for kernel, time_s in zip(traced.kernels, own_s, strict=True) if kernel.added)
+    added = min(added_s / sum(own_s), 1 - _LEAST_SHARE)
+    ends = {name: getattr(row, name) for name in ("low_s", "call_s", "high_s")}
+    kept = {name: end - added * max(0.0, end - overhead_s) for name, end in ends.items() if end is not None}
+    return replace(row, **kept, added=added)
 
 
 def _unprofiled(kernels: Sequence[TracedKernel], whole_s: float) -> list[float]:

@@ -25,7 +25,7 @@ from gnomon.jobs.table.folder import (
     read_table,
 )
 from gnomon.jobs.table.fusion import fused_chains
-from gnomon.jobs.table.in_place import Prices, priced_in_place
+from gnomon.jobs.table.in_place import Prices, priced_in_place, without_added
 from gnomon.jobs.table.traces import Traces
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
@@ -173,7 +173,10 @@ def _build(
                     folder.describe(replace(manifest, other_s=in_place.other_s))
                 steps.step(len(in_place.rows))
                 alone = [unit for unit in todo if unit not in {row.unit for row in in_place.rows}]
-                for row in chain(in_place.rows, _rows(bench, gauge, alone, steps)):
+                rows = _rows(bench, gauge, alone, steps)
+                if traced:
+                    rows = (without_added(row, traces, gauge.overhead_s) for row in rows)
+                for row in chain(in_place.rows, rows):
                     folder.append(row)
                     seen.add(row.unit)
         bench.runner.note_files(*files, whole=True)

@@ -23,7 +23,7 @@ from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw
 
-NET_EFFORT = replace(EFFORT, rounds=4, block_s=0.03, warm_s=0.03, together=10)
+NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
 """What a whole net is worth: an estimator rests on few of them.
 
 Eight share a process with the anchor and the reference net, as all lie in its memory.

@@ -16,7 +16,7 @@ from gnomon.report.page import Page, Table
 from gnomon.report.parts import networks, percent
 from gnomon.report.plain import many
 
-_ROWS = 20
+_ROWS, _CHAINS = 20, 4
 _LABEL = 58
 
 
@@ -39,8 +39,7 @@ def table_report(document: TableDocument, page: Page) -> None:
     if in_place := sum(row.nets > 0 for row in document.units):
         alone = f"; {total - in_place} alone" if in_place < total else ""
         page.line(f"{many(in_place, 'unit')} priced inside of whole networks, by the runtime's trace{alone}.")
-    fused = document.fused
-    page.line(f"Run as one: {', '.join(fused)}." if fused else "Every operator runs by itself.")
+    page.line(_fused(document, page))
     page.heading("The most expensive units")
     page.table(
         Table(
@@ -69,6 +68,18 @@ def table_report(document: TableDocument, page: Page) -> None:
     if document.seconds is not None:
         page.line(f"{document.measured} units measured in {units.duration(document.seconds)}.")
     page.path("table", document.table)
+
+
+_WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assumed: the runtime leaves no trace"}
+
+
+def _fused(document: TableDocument, page: Page) -> str:
+    """Which chains count as one, and why."""
+    why = [_WHY[source] for one in document.evidence[:1] if (source := str(one.get("source"))) in _WHY]
+    chains = document.fused if page.every else document.fused[:_CHAINS]
+    more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""
+    told = f"Run as one: {', '.join(chains)}{more}" if chains else "Every operator runs by itself"
+    return f"{told} ({why[0]})." if why else f"{told}."
 
 
 def tables_report(document: TablesDocument, page: Page) -> None:
