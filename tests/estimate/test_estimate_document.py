@@ -105,6 +105,7 @@ BROKEN: list[tuple[tuple[str | int, ...], Any, str]] = [
     (("columns", "prior_s", 1), -1, r"\$\.columns\.prior_s\[1\]"),
     (("coefficients_s", 3), 10**400, r"\$\.coefficients_s\[3\]"),
     (("coefficients_s", 3), 1e308, "a number above 1e"),
+    (("bias_s",), -1e308, "a number above 1e"),
     (("covariance", "own", 0), -1.0, r"\$\.covariance\.own\[0\]"),
     (("noise", "coverage"), 0.9999999999999999, r"\$\.noise\.coverage"),
     (("known", 0), 1, r"\$\.known\[0\]"),

@@ -127,7 +127,10 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
     width = len(read.columns.names)
-    figures = (read.bias_s, read.level_s, *read.coefficients_s, *read.covariance.own, *chain(*read.covariance.more))
+    covariance, learner = read.covariance, read.residual
+    rows = (covariance.own, *covariance.more, *covariance.less, read.coefficients_s, (read.bias_s, read.level_s))
+    learnt = () if learner is None else (learner.centre, learner.alpha, *learner.points, *learner.half)
+    figures = chain(*rows, *learnt)
     if max(map(abs, figures)) > _LARGEST:
         complaints.tell("$", f"a number above {_LARGEST:g}, whose square is none")
     _check_sizes(read, width, complaints)
