@@ -197,6 +197,8 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
             f"What has no price is guessed to take {units.time(document.guessed_s)}, by its work alone.",
             f"Measure the model whole: gnomon profile {shlex.quote(document.model)}",
         )
+    for path in document.tables:
+        page.path("table", path)
     page.table(
         Table(document.units, most=_ROWS)
         .text("unit", lambda one: one.label, most=60)
@@ -212,8 +214,6 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
             noun="units",
         )
     )
-    for path in document.tables:
-        page.path("table", path)
 
 
 _KNOWN = {
