@@ -24,6 +24,7 @@ from gnomon.api.estimator import measure_nets as measure_nets
 from gnomon.api.estimator import predict as predict
 from gnomon.api.estimator import predict_model as predict_model
 from gnomon.api.estimator import suggest_nets as suggest_nets
+from gnomon.api.estimator import verify_net as verify_net
 from gnomon.api.html import write_report as write_report
 from gnomon.api.new import new_package as new_package
 from gnomon.api.objectives import objectives as objectives

@@ -179,6 +179,7 @@ JOBS: Mapping[str, Job] = {
                     ),
                     "import": CommandRow("import_nets", "Make a csv of nets of another tool's files.", html=False),
                     "count": CommandRow("count_units", "Count the units of nets.", html=False),
+                    "verify": CommandRow("verify_net", "Say whether a model is a network of a space.", html=False),
                 },
             )
         },
@@ -193,6 +194,7 @@ JOBS: Mapping[str, Job] = {
             estimator_suggest="SuggestDocument suggested_report",
             estimator_import="ImportDocument imported_report",
             estimator_count="CountDocument file_report",
+            estimator_verification="VerificationDocument verification_report",
         )
         | {"nets": ("gnomon.jobs.table.document:NetsDocument", "gnomon.jobs.estimator.report:measured_report")},
         functions=_functions("estimator", "load_estimator", "predict_model"),

@@ -17,6 +17,7 @@ from gnomon.jobs.estimator.document import ImportDocument as ImportDocument
 from gnomon.jobs.estimator.document import ModelPredictionDocument as ModelPredictionDocument
 from gnomon.jobs.estimator.document import PredictionsDocument as PredictionsDocument
 from gnomon.jobs.estimator.document import SuggestDocument as SuggestDocument
+from gnomon.jobs.estimator.document import VerificationDocument as VerificationDocument
 from gnomon.jobs.new.document import NewDocument as NewDocument
 from gnomon.jobs.overlay.document import AnalyzeDocument as AnalyzeDocument
 from gnomon.jobs.overlay.document import CollectDocument as CollectDocument

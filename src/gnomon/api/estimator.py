@@ -23,8 +23,10 @@ from gnomon.jobs.estimator.document import (
     ModelPredictionDocument,
     PredictionsDocument,
     SuggestDocument,
+    VerificationDocument,
 )
 from gnomon.jobs.estimator.job import Described, SpaceEstimator
+from gnomon.jobs.table.folder import is_table
 from gnomon.options import option
 from gnomon.spaces.loading import load_space
 from gnomon.store.address import RecordLike, record_address
@@ -212,13 +214,10 @@ def evaluate_estimator(
 
     estimator = load_estimator(path, space)
     rows = _nets(samples, estimator.described, measured=True)
-    evaluated = document.EvaluationDocument(
-        space=estimator.described.space.name,
-        file=str(path),
-        evaluation=evaluate(estimator, rows),
-        complaints=complaints_about(estimator.described, rows),
-    )
-    return replace(evaluated, pictures=_drawn(evaluated, picture, on_message))
+    found, space_name = evaluate(estimator, rows), estimator.described.space.name
+    evaluated = document.EvaluationDocument(space=space_name, file=str(path), evaluation=found)
+    told = complaints_about(estimator.described, rows)
+    return replace(evaluated, complaints=told, pictures=_drawn(evaluated, picture, on_message))
 
 
 def predict(
@@ -389,6 +388,25 @@ def count_units(
     counts = job.count_units(described, _nets(nets, described))
     save_text(write_counts(counts), file)
     return CountDocument(file=str(out), counts=counts)
+
+
+def verify_net(
+    space: Annotated[str, option(metavar="SPACE|TABLE")],
+    model: Annotated[PathLike, option(metavar="MODEL")],
+    *,
+    net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="A choice; one for each slot.")],
+) -> VerificationDocument:
+    """Say whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.
+
+    Compared are the units of both, a convolution with its batch normalisation as one, and not their order. Exits with 1
+    where they differ.
+
+    Raises GnomonError.
+    """
+    from gnomon.jobs.estimator import models
+
+    given = job.described(space, None).space if is_table(Path(space)) else load_space(space)
+    return models.verify_net(given, dict(one.partition("=")[::2] for one in net), Path(model))
 
 
 def _unused(out: PathLike, *, overwrite: bool) -> Path:

@@ -81,6 +81,7 @@ EXAMPLES = (
     "gnomon estimator import pixel3.pt --out nets.csv",
     "gnomon estimator measure nets.csv --table mobilenetv2-cifar10.table",
     "gnomon estimator predict estimator.json nets.csv",
+    "gnomon estimator verify space.table model.onnx --net first=k3 --net second=skip",
     "gnomon space profile space.yaml --profile-dir out",
     "gnomon space select out",
     "gnomon space front out --latency 2ms --networks 20",

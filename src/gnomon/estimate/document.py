@@ -130,8 +130,7 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     covariance, learner = read.covariance, read.residual
     rows = (covariance.own, *covariance.more, *covariance.less, read.coefficients_s, (read.bias_s, read.level_s))
     learnt = () if learner is None else (learner.centre, learner.alpha, *learner.points, *learner.half)
-    figures = chain(*rows, *learnt)
-    if max(map(abs, figures)) > _LARGEST:
+    if max(map(abs, chain(*rows, *learnt))) > _LARGEST:
         complaints.tell("$", f"a number above {_LARGEST:g}, whose square is none")
     _check_sizes(read, width, complaints)
     complaints.raise_any()

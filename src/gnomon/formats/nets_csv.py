@@ -292,8 +292,7 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is not valid: leave out what failed")
         known[f"{what}_s"] = value
-    low_s, high_s = known.get("low_s"), known.get("high_s")
-    if low_s is not None and high_s is not None and low_s > high_s:
+    if (known.get("low_s") or 0.0) > (known.get("high_s") or math.inf):
         raise ProblemError("low is above high: they are the ends of an interval")
     for what, index in columns.beside.items():
         text = line[index].strip()

@@ -18,13 +18,16 @@ from tests.store.contract import sample_campaign
 from gnomon.api.estimator import predict_model
 from gnomon.cli.main import run
 from gnomon.core.sample import Event
-from gnomon.errors import ModelError, UsageError
-from gnomon.jobs.estimator.models import APART, shapes_by_model, space_of_models, tables_of
+from gnomon.errors import ModelError, ProblemError, UsageError
+from gnomon.jobs.estimator.models import APART, shapes_by_model, space_of_models, tables_of, verify_net
 from gnomon.jobs.table.folder import MANIFEST, ROWS, read_table, write_table
+from gnomon.models.units import write_net
 from gnomon.session.nets import read_net
+from gnomon.spaces import BlockSpace, Choice, skip
 from gnomon.spaces.fuse import fuse, rules
 from gnomon.spaces.latency_table import Manifest, Row, Table
 from gnomon.spaces.loading import load_space
+from gnomon.spaces.unit import Trace
 from gnomon.spaces.work import work
 from gnomon.store.base import FILES, note_files
 from gnomon.store.sqlite import SqliteStore
@@ -222,3 +225,45 @@ def test_a_model_of_views_alone_has_no_time_by_a_table_without_overhead(
     with pytest.raises(ModelError, match="no operator") as refused:
         predict_model(path, tables=[given])
     assert "profile" in refused.value.hint
+
+
+def test_a_model_is_the_network_of_its_choices_and_of_no_others(tmp_path: Path) -> None:
+    def block(width: int) -> Any:
+        return lambda x: x.conv(width, 3).batch_norm().relu()
+
+    def last(x: Any) -> Any:
+        return x.global_average_pool().linear(3)
+
+    parts = (block(4), Choice("a", {"wide": block(8), "narrow": block(4), "skip": skip}), last)
+    space = BlockSpace(name="own", inputs=((1, 3, 8, 8),), parts=parts)
+    path = write_net(space.net([0]), tmp_path / "wide.onnx", seed=0)
+    assert verify_net(space, {"a": "wide"}, path).exit_code == 0
+    other = verify_net(space, {"a": "skip"}, path)
+    assert other.exit_code == 1
+    found = {one.label: (one.space, one.model) for one in other.differences}
+    assert found["Conv 3x3 8 @ 1x4x8x8"] == found["Relu @ 1x8x8x8"] == (0, 1)
+    assert found["Linear 3 @ 1x4x1x1"] == (1, 0)
+    assert "Conv 3x3 4 @ 1x3x8x8" not in found
+    with pytest.raises(UsageError, match="own has no slot 'b'"):
+        verify_net(space, {"b": "wide"}, path)
+    with pytest.raises(ProblemError, match="slot 'a' has no choice ''"):
+        verify_net(space, {}, path)
+
+
+def test_a_folded_normalisation_is_the_same_network(tmp_path: Path, capsys: Any) -> None:
+    trace = Trace(((1, 3, 8, 8),))
+    path = write_net(trace.net(trace.input().conv(4, 3, bias=True).relu()), tmp_path / "m.onnx", seed=0)
+    choices = {"plain": lambda x: x.conv(4, 3).batch_norm().relu(), "none": skip}
+    space = BlockSpace(name="own", inputs=((1, 3, 8, 8),), parts=(Choice("a", choices),))
+    write_table(
+        Table(manifest=Manifest(space="own", context=CONTEXT, clock="cpu", overhead_s=0.0), rows=tuple(
+            Row(unit=u, status="ok", at_s=1.0, call_s=1e-5) for u in space.tables().units
+        )),
+        tmp_path / "t",
+        space,
+    )  # fmt: skip
+    words = ["estimator", "verify", str(tmp_path / "t"), str(path), "--net"]
+    assert run([*words, "a=plain"]) == 0
+    assert "It is this network of own." in capsys.readouterr().out
+    assert run([*words, "a=none"]) == 1
+    assert "It is not this network of own." in capsys.readouterr().out

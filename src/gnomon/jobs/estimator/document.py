@@ -204,6 +204,31 @@ class CountDocument(FirstVersion):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnitDifference:
+    """A unit that a space's network and a model have not as often. Without an id: an operator outside of units."""
+
+    label: str
+    id: str
+    space: int
+    model: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VerificationDocument(FirstVersion):
+    """Whether an ONNX model is a network of a space: `gnomon estimator verify`. It is where no unit is a difference."""
+
+    format: Literal["gnomon-estimator-verification"] = "gnomon-estimator-verification"
+    space: str
+    model: str
+    differences: tuple[UnitDifference, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where they differ."""
+        return 1 if self.differences else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PricedUnitPart:
     """A unit of the model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
 

@@ -22,7 +22,14 @@ import numpy as np
 from gnomon.core.stats import median
 from gnomon.errors import ModelError, UsageError
 from gnomon.estimate.like import Like, learn_likeness
-from gnomon.jobs.estimator.document import LeftOutPart, ModelPredictionDocument, PricedUnitPart
+from gnomon.jobs.estimator.document import (
+    LeftOutPart,
+    ModelPredictionDocument,
+    PricedUnitPart,
+    UnitDifference,
+    VerificationDocument,
+)
+from gnomon.jobs.estimator.job import FOLDED
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.load import load
 from gnomon.models.model import is_known
@@ -31,6 +38,7 @@ from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
 from gnomon.spaces.fuse import fuse, kernel_of, kernels_of, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
+from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.models import NAME, ModelFile, ModelSpace
 from gnomon.spaces.unit import Net, Unit
 from gnomon.spaces.work import WORK, families, features, work
@@ -113,9 +121,7 @@ def predict_model(
     table = joined([read_table(one) for one in tables])
     read = read_net(path, shapes or {})
     left_out = read.left_out
-    counts = Counter[Unit]()
-    for unit, count in fuse(read.net, rules(table.manifest.rules)).counts().items():
-        counts[kernel_of(unit)] += count
+    counts = _kernels(read.net, table.manifest.rules)
     known = table.times_s
     widths = {row.unit: row.relative_half_width for row in table.rows}
     units = list(counts)
@@ -171,6 +177,34 @@ def predict_model(
             LeftOutPart(type=type_, count=count, reason=why) for (type_, why), count in sorted(missed.items())
         ),
     )
+
+
+def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
+    """How often a net has each kernel, where these chains run as one."""
+    counts = Counter[Unit]()
+    for unit, count in fuse(net, rules(chains)).counts().items():
+        counts[kernel_of(unit)] += count
+    return counts
+
+
+def verify_net(space: SearchSpace, net: Mapping[str, str], path: Path) -> VerificationDocument:
+    """Compare an ONNX model with the net of these choices by slot: their units, in whatever order.
+
+    Raises GnomonError for a slot or a choice that the space lacks, and for a model that cannot be read.
+    """
+    slots = [slot.name for slot in space.space.slots]
+    if strange := [name for name in net if name not in slots]:
+        raise UsageError(f"{space.name} has no slot {strange[0]!r}", hint=f"It has: {', '.join(slots)}.")
+    read = read_net(path, {})
+    own = _kernels(space.net(space.space.indices([net.get(name, "") for name in slots])), FOLDED)
+    found = _kernels(read.net, FOLDED)
+    differences = [
+        UnitDifference(label=unit.label, id=unit.id, space=own[unit], model=found[unit])
+        for unit in dict.fromkeys((*own, *found))
+        if own[unit] != found[unit]
+    ]
+    differences += [UnitDifference(label=one.type, id="", space=0, model=1) for one in read.left_out]
+    return VerificationDocument(space=space.name, model=str(path), differences=tuple(differences))
 
 
 def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:

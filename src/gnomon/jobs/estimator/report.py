@@ -18,6 +18,7 @@ from gnomon.jobs.estimator.document import (
     PredictedNet,
     PredictionsDocument,
     SuggestDocument,
+    VerificationDocument,
 )
 from gnomon.report import units
 from gnomon.report.chart import BEHIND, LOOKS
@@ -222,6 +223,18 @@ _KNOWN = {
     "unlike any measured one": "is a guess",
 }
 _SHORT = {"measured": "measured", "like measured ones": "like", "unlike any measured one": "guess"}
+
+
+def verification_report(document: VerificationDocument, page: Page) -> None:
+    """Whether a model is a network of a space, and what differs."""
+    page.headline(f"It is {'not this' if document.differences else 'this'} network of {document.space}.")
+    if document.differences:
+        page.table(
+            Table(document.differences, most=_ROWS)
+            .text("unit", lambda one: one.label, most=60)
+            .number("in the space's", lambda one: one.space)
+            .number("in the model", lambda one: one.model)
+        )
 
 
 def explanation_report(document: ExplanationDocument, page: Page) -> None:
