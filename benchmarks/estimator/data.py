@@ -86,8 +86,9 @@ def _times(arrays: dict[str, np.ndarray]) -> dict[str, Floats]:
 
 
 def _space(space: str, name: str, nets: np.ndarray, arrays: dict[str, np.ndarray]) -> Data:
-    """Nets of a shipped space."""
+    """Nets of a shipped space, each written in one way, as suggested nets are."""
     found = described(None, name)
+    nets = found.tables.canonical(nets)
     return Data(
         space=space,
         columns=found.columns,
