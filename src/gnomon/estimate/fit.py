@@ -1,9 +1,9 @@
 """Fitting: a prior from tables and other devices, samples of whole nets, and the interval they allow.
 
 Errors have heavy tails, so that a net that was measured under load counts little. A Student error is a normal one whose
-variance is itself unknown; its expected inverse gives the weight of a sample in each pass (Lange, Little and Taylor,
-Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of leaving the sample out, so that a
-sample cannot hide by pulling the model to itself.
+variance is itself unknown; its expected inverse gives the weight of a sample in each pass, and samples say how heavy
+tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of
+leaving the sample out, so that a sample cannot hide by pulling the model to itself.
 
 How wide an interval is follows from the scores of the samples: a left-out residual over its predicted deviation. With
 many samples the interval takes their quantile, as conformal prediction does (Barber et al., Predictive Inference with
@@ -40,7 +40,9 @@ from gnomon.estimate.residual import learn
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.06
 _LEAST_LOG_NOISE = math.log(1e-3)  # below it a sample's own error would be divided by nothing
-_TAIL = 3.0  # degrees of freedom of the errors' Student distribution: few of them make outliers cheap
+_TAILS = (3.0, 1.0, 2.0, 5.0)  # degrees of freedom of the errors' Student distribution, the usual first
+_SURE_TAIL = 2.0  # by so much must the log of the likelihood of another tail be above that of the usual one
+_SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # of errors, in units of what the noise says
 _FLOOR = 0.2  # errors grow with a net's time, but not below this share of the median time
 _TRUST = 20.0  # with so many samples, half of the trust is in the scores
 _HEAVY = 1.05  # errors with heavy tails against normal ones
@@ -53,8 +55,24 @@ _LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
 def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
     """By what each sample's variance is multiplied: (tail + z**2) / (tail + 1), z in unweighted deviations."""
     z2 = residual**2 / variance * current
-    multiples: Floats = (_TAIL + z2) / (_TAIL + 1)
+    tail = tail_of(z2)
+    multiples: Floats = (tail + z2) / (tail + 1)
     return multiples
+
+
+def tail_of(squares: Floats) -> float:
+    """The degrees of freedom of the Student distribution, of whichever scale, that squares of deviations are likely of.
+
+    Few degrees make outliers cheap. The usual ones stand unless the samples are surely of others.
+    """
+    scaled = squares[:, None] / _SCALES**2
+
+    def likelihood(tail: float) -> float:
+        normal = math.lgamma((tail + 1) / 2) - math.lgamma(tail / 2) - 0.5 * math.log(tail)
+        by_scale = len(squares) * (normal - np.log(_SCALES)) - (tail + 1) / 2 * np.log1p(scaled / tail).sum(axis=0)
+        return float(by_scale.max()) + (_SURE_TAIL if tail == _TAILS[0] else 0.0)
+
+    return max(_TAILS, key=likelihood)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
