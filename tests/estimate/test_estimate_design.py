@@ -10,7 +10,7 @@ from tests.estimate.nets import columns, counts, measured
 
 from gnomon.errors import UsageError
 from gnomon.estimate import design
-from gnomon.estimate.design import RIDGE, d_optimal, suggest
+from gnomon.estimate.design import RIDGE, d_optimal, i_optimal, suggest
 from gnomon.estimate.fit import fit, source
 
 
@@ -92,4 +92,22 @@ def test_a_choice_is_that_of_the_explicit_covariance(before: int, monkeypatch: p
         covariance = np.linalg.inv(RIDGE * np.eye(70) + sum((np.outer(row, row) for row in seen), np.zeros((70, 70))))
         leverage = np.einsum("ij,ij->i", z @ covariance, z)
         assert leverage[pick] == pytest.approx(leverage.max(), rel=1e-9)
+        seen.append(z[pick])
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_more_nets_are_those_after_which_the_pool_is_surest(before: int) -> None:
+    rng = np.random.default_rng(before)
+    z, given = 0.5 * rng.standard_normal((40, 20)), 0.5 * rng.standard_normal((before, 20))
+    seen = list(given)
+
+    def doubt(rows: list[np.ndarray]) -> float:
+        known = RIDGE * np.eye(20) + sum((np.outer(row, row) for row in rows), np.zeros((20, 20)))
+        return float(np.einsum("ij,ij->", z @ np.linalg.inv(known), z))
+
+    free = set(range(40))
+    for pick in i_optimal(z, 12, given):
+        assert pick in free
+        assert doubt([*seen, z[pick]]) == pytest.approx(min(doubt([*seen, z[row]]) for row in free), rel=1e-9)
+        free.remove(pick)
         seen.append(z[pick])

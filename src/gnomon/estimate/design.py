@@ -1,9 +1,10 @@
 """Which nets to measure, before any is measured: those that tell most about the coefficients.
 
-Greedy D-optimal design with exchanges (Fedorov, Theory of Optimal Experiments, 1972), in the metric of the prior, so
-that a Bayesian one (Chaloner and Verdinelli, Bayesian Experimental Design: A Review, 1995): the first half of the nets
-spans the columns; the second half is drawn from the pool as it is, near a bound if there is one, for a model that is
-fitted to extremes alone does not learn how nets of the usual sort scatter.
+Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design: A Review,
+1995). Up to a dozen nets are D-optimal, with exchanges (Fedorov, Theory of Optimal Experiments, 1972): they span the
+columns. More are I-optimal: after them the times of the whole pool are as sure as can be. What is beyond two dozen is
+drawn from the pool as it is, for a model that is fitted to chosen nets alone does not learn how nets of the usual sort
+scatter; so is the second half where other devices are known, or it is taken near a bound if there is one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gnomon.estimate.prior import NOISE, build
 
 RIDGE = 1.0  # the prior's precision, in the units of `effects`
 _SPAN_ALL = 12  # up to so many nets, all of them span
+_USUAL_ALL = 24  # up to so many are chosen for what the others take
+_MOST_USUAL = 1000  # nets of the pool that stand for all
 _MOST_POOL = 20_000
 _EXCHANGES = 3
 _OWN = 0.2
@@ -53,10 +56,13 @@ def suggest(
     both = effects(columns, np.concatenate([x, before]), sources)
     z, old = both[: len(x)], both[len(x) :]
     rng = np.random.default_rng(seed)
-    spanning = count if count <= _SPAN_ALL else max(_SPAN_ALL, (count + 1) // 2)
+    half = (count + 1) // 2
     if near is not None:
-        spanning = min(spanning, max(1, (count + 1) // 2))
-    chosen = d_optimal(z, spanning, old)
+        chosen = d_optimal(z, half, old)
+    elif count <= _SPAN_ALL or sources:  # other devices say what nets of the usual sort take
+        chosen = d_optimal(z, min(count, max(_SPAN_ALL, half)), old)
+    else:
+        chosen = i_optimal(z, min(count, max(_USUAL_ALL, half)), old)
     rest = np.setdiff1d(np.arange(len(x)), chosen)
     more = count - len(chosen)
     if near is None:
@@ -96,6 +102,21 @@ def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     return np.array(chosen, dtype=np.intp)
 
 
+def i_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
+    """Rows of `z` (n, p), each of which, after those before it, lowers the variance of all rows most."""
+    seen = _Seen(z, given)
+    usual = z[:: -(-len(z) // _MOST_USUAL)]
+    covariance = seen.covariance(usual)
+    chosen: list[int] = []
+    for _ in range(count):
+        lowered = np.einsum("ij,ij->i", covariance, covariance) / (1 + seen.leverage)
+        lowered[chosen] = -np.inf
+        chosen.append(int(np.argmax(lowered)))
+        along = seen.change(chosen[-1])
+        covariance -= np.outer(z @ along, usual @ along)
+    return np.array(chosen, dtype=np.intp)
+
+
 class _Seen:
     """What is known once some rows of `z` (n, p) are seen: the leverage (n,) of each, which is what it would add.
 
@@ -112,15 +133,20 @@ class _Seen:
             at_first = z @ self._before
         self.leverage = np.einsum("ij,ij->i", at_first, z)
 
-    def change(self, index: int, *, sign: float = 1.0) -> None:
-        """See a row, or with the sign -1 no longer see it."""
+    def covariance(self, others: Floats) -> Floats:
+        """Of all rows with others (n, others), before any row is seen."""
+        return np.asarray(self._z @ (others / RIDGE if self._before is None else others @ self._before).T)
+
+    def change(self, index: int, *, sign: float = 1.0) -> Floats:
+        """See a row, or with the sign -1 no longer see it; what the covariance of directions loses is along' along."""
         row = self._z[index]
-        along = row / RIDGE if self._before is None else self._before @ row
+        along: Floats = row / RIDGE if self._before is None else self._before @ row
         along = along - (self._signs * (self._along @ row)) @ self._along
         along /= np.sqrt(1 + sign * float(row @ along))
         self._along = np.concatenate([self._along, along[None]])
         self._signs = np.append(self._signs, sign)
         self.leverage = self.leverage - sign * (self._z @ along) ** 2
+        return along
 
 
 def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floats:
