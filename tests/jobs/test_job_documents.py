@@ -236,6 +236,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "estimator measure": ("nets",),
     "estimator predict": ("estimator-predictions", "model-prediction"),
     "estimator suggest": ("estimator-suggest",),
+    "estimator verify": ("estimator-verification",),
     "space export": ("space-export",),
     "space front": ("space-front",),
     "space import": ("space",),

@@ -1,6 +1,6 @@
 """Fused groups: single operators joined to the chains that a runtime runs as one.
 
-Which chains a runtime fuses is told by the groups in its optimised graph.
+The groups in its optimised graph say which chains a runtime fuses.
 """
 
 from __future__ import annotations
