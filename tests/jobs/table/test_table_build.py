@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,19 +20,23 @@ from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, 
 
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
+from gnomon.jobs.estimator.models import space_of_models
+from gnomon.jobs.table import in_place
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.document import TableDocument
 from gnomon.jobs.table.folder import ROWS, read_table, write_table
-from gnomon.jobs.table.in_place import prices
+from gnomon.jobs.table.in_place import prices, without_added
 from gnomon.jobs.table.job import build_table
 from gnomon.jobs.table.traces import PlacedNet, TracedKernel, TracedNet, Traces
+from gnomon.models.units import write_net
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
 from gnomon.spaces.blocks import BlockSpace, Choice
 from gnomon.spaces.fuse import UNFUSED, rules
-from gnomon.spaces.latency_table import Table
-from gnomon.spaces.unit import Symbol, Trace
+from gnomon.spaces.latency_table import Row, Table
+from gnomon.spaces.layers import layer
+from gnomon.spaces.unit import Symbol, Trace, net_of, single
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -234,6 +239,7 @@ def test_a_unit_that_cannot_be_written_fails_alone_and_a_device_that_leaves_fail
 _BUILD = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from dataclasses import replace
 from tests.jobs.table.table_kit import QUICK, build
 build(Path(sys.argv[1]), Path(sys.argv[2]), effort=replace(QUICK, together=3))
@@ -321,6 +327,29 @@ def test_the_prices_of_a_nets_units_add_up_to_the_net() -> None:
     # Two products in one kernel, and a long one that was interrupted, tell nothing.
     assert set(prices(traced(((0,), 2e-6), ((1, 2), 8e-6)), UNFUSED, 1e-5)[0]) == {first}
     assert set(prices(traced(((0,), 2e-6), ((1,), 8e-3), interrupted=True), UNFUSED, 1e-2)[0]) == {first}
+
+
+def test_units_of_models_are_priced_in_the_users_own_files(home: Path, tmp_path: Path) -> None:
+    trace = Trace(((1, 4, 16, 16),))
+    x = trace.input().conv(8, 3, bias=True).relu().conv(8, 3, stride=2, bias=True).relu()
+    net = trace.net(x.global_average_pool().linear(3))
+    space = space_of_models([write_net(net, tmp_path / "own.onnx")], {})
+    found = table_of(build_table(replace(asked(home, tmp_path / "t", rules=None), space=space)))
+    assert {row.unit.chain for row in found.rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
+    assert all(row.nets == 1 and not row.processes for row in found.rows)
+
+
+def test_conversions_around_a_unit_that_ran_alone_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = single(layer("Relu"), ((1, 8, 4, 4),))
+    added, own = TracedKernel(nodes=(), added=True, time_s=1e-6), TracedKernel(nodes=(0,), added=False, time_s=2e-6)
+    on_device = PlacedNet(net=net_of(unit), placed=None, nodes={}, others=0)  # type: ignore[arg-type]
+    traced = TracedNet(on_device=on_device, kernels=(added, own, added), interrupted=False)
+    monkeypatch.setattr(in_place, "written", lambda bench, net: on_device)
+    traces = SimpleNamespace(bench=None, trace=lambda one, processes: traced)
+    row = Row(unit=unit, status="ok", at_s=0.0, call_s=5e-6, low_s=4.8e-6, high_s=5.4e-6)
+    kept = without_added(row, traces, 1e-6)  # type: ignore[arg-type]
+    found = {name: getattr(kept, name) for name in ("added", "low_s", "call_s", "high_s")}
+    assert found == pytest.approx({"added": 0.5, "low_s": 2.9e-6, "call_s": 3e-6, "high_s": 3.2e-6})
 
 
 def built_rules(table: Table) -> set[str]:
