@@ -50,7 +50,7 @@ _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
 _MOST_VARIANCE = 0.5
-"""Of the logarithm of a time that counts in what is expected: a sum is made of means, which lie above the medians."""
+"""Of the logarithm of a time that counts in what is expected: what is known badly lies above its median in the mean."""
 
 APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
@@ -135,7 +135,8 @@ def predict_model(
         learnt = _likeness(table)
         asked = [units[k] for k in lacking]
         logs, covariance = learnt.predict(features(asked), families(asked))
-        times[lacking] = np.exp(logs + np.minimum(np.diag(covariance), _MOST_VARIANCE) / 2)
+        doubt = np.clip(np.diag(covariance) - learnt.noise**2, 0.0, _MOST_VARIANCE)
+        times[lacking] = np.exp(logs + doubt / 2)
         shared[np.ix_(lacking, lacking)] = covariance
         have = set(families(list(known)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
