@@ -208,7 +208,7 @@ def test_operators_have_what_common_networks_have() -> None:
     }
     sizes = [max(unit.output) for unit in units]
     assert min(sizes) < 20 and max(sizes) > 8000
-    assert space.tables(UNFUSED).nets() == 15
+    assert space.tables(UNFUSED).nets() == 19
 
 
 @pytest.mark.parametrize("name", ["hat", "hat-step"])

@@ -77,7 +77,7 @@ class Traces:
         """The user's own file where the space is of models, else the net with made-up weights. Raises GnomonError."""
         net = self.space.net(assignment)
         files = self.space.files if isinstance(self.space, ModelSpace) else {}
-        file = files.get(self.space.space.names(assignment)[0])
+        file = files.get(self.space.space.names(assignment)[0]) if files else None
         if file is None:
             return written(self.bench, net)
         read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), self.stack)
