@@ -59,6 +59,8 @@ def run(folder: Path, record: Path, runtime: str, tested: list[str], shapes: dic
         "runtime": runtime,
         "models_tested": len(rows),
         "median_error": {key: _median([abs(row[key]["over"] - 1) for row in rows]) for key in _BY},
+        "median_ratio": {key: _median([row[key]["over"] for row in rows]) for key in _BY},
+        "median_error_scaled": {key: _scaled([row[key]["over"] for row in rows]) for key in _BY},
         "within_interval": {key: sum(row[key]["within"] for row in rows) / len(rows) for key in _BY},
         "models": rows,
     }
@@ -91,6 +93,12 @@ def _row(path: Path, tables: list[Path], shapes: dict[str, tuple[int, ...]], opt
 def _path(name: str) -> Path:
     classic = _CLASSICS / f"{name}.onnx"
     return classic if classic.is_file() else model_path(name if Path(name).is_file() else f"{name}.onnx")
+
+
+def _scaled(ratios: list[float]) -> float:
+    """The median error that is left after one scale: a machine may change its speed between tables and models."""
+    middle = _median(ratios)
+    return _median([abs(ratio / middle - 1) for ratio in ratios])
 
 
 def _median(values: list[float]) -> float:

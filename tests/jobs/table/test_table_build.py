@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -319,11 +320,12 @@ def test_the_prices_of_a_nets_units_add_up_to_the_net() -> None:
         on_device = PlacedNet(net=net, placed=None, nodes={}, others=1)  # type: ignore[arg-type]
         return TracedNet(on_device=on_device, kernels=tuple(made), interrupted=interrupted)
 
-    seen = traced(((), 1e-6), ((0,), 1e-6), ((1,), 3e-6), ((2, 3), 5e-6), ((4,), 1e-6))
+    seen = traced(((), 1e-6), ((0,), 1e-6), ((1,), 3e-6), ((2, 3), 5e-6), ((4,), 1e-6), ((), 1e-6))
     for whole_s in (5e-6, 11e-6, 14e-6):  # where the profiler made all longer, as it says, with gaps between
         found, other_s = prices(seen, UNFUSED, whole_s)
         assert found[first] + 2 * found[again] + found[last] + (other_s or 0.0) == pytest.approx(whole_s)
-        assert found[last] == 0.0 and found[again] > found[first]
+        assert found[last] < found[first] < found[again]
+    assert prices(traced(((), 1e-6)), UNFUSED, 1e-6) == ({}, 0.0)  # a trace that names no operator
     # Two products in one kernel, and a long one that was interrupted, tell nothing.
     assert set(prices(traced(((0,), 2e-6), ((1, 2), 8e-6)), UNFUSED, 1e-5)[0]) == {first}
     assert set(prices(traced(((0,), 2e-6), ((1,), 8e-3), interrupted=True), UNFUSED, 1e-2)[0]) == {first}
@@ -337,6 +339,11 @@ def test_units_of_models_are_priced_in_the_users_own_files(home: Path, tmp_path:
     found = table_of(build_table(replace(asked(home, tmp_path / "t", rules=None), space=space)))
     assert {row.unit.chain for row in found.rows} == {"Conv+Relu", "GlobalAveragePool", "Linear"}
     assert all(row.nets == 1 and not row.processes for row in found.rows)
+    other = space_of_models([write_net(net, tmp_path / "other.onnx", seed=1)], {})
+    with ExitStack() as stack:
+        bench = SimpleNamespace(put=lambda key, *given, **named: key)
+        keys = {Traces(bench=bench, space=one, stack=stack).place([[0]])[0].placed for one in (space, space, other)}  # type: ignore[arg-type]
+    assert len(keys) == 2  # the first model of another command is another one
 
 
 def test_conversions_around_a_unit_that_ran_alone_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,10 @@ def complaints_about(found: Described, samples: Sequence[NetRow]) -> tuple[str, 
     if gap > _MIXED:
         few = min(rows[:place], rows[place:], key=len)
         told.append(f"{_lines(few)} {units.digits(gap)} times apart from all others: are their times in the same unit?")
-    for net in dict.fromkeys(nets):
-        own = [row for row in rows if row[2] == net]
+    by_net: dict[tuple[int, ...], list[tuple[float, int, tuple[int, ...]]]] = {net: [] for net in nets}
+    for row in rows:
+        by_net[row[2]].append(row)
+    for own in filter(None, by_net.values()):
         if (apart := own[-1][0] / own[0][0]) > _APART:
             told.append(f"{_lines(own)} of one net, and {units.digits(apart)} times apart.")
     return tuple(told)

@@ -118,14 +118,15 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
 
     The profiler made each kernel longer by the same time, which is taken off; what no kernel takes lies between
     kernels, equally. Of units that run as one the first has the time. What the runtime added, such as a conversion of
-    layout, is that of the next kernel, which needs it. A unit is left out where several products seem to be one kernel,
-    whose names the runtime made up. Of an interrupted net the kernels that take long are left out, and the others have
-    taken what they took.
+    layout, is that of the next kernel, which needs it, else of the last unit. A unit is left out where several products
+    seem to be one kernel, whose names the runtime made up. Of an interrupted net the kernels that take long are left
+    out, and the others have taken what they took.
     """
     net, group_of = fused(traced.on_device.net, rules)
     kernels = traced.kernels
     own_s = [kernel.time_s for kernel in kernels] if traced.interrupted else _unprofiled(kernels, whole_s)
-    gap_s = 0.0 if traced.interrupted else max(0.0, whole_s - sum(own_s)) / sum(not one.added for one in kernels)
+    computing = sum(not kernel.added for kernel in kernels)
+    gap_s = 0.0 if traced.interrupted else max(0.0, whole_s - sum(own_s)) / max(1, computing)
     times: dict[int, float] = {}
     unclear: set[int] = set()
     other_s = waiting_s = 0.0
@@ -144,6 +145,8 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
         several = sum(not MULTIPLY.isdisjoint(net.nodes[group].unit.kinds) for group in units) > 1
         if several or (traced.interrupted and kernel.time_s > _LONG_S):
             unclear.update(units)
+    if times:  # what was added behind the last kernel turns its result round
+        times[list(times)[-1]] += waiting_s
     by_unit: dict[Unit, list[float]] = defaultdict(list)
     for group, time_s in times.items():
         if group not in unclear:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -81,7 +82,10 @@ class Traces:
         if file is None:
             return written(self.bench, net)
         read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), self.stack)
-        placed = self.bench.put(f"model-{assignment[0]}", read.model, read.named or read.source, feeds=read.feeds)
+        # By content: a campaign that goes on may be one of other files, and a key means one thing in it.
+        content = hashlib.sha256(repr((read.model.graph.digest, sorted(read.shapes.items()))).encode())
+        key = f"model-{content.hexdigest()[:16]}"
+        placed = self.bench.put(key, read.model, read.named or read.source, feeds=read.feeds)
         return PlacedNet(net=net, placed=placed, nodes=file.nodes, others=file.left_out + net.views())
 
     def trace(self, one: PlacedNet, processes: int) -> TracedNet | None:
