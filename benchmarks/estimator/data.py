@@ -1,13 +1,13 @@
 """Public latency measurements as nets of gnomon's own spaces and times, and which devices are real.
 
 Files are of the layout of the reference data: `latency/{nb201,fbnet,ofa}.npz` and `latency/hat/*.csv`. Nets are
-assignments of shipped spaces, described, chosen and fitted as a user's are. HAT's files
-hold averages over layers, of which no net of the shipped space `hat` can be told: what describes them is made here, of
-the features that the file has, and nothing else is.
+assignments of shipped spaces, and those of HAT's files, which hold averages over layers, are described by these
+numbers; all are described, chosen and fitted as a user's are.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from gnomon.jobs.estimator.job import Described, described
 from gnomon.spaces.catalogue import fbnet, nasbench201
 from gnomon.spaces.catalogue.ofa_mobilenetv3 import assignments_of
 
+_HAT = ("mean_encoder", "mean_decoder", "std_encoder", "std_decoder")
 _DEAD = 0.01  # of the median: times below say that nothing ran
 
 
@@ -27,20 +28,19 @@ _DEAD = 0.01  # of the median: times below say that nothing ran
 class Data:
     """Nets of one space: assignments (nets, slots), times in seconds by device, and the space as `described` gives it.
 
-    `x` (nets, columns) is what describes the nets, by `columns`. HAT has no space, and no assignments.
+    `x` (nets, columns) is what describes the nets, by `columns`.
     """
 
     space: str
     columns: Columns
     x: Floats
     times_s: dict[str, Floats]
+    described: Described
+    nets: np.ndarray
     noise: dict[str, float] = field(default_factory=dict)
-    described: Described | None = None
-    nets: np.ndarray | None = None
 
     def rows(self, device: str, chosen: np.ndarray) -> list[NetRow]:
         """Some nets as a csv of measured nets would give them."""
-        assert self.nets is not None
         times = self.times_s[device][chosen].tolist()
         return [
             NetRow(assignment=tuple(n), latency_s=t) for n, t in zip(self.nets[chosen].tolist(), times, strict=True)
@@ -116,35 +116,21 @@ def _ofa(arrays: dict[str, np.ndarray]) -> Data:
     return _space("ofa", "ofa-mobilenetv3", assignments_of(*(arrays[key] for key in ("ks", "e", "d", "r"))), arrays)
 
 
-def _columns(parts: list[tuple[str, list[str], Floats]]) -> tuple[Columns, Floats]:
-    """One kind a part, its names and its columns, each of its own typical size."""
-    x = np.concatenate([p[2] for p in parts], axis=1).astype(float)
-    scale = np.maximum(x.std(axis=0), 1e-9 * (1 + np.abs(x).max(axis=0)))
-    names = tuple(f"{kind} {name}" for kind, names, _ in parts for name in names)
-    return Columns(names=names, kinds=tuple(kind for kind, names, _ in parts for _ in names), scale=scale), x
-
-
 def _hat(path: Path) -> Data:
-    """Totals over the layers of a transformer, alone and times its width, and the averages as they are."""
-    with path.open(encoding="utf-8") as file:
-        names = file.readline().strip().split(",")
-    table = np.loadtxt(path, delimiter=",", skiprows=1)
-    of = {name: table[:, i] for i, name in enumerate(names)}
-    decoder = [n for n in names if n.startswith("decoder_") and n not in ("decoder_layer_num", "decoder_embed_dim")]
-    encoder = [n for n in names if n.startswith("encoder_") and n not in ("encoder_layer_num", "encoder_embed_dim")]
-    layers, width = of["decoder_layer_num"], of["decoder_embed_dim"]
-    totals = np.stack([layers, *[layers * of[n] for n in decoder]], axis=1)
-    inner = np.stack([of["encoder_layer_num"] * of[n] for n in encoder], axis=1)
-    front = np.concatenate([of["encoder_embed_dim"][:, None], inner, inner * of["encoder_embed_dim"][:, None]], axis=1)
-    alone = np.stack([width, *[of[n] for n in decoder]], axis=1)
-    parts = [
-        ("total", ["layers", *decoder], totals), ("total by width", ["layers", *decoder], totals * width[:, None]),
-        ("encoder", ["width", *encoder, *[f"{n} by width" for n in encoder]], front), ("decoder", ["width", *decoder],
-        alone),
-    ]  # fmt: skip
-    columns, x = _columns(parts)
-    mean = of["latency_mean_encoder"] + of["latency_mean_decoder"]
-    noise = np.hypot(of["latency_std_encoder"], of["latency_std_decoder"]) / mean
+    """Nets that the numbers of the file describe, and the time of encoder and decoder together."""
+    found = described(None, str(path))
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    nets = np.array([found.space.space.indices([row[slot.name] for slot in found.space.space.slots]) for row in rows])
+    of = {name: np.array([float(row[f"latency_{name}"]) for row in rows]) for name in _HAT}
+    mean = of["mean_encoder"] + of["mean_decoder"]
+    noise = np.hypot(of["std_encoder"], of["std_decoder"]) / mean
     return Data(
-        space="hat", columns=columns, x=x, times_s={path.stem: mean / 1e3}, noise={path.stem: float(np.median(noise))}
+        space="hat",
+        columns=found.columns,
+        x=found.rows(nets),
+        times_s={path.stem: mean / 1e3},
+        noise={path.stem: float(np.median(noise))},
+        described=found,
+        nets=nets,
     )

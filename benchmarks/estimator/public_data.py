@@ -67,7 +67,6 @@ Devices = list[str]
 
 def chosen(data: Data, split: Split, count: int, seed: int, others: Mapping[str, Source] | None = None) -> Any:
     """Which nets of the pool to measure."""
-    assert data.described is not None and data.nets is not None
     places = {tuple(net): int(place) for net, place in zip(data.nets[split.pool].tolist(), split.pool, strict=True)}
     nets = suggest_nets(data.described, count, pool=data.nets[split.pool], others=others, seed=seed)
     return np.array([places[net] for net in nets])
@@ -75,8 +74,6 @@ def chosen(data: Data, split: Split, count: int, seed: int, others: Mapping[str,
 
 def fitted(data: Data, device: str, nets: Any, others: Mapping[str, Source] | None = None) -> Estimator:
     """The estimator of a device from these nets."""
-    if data.described is None:
-        return fit(data.columns, data.x[nets], data.times_s[device][nets])
     return fit_estimator(data.described, data.rows(device, nets), others=others).estimator
 
 

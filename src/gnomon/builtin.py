@@ -16,7 +16,8 @@ TUNING = "Tuned kernels"
 RESULTS = "Results, runtimes and machines"
 
 CONFIGS = "gnomon.jobs.space.configs:space_of_config"
-"""What reads the configs of other searches as spaces."""
+NETS = "gnomon.jobs.estimator.job:space_of_numbers"
+"""What reads the configs of other searches, and a csv of nets that numbers describe, as spaces."""
 
 
 def _documents(folder: str, **names: str) -> dict[str, tuple[str, str]]:

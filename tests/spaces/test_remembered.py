@@ -22,7 +22,9 @@ RULES = rules(["Conv+BatchNormalization+Relu", "Conv+Add"])
 
 def again(space: BlockSpace) -> BlockSpace:
     space.tables(UNFUSED)
-    return read_space(json.dumps(remembered(space)), STRICT)
+    read = read_space(json.dumps(remembered(space)), STRICT)
+    assert isinstance(read, BlockSpace)
+    return read
 
 
 def check_alike(space: BlockSpace) -> None:

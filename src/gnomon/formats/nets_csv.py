@@ -43,6 +43,8 @@ _MOST_WORD = 200
 _TIMES = ("latency", "low", "high", "reference")
 _TIME = re.compile(rf"(?P<what>{'|'.join(_TIMES)})(([ _]+[(\[]?|[(\[])(?P<unit>[^ _()\[\]]*)[)\]]?)?", re.IGNORECASE)
 """Such as latency_ms, and as people write it: Latency [ms]."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,2})?", re.ASCII)
+_IDS = ("", "id", "index", "name", "net")
 _SHARES, _NAMES = ("accuracy", "accuracy_error"), ("method", "toolchain")
 _BETWEEN = (",", ";", "\t")
 _MOST_HEADER = 1 << 16
@@ -95,17 +97,7 @@ def read_nets(
     `text_reader` makes an assignment of one text: a csv may then have the column `arch` in the place of the slots'.
     With `profiled` what else is known of nets of a profile is read too; without it these columns are passed over.
     """
-    if len(data) > MOST_LETTERS:
-        raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
-    try:
-        text, between = _sheet(data)
-        lines = list(_reader(text, between))
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
-    except csv.Error as error:
-        raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
-    if not lines:
-        raise ProblemError("the file of nets is empty", hint=_HINT)
+    lines, between = _lines(data)
     header = [name.strip() for name in lines[0]]
     columns = _columns(header, space, text_reader, profiled)
     columns = replace(columns, comma=_has_decimal_commas(lines[1:], between, columns.numbers))
@@ -124,6 +116,40 @@ def read_nets(
                 complaints.hint = f"Line {number}: {error.hint}. {_HINT}"
     complaints.raise_any()
     return tuple(found)
+
+
+def _lines(data: bytes) -> tuple[list[list[str]], str]:
+    """The lines of a csv, one at least, and what stands between fields. ProblemError for one that is malformed."""
+    if len(data) > MOST_LETTERS:
+        raise ProblemError(f"the nets are {len(data)} bytes long", hint=f"At most {MOST_LETTERS} are read.")
+    try:
+        text, between = _sheet(data)
+        lines = list(_reader(text, between))
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"the nets are {not_utf8(data, error)}", hint=_HINT) from error
+    except csv.Error as error:
+        raise ProblemError(f"the nets are not csv: {error}", hint=_HINT) from error
+    if not lines:
+        raise ProblemError("the file of nets is empty", hint=_HINT)
+    return lines, between
+
+
+def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
+    """The different values of each column of a csv that describes nets by numbers, as they stand there.
+
+    Columns of other texts, of measurements (`latency..`, `low_s`, `accuracy` and the like) and of ids are left out.
+    ProblemError for a malformed csv, and where no column is left.
+    """
+    (header, *rows), _ = _lines(data)
+    found = {}
+    for name, *texts in zip(header, *(row for row in rows if any(map(str.strip, row))), strict=False):
+        values = tuple(dict.fromkeys(map(str.strip, texts)))
+        measured = name.lower().startswith(_TIMES[0]) or _TIME.fullmatch(name) or name in PROFILED
+        if not measured and name.strip().lower() not in _IDS and all(map(_NUMBER.fullmatch, values)):
+            found[name.strip()] = values
+    if not found:
+        raise ProblemError("no column of the csv has numbers that describe nets", hint=_HINT)
+    return found
 
 
 def lines_of_nets(data: bytes) -> tuple[str, ...]:

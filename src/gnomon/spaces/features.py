@@ -62,6 +62,11 @@ class CountTables:
         """The chain of kinds of each unit, for shrinking alike units together."""
         return tuple(unit.chain for unit in self.units)
 
+    @property
+    def extra_kinds(self) -> tuple[str, ...]:
+        """The group of each extra that is shrunk alike."""
+        return ("extra",) * len(self.extras)
+
     def counts(self, assignments: ArrayLike) -> Floats:
         """How often each unit and extra occurs in each net: (nets, units + extras), of assignments (nets, slots)."""
         chosen = self._chosen(assignments)

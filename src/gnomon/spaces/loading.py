@@ -20,6 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gnomon.builtin import CONFIGS, NETS
 from gnomon.core.space import Space
 from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ProblemError, UsageError
@@ -130,8 +131,9 @@ def known_spaces() -> tuple[str, ...]:
 
 
 def load_space(text: str) -> SearchSpace:
-    """The space of that name, of a config, or what ``file.py:attribute`` names: a space, or a function that makes one.
+    """The space of that name, of a config, of a csv of numbers, or what ``file.py:attribute`` names.
 
+    The attribute is a space, or a function that makes one.
     A file is run as Python runs a script's imports: its folder comes first on the path meanwhile. UsageError for an
     unknown name, a file that cannot be read or run, an attribute that is not there, or something that is not a space.
     """
@@ -141,6 +143,8 @@ def load_space(text: str) -> SearchSpace:
         raise UsageError(f"which space of {text}?", hint=f"Name the attribute too, as in {_EXAMPLE}.")
     if text.endswith((".yaml", ".yml")):
         return from_aw_nas(text)
+    if text.endswith(".csv"):
+        return _read_by(NETS)(Path(text))
     entries = named(GROUP)
     if text not in entries:
         raise UsageError(
@@ -157,10 +161,13 @@ def from_aw_nas(config: str | os.PathLike[str], *, blocks: Sequence[str] = ()) -
     Its images say the shape. `blocks` are files of its own primitives, stem and head, which are run: what only the
     config names is refused (UsageError). GnomonErrors for what the config has wrong.
     """
-    from gnomon.builtin import CONFIGS
+    return _read_by(CONFIGS)(Path(config), blocks)
 
-    read: Callable[[Path, Sequence[str]], SearchSpace] = at(CONFIGS, "what reads configs", callable, "a function")
-    return read(Path(config), blocks)
+
+def _read_by(where: str) -> Callable[..., SearchSpace]:
+    """The function that reads files of a kind as spaces."""
+    read: Callable[..., SearchSpace] = at(where, "what reads spaces", callable, "a function")
+    return read
 
 
 @functools.cache

@@ -7,7 +7,7 @@ the same nets, and nothing is run of the Python that its blocks were made of.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from gnomon.core.codec import ReadBy, read_json, within
@@ -17,6 +17,8 @@ from gnomon.spaces.blocks import BlockLike, BlockSpace, Choice, Stage, block_of
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.layers import MOST_LONG, Shape
 from gnomon.spaces.loading import SearchSpace, known_spaces, load_space
+from gnomon.spaces.numbers import FORMAT as NUMBERS
+from gnomon.spaces.numbers import NumberSpace
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit, unit_of
 
 _AGAIN = "Build the table, or fit the estimator, again."
@@ -79,8 +81,10 @@ class SpaceRecord:
 def remembered(space: SearchSpace) -> dict[str, object] | None:
     """The JSON values of a space whose tables were made, for `read_space`.
 
-    None for a shipped space, whose name says enough, and for one that is no `BlockSpace`: only its Python knows it.
+    None for a shipped space, whose name says enough, and for one that only its Python knows.
     """
+    if isinstance(space, NumberSpace):
+        return asdict(space)
     shipped = space.name in known_spaces() and load_space(space.name) is space
     if shipped or type(space) is not BlockSpace:
         return None
@@ -117,8 +121,10 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
     }
 
 
-def read_space(value: Any, file: Strict) -> BlockSpace:
+def read_space(value: Any, file: Strict) -> SearchSpace:
     """The space that `remembered` wrote, of a file's JSON text or of its value. ProblemError with what is wrong."""
+    if isinstance(value, Mapping) and value.get("format") == NUMBERS:
+        return read_json(NumberSpace, value, file)
     read = read_json(SpaceRecord, value, file)
     try:
         nets = []

@@ -78,6 +78,8 @@ def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
     """How large units are beside the average one, over all sorts of work that any of them does: (units,), above 0."""
+    if not len(done):
+        return np.zeros(0)
     mean = done.mean(axis=0)
     return np.asarray((done[:, mean > 0] / mean[mean > 0]).mean(axis=1))
 

@@ -23,13 +23,14 @@ from gnomon.errors import ProblemError, UsageError
 from gnomon.estimate.columns import Columns, FitOptions, Floats, Unknown
 from gnomon.estimate.document import estimator_document, read_estimator
 from gnomon.estimate.estimator import Estimator, Prediction
-from gnomon.formats.nets_csv import NetRow, UnitCount, lines_of_nets, read_nets, write_nets
+from gnomon.formats.nets_csv import NetRow, UnitCount, lines_of_nets, number_columns, read_nets, write_nets
 from gnomon.jobs.estimator.relaxed import RelaxedSpace
 from gnomon.jobs.table.folder import read_table, table_space
 from gnomon.spaces.features import CountTables, Ints
 from gnomon.spaces.fuse import rules
 from gnomon.spaces.latency_table import Table
 from gnomon.spaces.loading import SearchSpace, draw, load_attribute, load_space, space_of, spread, text_reader
+from gnomon.spaces.numbers import NumberSpace
 from gnomon.spaces.remembered import read_space, remembered
 from gnomon.spaces.unit import Unit
 from gnomon.spaces.work import WORK, relative_size, told_work
@@ -46,8 +47,6 @@ OVERHEAD = "overhead"
 
 FOLDED = ("Conv+BatchNormalization",)
 """What every runtime folds: the rules where no table says what runs as one."""
-
-_EXTRA = "extra"
 
 POOL = 2000
 """Nets that are drawn to choose from."""
@@ -106,7 +105,11 @@ class Described:
 
 
 def space_document(found: Described) -> dict[str, object]:
-    """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it."""
+    """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it.
+
+    UsageError for nets without units.
+    """
+    need_units(found, "exported estimators count units")
     tables = found.tables
     return {
         "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in tables.space.slots],
@@ -134,7 +137,11 @@ def _uids(found: Described) -> dict[str, str]:
 
 
 def count_units(found: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
-    """What each net consists of, and the overhead and extras that an estimator counts beside units."""
+    """What each net consists of, and the overhead and extras that an estimator counts beside units.
+
+    UsageError for nets without units.
+    """
+    need_units(found, "only units are counted")
     labels, uids = {unit.id: unit.label for unit in found.tables.units}, _uids(found)
     columns = found.columns.names
     return tuple(
@@ -195,6 +202,7 @@ class SpaceEstimator:
 
     def relaxed(self) -> RelaxedSpace:
         """Expected times of nets whose choices are probabilities. UsageError with a residual learner."""
+        need_units(self.described, "relaxed nets have units")
         return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
 
     def document(self) -> dict[str, object]:
@@ -257,7 +265,7 @@ def described_space(
     width = done.shape[1]
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
-        kinds=(OVERHEAD, *kinds, *[_EXTRA] * extras),
+        kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
         scale=sizes,
         shared=np.concatenate([np.zeros((1, width)), done, np.zeros((extras, width))]),
     )
@@ -276,11 +284,22 @@ def _priced(space: SearchSpace, table: Table) -> Described:
         )
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
-        kinds=(OVERHEAD, *kinds, *[_EXTRA] * len(tables.extras)),
+        kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
         prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all that is computed
         bias=_BIAS if table.manifest.overhead_s else _BIAS_UNMEASURED,
     )
     return Described(space=space, tables=tables, columns=columns, table=table, rules=tuple(table.manifest.rules))
+
+
+def space_of_numbers(path: Path) -> SearchSpace:
+    """The space of a csv whose nets are described by numbers, called after its file."""
+    return NumberSpace(name=path.stem, columns=number_columns(read_file(path, hint="Give a csv of nets.")))
+
+
+def need_units(found: Described, what: str) -> None:
+    """UsageError where numbers describe the nets, and not units."""
+    if not found.tables.units:
+        raise UsageError(f"numbers describe the nets of {found.space.name}, and {what}", hint="Give a space of units.")
 
 
 def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
@@ -318,6 +337,7 @@ def suggest_nets(
     if not found.space.space.slots:
         raise UsageError("the space has no slot, and so a single net", hint="Give it slots, or measure the net itself.")
     if pool is None:
+        need_units(found, "not any numbers make a net: they are chosen from those of --pool CSV")
         pool = _pool(found, seed)
     known = set(found.nets([row.assignment for row in given]))
     nets = np.array([net for net in dict.fromkeys(found.nets(pool)) if net not in known], dtype=np.int64)

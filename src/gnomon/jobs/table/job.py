@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gnomon
 from gnomon.core.codec import fields_of
-from gnomon.errors import MeasurementError
+from gnomon.errors import MeasurementError, UsageError
 from gnomon.jobs.table.document import TableDocument, table_document
 from gnomon.jobs.table.folder import (
     MANIFEST,
@@ -103,7 +103,8 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
     many of its units were measured this time, and what speaks against it. Raises GnomonError.
     """
     check_place(asked.out)
-    asked.space.tables(UNFUSED if asked.rules is None else asked.rules)  # what is wrong with it, before any wait
+    if not asked.space.tables(UNFUSED if asked.rules is None else asked.rules).units:  # before any wait
+        raise UsageError(f"{asked.space.name} has no unit to measure", hint="Give a space of operators.")
     seen: set[Unit] = set()
     return patiently(lambda request: _build(replace(asked, request=request), seen, (watch, tell)), asked.request, tell)
 
