@@ -49,9 +49,6 @@ from gnomon.store.opening import read_store
 _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
-_MOST_VARIANCE = 0.5
-"""Of the logarithm of a time that counts in what is expected: what is known badly lies above its median in the mean."""
-
 APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
 
@@ -135,8 +132,7 @@ def predict_model(
         learnt = _likeness(table)
         asked = [units[k] for k in lacking]
         logs, covariance = learnt.predict(features(asked), families(asked))
-        doubt = np.clip(np.diag(covariance) - learnt.noise**2, 0.0, _MOST_VARIANCE)
-        times[lacking] = np.exp(logs + doubt / 2)
+        times[lacking] = np.exp(logs)
         shared[np.ix_(lacking, lacking)] = covariance
         have = set(families(list(known)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
