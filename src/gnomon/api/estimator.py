@@ -395,6 +395,7 @@ def verify_net(
     model: Annotated[PathLike, option(metavar="MODEL")],
     *,
     net: Annotated[Sequence[str], option(repeat=True, metavar="SLOT=CHOICE", help="A choice; one for each slot.")],
+    shapes: Shapes | None = None,
 ) -> VerificationDocument:
     """Say whether an ONNX MODEL is the network that SPACE, or the space of TABLE, has for these choices.
 
@@ -406,7 +407,8 @@ def verify_net(
     from gnomon.jobs.estimator import models
 
     given = job.described(space, None).space if is_table(Path(space)) else load_space(space)
-    return models.verify_net(given, dict(one.partition("=")[::2] for one in net), Path(model))
+    fixed = {name: tuple(sizes) for name, sizes in (shapes or {}).items()}
+    return models.verify_net(given, dict(one.partition("=")[::2] for one in net), Path(model), fixed)
 
 
 def _unused(out: PathLike, *, overwrite: bool) -> Path:

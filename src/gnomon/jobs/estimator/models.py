@@ -184,15 +184,19 @@ def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
     return counts
 
 
-def verify_net(space: SearchSpace, net: Mapping[str, str], path: Path) -> VerificationDocument:
+def verify_net(
+    space: SearchSpace, net: Mapping[str, str], path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> VerificationDocument:
     """Compare an ONNX model with the net of these choices by slot: their units, in whatever order.
+
+    `shapes` fix inputs that the file leaves open.
 
     Raises GnomonError for a slot or a choice that the space lacks, and for a model that cannot be read.
     """
     slots = [slot.name for slot in space.space.slots]
     if strange := [name for name in net if name not in slots]:
         raise UsageError(f"{space.name} has no slot {strange[0]!r}", hint=f"It has: {', '.join(slots)}.")
-    read = read_net(path, {})
+    read = read_net(path, shapes or {})
     own = _kernels(space.net(space.space.indices([net.get(name, "") for name in slots])), FOLDED)
     found = _kernels(read.net, FOLDED)
     differences = [

@@ -188,7 +188,8 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
     if strange:
         page.item(
             f"No unit of {len(strange)} kinds was ever measured there, such as {strange[0]}: their prices are guesses.",
-            f"To measure them: gnomon table build --from {shlex.quote(document.model)}",
+            f"To measure them: gnomon table build --from {shlex.quote(document.model)} --runtime "
+            f"{document.context.get('runtime')}",
         )
     for one in document.left_out:
         many = f"{one.count} operators" if one.count > 1 else "an operator"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from gnomon.jobs.place.shared_report import doubts, first_warnings
 from gnomon.jobs.table.document import (
     SpacesDocument,
@@ -18,6 +20,8 @@ from gnomon.report.plain import many
 
 _ROWS, _CHAINS = 20, 4
 _LABEL = 58
+_OF_MODELS = ("models", "operators")
+"""The spaces whose tables price models that are none of their nets."""
 
 
 def table_report(document: TableDocument, page: Page) -> None:
@@ -68,6 +72,9 @@ def table_report(document: TableDocument, page: Page) -> None:
     if document.seconds is not None:
         page.line(f"{document.measured} units measured in {units.duration(document.seconds)}.")
     page.path("table", document.table)
+    if document.seconds is not None:
+        verb = "predict MODEL" if document.space in _OF_MODELS else "suggest"
+        page.line(f"Then: gnomon estimator {verb} --table {shlex.quote(document.table)}", indent=1, style="dim")
 
 
 _WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assumed: the runtime leaves no trace"}
