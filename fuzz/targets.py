@@ -557,7 +557,7 @@ InnerProduct             fc_0                     1 1 4 6 0=10 1=1 2=80
 """
 _PROBLEM = {
     "format": "gnomon-problem",
-    "version": 1,
+    "version": 2,
     "objectives": [{"name": "latency", "unit": "s"}, {"name": "memory", "unit": "byte"}],
     "slots": [
         {"name": "conv1", "choices": ["cpu", "gpu"], "cost": [[1.0, 4], [0.5, 8]]},
@@ -565,6 +565,10 @@ _PROBLEM = {
     ],
     "pairs": [{"slots": [0, 1], "cost": [[[0, 0], None], [[0.1, 1], [0, 0]]]}],
     "charges": [{"choice": "gpu", "cost": [0.0, 3e8]}],
+    "limits": [
+        {"objective": "memory", "choices": ["gpu"], "at_most": 4e9},
+        {"name": "x", "unit": "B", "at_most": 7, "use": {"slots": [[0, 3], None], "charges": [5]}},
+    ],
 }
 _DEVICES = """
 # my devices

@@ -15,6 +15,12 @@ WAIT_S = 600.0
 MOST_SEED = 2**31 - 1
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_FAMILIES = {
+    "B": {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    "s": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
+    "J": {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3},
+}
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
@@ -114,6 +120,27 @@ def span(text: str) -> float:
     number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{text!r} is not a time above 0: give a number and h, min, s, ms or us")
+    return number
+
+
+def quantity(text: str, unit: str | None = None) -> float:
+    """A number with a unit of bytes, seconds or joules, or without one, which is then a number of `unit`.
+
+    In that unit, such as MB; in bytes, seconds, joules or as it is where it is None. GB are 10^9 bytes, GiB 2^30.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    given = match[2] if match else ""
+    family = next((units for units in _FAMILIES.values() if given in units), None)
+    if match is None or (given and family is None):
+        known = ", ".join(name for units in _FAMILIES.values() for name in units)
+        raise ValueError(f"{text!r} is not an amount: give a number with a unit of: {known}")
+    if given and unit is not None and unit not in (family or {}):
+        raise ValueError(f"{text!r}: what is measured in {unit or 'plain numbers'} is not measured in {given}")
+    number = float(match[1])
+    if given and family is not None and given != unit:
+        number = number * family[given] / (1.0 if unit is None else family[unit])
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not finite")
     return number
 
 

@@ -86,7 +86,7 @@ def set_to(*path: Any) -> Callable[[Any], None]:
         (set_to("slots", 1, "colour", 1), "$.slots[1].colour: there is no such field. Known are name, choices, cost"),
         (set_to("an odd key", 1), "$.'an odd key': there is no such field"),
         (set_to("format", "x"), "$.format: 'gnomon-problem' expected"),
-        (set_to("version", 2), "$.version: version 1 expected, 2"),
+        (set_to("version", 3), "$.version: version 1 or 2 expected, 3"),
         (set_to("objectives", []), "$.objectives: at least one objective expected"),
         (set_to("objectives", 1, "name", "latency"), "$.objectives[1].name: 'latency' is the name of"),
         (set_to("pairs", 0, "slots", [0, 2]), "$.pairs[0].slots: indices from 0 to 1 expected"),
@@ -102,6 +102,53 @@ def test_says_what_is_wrong_and_where(change: Callable[[Any], None], says: str) 
     assert says in caught.value.message
     with pytest.raises(ProblemError) as caught:
         read_problem(json.dumps(problem))
+    assert says in caught.value.message
+
+
+LIMITED: dict[str, Any] = {
+    **PROBLEM,
+    "version": 2,
+    "limits": [
+        {"objective": "memory", "choices": ["gpu"], "at_most": 4e9},
+        {
+            "name": "copies",
+            "unit": "B",
+            "at_most": 7,
+            "use": {"slots": [[0, 3], None], "pairs": [[[0, 1], [2, 0]]], "charges": [5]},
+        },
+    ],
+}
+
+
+def test_limits_are_on_an_objective_or_a_use_of_their_own() -> None:
+    model = read_problem(LIMITED)
+    gpu, copies = model.limits
+    assert (gpu.name, gpu.unit, gpu.at_most) == ("memory:gpu", "byte", 4e9)
+    assert model.used(gpu, (1, 0)) == 8 + 3e8 and model.used(gpu, (0, 0)) == 0
+    assert model.used(copies, (1, 0)) == 3 + 2 + 5 and copies.unit == "B"
+    again = read_problem(write_problem(model))
+    for one, other in zip(model.limits, again.limits, strict=True):
+        assert (one.name, one.unit, one.at_most, one.charges) == (other.name, other.unit, other.at_most, other.charges)
+        assert all(map(np.array_equal, (*one.slots, *one.pairs), (*other.slots, *other.pairs)))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (set_to("version", 1), "$.limits: version 2 expected"),
+        (set_to("limits", 0, "objective", "speed"), "$.limits[0]: no objective is named 'speed'"),
+        (set_to("limits", 0, "choices", ["tpu"]), "$.limits[0]: no slot has a choice named 'tpu'"),
+        (set_to("limits", 0, "name", "x"), "$.limits[0]: either objective"),
+        (set_to("limits", 1, "at_most", 7.5), "$.limits[1]: whole numbers of bytes expected"),
+        (set_to("limits", 1, "use", "slots", [[0, 3]]), "$.limits[1].use.slots: 2 rows expected, 1 found"),
+        (set_to("limits", 1, "use", "slots", 0, [1]), "$.limits[1].use.slots[0]: 2 numbers expected, 1 found"),
+    ],
+)
+def test_says_what_is_wrong_with_a_limit(change: Callable[[Any], None], says: str) -> None:
+    problem = copy.deepcopy(LIMITED)
+    change(problem)
+    with pytest.raises(ProblemError) as caught:
+        read_problem(problem)
     assert says in caught.value.message
 
 

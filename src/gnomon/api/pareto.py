@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,18 +27,10 @@ from gnomon.jobs.runs import answers
 from gnomon.measure.progress import Watch
 from gnomon.options import option
 from gnomon.session.objectives import LATENCY, MEMORY, goal_names, goal_of
-from gnomon.values import file, names
+from gnomon.values import file, names, quantity
 
 if TYPE_CHECKING:
     from gnomon.jobs.pareto.oplist import OplistDocument
-
-
-_SIZES = {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
-_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_ENERGIES = {"nJ": 1e-9, "uJ": 1e-6, "mJ": 1e-3, "J": 1.0, "kJ": 1e3}
-_BOUND_UNITS = {"": 1.0, **_SIZES, **_TIMES, **_ENERGIES}
-_OF = {"B": _SIZES, "s": _TIMES, "J": _ENERGIES}
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-z]*)")
 
 
 def tuning(text: str) -> tuple[str, tuple[str, ...]]:
@@ -55,16 +45,9 @@ def tuning(text: str) -> tuple[str, tuple[str, ...]]:
 def bound(text: str) -> tuple[str, float]:
     """An objective and its bound in seconds, bytes, joules or as it is. Seconds for memory are a slip of the pen."""
     name, _, rest = text.partition("=")
-    match = _NUMBER.fullmatch(rest.strip())
-    if not name or match is None or match[2] not in _BOUND_UNITS:
-        known = ", ".join(unit for unit in _BOUND_UNITS if unit)
-        raise ValueError(f"{text!r} is not a bound: give OBJECTIVE=NUMBER with a unit of: {known}")
-    number = float(match[1]) * _BOUND_UNITS[match[2]]
-    if not math.isfinite(number):
-        raise ValueError(f"{text!r} is not finite")
-    if match[2] and name in goal_names() and match[2] not in _OF.get(goal_of(name).unit, {}):
-        raise ValueError(f"{name} is not measured in {match[2]}")
-    return name, number
+    if not name:
+        raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
+    return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
 
 
 def _objectives_help() -> str:

@@ -47,6 +47,22 @@ class Charge:
     cost: Floats
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Limit:
+    """The most that all slots, pairs and charges together may use of something, such as bytes of one backend.
+
+    `slots` has an array (choices,) a slot, `pairs` an array (choices of first, choices of second) a pair cost of the
+    model, and `charges` a number a charge; without any they use nothing.
+    """
+
+    name: str
+    unit: str = ""
+    at_most: float
+    slots: tuple[Floats, ...]
+    pairs: tuple[Floats, ...] = ()
+    charges: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class TableGroup:
     """Tables of one shape in one array: `members` (G, 1 or 2) are the slots, `tables` (G, k.., objectives)."""
@@ -60,9 +76,9 @@ class CostModel:
     """The cost of each assignment of a space: slot costs + pair costs + charges of the names that are used.
 
     `slot_costs` has an array (choices, objectives) a slot. Costs may be negative; +inf in any objective makes
-    the choice or the pair impossible. Several pair costs on the same two slots add up. Raises ProblemError for wrong
-    shapes, NaN, -inf, negative charges, a pair of a slot with itself, and finite costs that a sum would
-    overflow.
+    the choice or the pair impossible. Several pair costs on the same two slots add up. Allowed is what keeps all
+    `limits`. Raises ProblemError for wrong shapes, NaN, -inf, negative charges, a pair of a slot with itself, finite
+    costs that a sum would overflow, and limits of what is not finite.
     """
 
     space: Space
@@ -70,6 +86,7 @@ class CostModel:
     slot_costs: tuple[Floats, ...]
     pairs: tuple[PairCost, ...] = ()
     charges: tuple[Charge, ...] = ()
+    limits: tuple[Limit, ...] = ()
     slot_groups: tuple[TableGroup, ...] = field(init=False, repr=False)
     pair_groups: tuple[TableGroup, ...] = field(init=False, repr=False)
 
@@ -86,6 +103,8 @@ class CostModel:
         put(self, "slot_groups", _grouped(slots))
         put(self, "pair_groups", _grouped(pairs))
         self._check_values()
+        for limit in self.limits:
+            self._check_limit(limit)
 
     def _check_shapes(self) -> None:
         names = [objective.name for objective in self.objectives]
@@ -146,6 +165,32 @@ class CostModel:
         if not math.isfinite(total):
             raise ProblemError("the costs are too large to be added up in double precision", hint="use a larger unit")
 
+    def _check_limit(self, limit: Limit) -> None:
+        slots = [slot.shape[:1] for slot in self.slot_costs]
+        pairs = [np.shape(pair.cost)[:2] for pair in self.pairs]
+        fits = [np.shape(use) for use in limit.slots] == slots
+        fits = fits and (not limit.pairs or [np.shape(use) for use in limit.pairs] == pairs)
+        if not fits or len(limit.charges) not in (0, len(self.charges)):
+            raise ProblemError(
+                f"the uses of the limit '{limit.name}' do not fit the problem's slots, pairs and charges",
+                hint="give a number for each choice",
+            )
+        used = sum(float(np.abs(use).max(initial=0.0)) for use in (*limit.slots, *limit.pairs, np.array(limit.charges)))
+        if not math.isfinite(used) or not math.isfinite(limit.at_most) or min(limit.charges, default=0.0) < 0:
+            raise ProblemError(
+                f"the limit '{limit.name}' has numbers that are not finite, or charges below 0",
+                hint="use finite numbers, and for charges numbers from 0",
+            )
+
+    def used(self, limit: Limit, assignment: Sequence[int]) -> float:
+        """How much of what is limited an assignment uses, in the limit's unit."""
+        total = sum(float(use[a]) for use, a in zip(limit.slots, assignment, strict=True))
+        for pair, use in zip(self.pairs, limit.pairs, strict=False):
+            total += float(use[assignment[pair.first], assignment[pair.second]])
+        for charge, paid in zip(self.charges, limit.charges, strict=False):
+            total += paid if any(assignment[i] == c for i, c in self.places(charge)) else 0.0
+        return total
+
     def places(self, charge: Charge) -> list[tuple[int, int]]:
         """The slots that have the choice of a charge, and its index in each."""
         name = charge.choice
@@ -205,6 +250,50 @@ class CostModel:
                 used |= rows[:, slot] == choice
             total[used] += np.asarray(charge.cost, dtype=np.float64)
         return total
+
+
+SWITCHES, OPERATORS = "switches", "operators"
+
+
+def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float) -> Limit:
+    """The limit on an objective: on all of it, or on what the choices of some names cost in their slots and charges.
+
+    Where no objective has the name, "switches" counts the pairs whose slots take choices of different names, and
+    "operators" the slots. An impossible choice uses nothing. Raises UsageError for other names.
+    """
+    names = [objective.name for objective in model.objectives]
+    slots = model.space.slots
+    title = f"{name}:{','.join(choices)}" if choices else name
+    known = {choice for slot in slots for choice in slot.choices}
+    if strange := [choice for choice in choices if choice not in known]:
+        raise UsageError(f"no slot has a choice named '{strange[0]}'", hint=f"choices: {', '.join(sorted(known))}")
+    counted = [np.array([not choices or choice in choices for choice in slot.choices], dtype=float) for slot in slots]
+    if name in names:
+        place = names.index(name)
+
+        def finite(costs: Floats) -> Floats:
+            return np.where(np.isinf(costs).any(axis=-1), 0.0, costs[..., place])
+
+        return Limit(
+            name=title,
+            unit=model.objectives[place].unit,
+            at_most=at_most,
+            slots=tuple(finite(cost) * one for cost, one in zip(model.slot_costs, counted, strict=True)),
+            pairs=() if choices else tuple(finite(pair.cost) for pair in model.pairs),
+            charges=tuple(
+                float(finite(charge.cost)) if not choices or charge.choice in choices else 0.0
+                for charge in model.charges
+            ),
+        )
+    if name == OPERATORS:
+        return Limit(name=title, at_most=at_most, slots=tuple(counted))
+    if name == SWITCHES and not choices:
+        labels = [np.array(slot.choices) for slot in slots]
+        unlike = [(labels[pair.first][:, None] != labels[pair.second]).astype(float) for pair in model.pairs]
+        return Limit(name=title, at_most=at_most, slots=tuple(0.0 * one for one in counted), pairs=tuple(unlike))
+    raise UsageError(
+        f"no objective is named '{name}'", hint=f"limit one of: {', '.join([*names, SWITCHES, OPERATORS])}"
+    )
 
 
 def weighted_sum(costs: Floats, vector: Floats) -> Floats:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from gnomon.core.codec import Must, read_json, within
-from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
+from gnomon.core.cost import Charge, CostModel, Floats, Limit, Objective, PairCost, limit_on
 from gnomon.core.space import Slot, Space
 from gnomon.core.strict_json import Complaints, Strict, is_text, repeated, shown
+from gnomon.errors import UsageError
 
 FORMAT = "gnomon-problem"
-VERSION = 1
+VERSION = 2
 MOST_LETTERS = 64 << 20
 """The longest text that is read: some three million costs. A hostile one of this length takes 0.7 GB to refuse."""
 _HINT = "docs/formats/problem-json.md describes the format"
@@ -52,13 +53,33 @@ class _Charge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    slots: tuple[tuple[float, ...] | None, ...]
+    pairs: tuple[tuple[tuple[float, ...], ...] | None, ...] = ()
+    charges: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """On an objective, or by an explicit use with a name of its own."""
+
+    at_most: float
+    objective: Name | None = None
+    choices: tuple[Name, ...] = ()
+    name: Name | None = None
+    unit: Text = ""
+    use: _Use | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Problem:
     format: Literal["gnomon-problem"]
-    version: Annotated[int, within(VERSION, VERSION, f"version {VERSION}")]
+    version: Annotated[int, within(1, VERSION, f"version 1 or {VERSION}")]
     objectives: Annotated[tuple[_Objective, ...], Must(be="at least one objective", fits=bool)]
     slots: tuple[_Slot, ...]
     pairs: tuple[_Pair, ...] = ()
     charges: tuple[_Charge, ...] = ()
+    limits: tuple[_Limit, ...] = ()
 
 
 def read_problem(document: str | bytes | Mapping[str, object]) -> CostModel:
@@ -76,13 +97,24 @@ def problem_document(model: CostModel) -> dict[str, object]:
     slots = zip(model.space.slots, model.slot_costs, strict=True)
     document: dict[str, object] = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if model.limits else 1,
         "objectives": [{"name": o.name, "unit": o.unit} for o in model.objectives],
         "slots": [{"name": s.name, "choices": list(s.choices), "cost": _rows(cost)} for s, cost in slots],
         "pairs": [{"slots": [p.first, p.second], "cost": _rows(np.asarray(p.cost))} for p in model.pairs],
     }
     document["charges"] = [{"choice": c.choice, "cost": _numbers(np.asarray(c.cost).tolist())} for c in model.charges]
+    if model.limits:
+        document["limits"] = [_limit_document(limit) for limit in model.limits]
     return document
+
+
+def _limit_document(limit: Limit) -> dict[str, object]:
+    use: dict[str, object] = {"slots": [row.tolist() if row.any() else None for row in limit.slots]}
+    if limit.pairs:
+        use["pairs"] = [table.tolist() if table.any() else None for table in limit.pairs]
+    if limit.charges:
+        use["charges"] = list(limit.charges)
+    return {"name": limit.name, "unit": limit.unit, "at_most": limit.at_most, "use": use}
 
 
 def write_problem(model: CostModel) -> str:
@@ -124,7 +156,55 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
     complaints.raise_any()
     slots = tuple(Slot(slot.name, slot.choices) for slot in read.slots)
     objectives = tuple(Objective(one.name, one.unit) for one in read.objectives)
-    return CostModel(Space(slots), objectives, tuple(costs), tuple(pairs), tuple(charges))
+    model = CostModel(Space(slots), objectives, tuple(costs), tuple(pairs), tuple(charges))
+    if read.limits and read.version == 1:
+        complaints.tell("$.limits", "version 2 expected of a problem with limits")
+    limits = [_limit(one, f"$.limits[{i}]", model, complaints) for i, one in enumerate(read.limits)]
+    complaints.raise_any()
+    return replace(model, limits=tuple(limits)) if limits else model
+
+
+def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
+    """A limit of the model, nonsense where something is told. Bytes are whole numbers, also where they are costs."""
+    found = Limit(name="", at_most=0.0, slots=())
+    if read.use is None and read.objective is not None and read.name is None and not read.unit:
+        try:
+            found = limit_on(model, read.objective, read.choices, read.at_most)
+        except UsageError as error:
+            complaints.tell(path, f"{error.message}; {error.hint}")
+    elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
+        found = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
+    else:
+        complaints.tell(path, "either objective and perhaps choices expected, or name, use and perhaps unit")
+    numbers = [*found.slots, *(table.ravel() for table in found.pairs), np.array([*found.charges, found.at_most])]
+    if found.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
+        complaints.tell(path, "whole numbers of bytes expected")
+    return found
+
+
+def _explicit(
+    use: _Use, name: str, unit: str, at_most: float, path: str, model: CostModel, complaints: Complaints
+) -> Limit:
+    def tables(given: Sequence[Any], key: str, shapes: Sequence[tuple[int, ...]]) -> tuple[Floats, ...]:
+        if len(given) != len(shapes):
+            complaints.tell(f"{path}.use.{key}", f"{len(shapes)} rows expected, {len(given)} found")
+            return ()
+        return tuple(
+            np.zeros(shape) if rows is None else _table(rows, f"{path}.use.{key}[{i}]", shape, complaints)
+            for i, (rows, shape) in enumerate(zip(given, shapes, strict=True))
+        )
+
+    pairs = [(pair.cost.shape[0], pair.cost.shape[1]) for pair in model.pairs]
+    return Limit(
+        name=name,
+        unit=unit,
+        at_most=at_most,
+        slots=tables(use.slots, "slots", [(len(cost),) for cost in model.slot_costs]),
+        pairs=tables(use.pairs, "pairs", pairs) if use.pairs else (),
+        charges=tuple(_table(use.charges, f"{path}.use.charges", (len(model.charges),), complaints).tolist())
+        if use.charges
+        else (),
+    )
 
 
 def _each_once(names: Sequence[str], path: str, key: str, complaints: Complaints) -> None:

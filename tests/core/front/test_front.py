@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core.solver.placement_problems import random_problem
+from tests.core.solver.placement_problems import every_cost, random_limits, random_problem
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
 from gnomon.core.front import labels as front_labels
@@ -23,8 +22,7 @@ from gnomon.errors import InfeasibleError, UsageError
 
 
 def oracle(model: CostModel) -> np.ndarray:
-    rows = list(itertools.product(*[range(len(slot.choices)) for slot in model.space.slots]))
-    costs = model.evaluate(np.array(rows, dtype=np.intp).reshape(len(rows), len(model.space.slots)))
+    costs = every_cost(model)
     found: np.ndarray = costs[nondominated(costs)]
     return found
 
@@ -37,6 +35,15 @@ def found_by(model: CostModel, **options: float) -> np.ndarray:
     assert front.certificate.kind == "exact" or options
     assert np.array_equal(model.evaluate(front.assignments), front.costs)
     return front.costs
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3])
+def test_fronts_under_limits_are_exhaustive_search(objectives: int) -> None:
+    for seed in range(40):
+        model = random_limits(random_problem(seed, objectives=objectives, impossible=0.03), seed)
+        want = oracle(model)
+        found = found_by(model)
+        assert found.shape == want.shape and np.allclose(found, want)
 
 
 def graph(seed: int, count: int, choices: int, *, extra: int = 6, top: int = 2000) -> CostModel:

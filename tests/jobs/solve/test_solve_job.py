@@ -47,6 +47,21 @@ def test_report() -> None:
     assert both.assignment == ("cpu", "cpu") and both.bound == 4.0
 
 
+def test_limits_of_the_command_have_the_objective_s_unit() -> None:
+    text = json.dumps(PROBLEM)
+
+    def chosen(**under: float | str) -> tuple[str, ...]:
+        names = {name.replace("_", ":"): most for name, most in under.items()}
+        return solve_problem(text, {"latency": 1.0}, under=names).assignment
+
+    assert chosen(latency="1800ms", memory=1e3) == ("gpu", "gpu")
+    assert chosen(latency="2 s", memory="301") == ("cpu", "cpu")
+    assert chosen(memory_gpu=300) == ("cpu", "cpu")  # the charge, and a byte
+    for under in ({"latency": "8 MB"}, {"memory": "8s"}, {"speed": 1.0}, {"memory_tpu": 1.0}):
+        with pytest.raises(UsageError):
+            chosen(**under)
+
+
 @pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])
 def test_weights_that_cannot_be_meant(weights: dict[str, float] | None) -> None:
     with pytest.raises(UsageError) as caught:

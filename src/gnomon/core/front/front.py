@@ -13,11 +13,11 @@ from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
 from gnomon.core.front.plan import make_plan
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
 from gnomon.core.front.triangles import TriangleSearch
-from gnomon.core.front.wide import search_wide
+from gnomon.core.front.wide import search_wide, solved
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.ordering import Limits, Order
 from gnomon.core.solver.prune import infeasible, weigh_charges
-from gnomon.errors import UsageError
+from gnomon.errors import ProblemError, UsageError
 
 _SOME_SLOTS = 64  # from here on a front that needs no search is worth showing
 _MANY_SLOTS = 300  # from here on planning takes longer than a first minimum
@@ -101,6 +101,8 @@ def exact_front(
 
     search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=over, show=show, left_s=left_s)
     factor = _run(search)
+    if not len(search.costs) and model.limits:
+        raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")
     if not len(search.costs):
         weights = np.ones(len(model.objectives))
         raise infeasible(model.space, weigh_charges(model, weights, weigh(model, weights))[0])
@@ -118,13 +120,16 @@ def _run(search: Search) -> float:
         search.show(math.inf)
     if len(model.space.slots) >= _MANY_SLOTS:
         _start(search)
-    charges, forbidden = charged_choices(model)
+    if model.limits:  # a first point, or why there is none
+        solved(search, np.eye(len(model.objectives))[0])
+    counted = search.counted
+    charges, forbidden = charged_choices(counted)
     entries = float(limits.table_entries)
-    plan = make_plan(model, Limits(table_entries=entries, total_entries=entries))
+    plan = make_plan(counted, Limits(table_entries=entries, total_entries=entries))
     if plan is None or len(charges) > limits.charges:
         return search_wide(search)
-    relaxed, parts = plan.forbidding(forbidden), cases(model, plan)
-    if len(model.objectives) == 2:
+    relaxed, parts = plan.forbidding(forbidden), cases(counted, plan)
+    if len(model.objectives) == 2 and not model.limits:
         return TriangleSearch(search).run(parts, relaxed)
     return search_many(search, parts, relaxed)
 

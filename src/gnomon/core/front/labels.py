@@ -211,18 +211,20 @@ def _joined_up(pieces: list[Labels]) -> Labels:
 class IdealPass(LabelPass):
     """For any number of objectives: drops labels whose ideal completion is covered by `known` (N, objectives).
 
-    `known` vectors must already include what rounding asks for.
+    `known` vectors must already include what rounding asks for. The last of the plan's objectives may be at `most` so
+    much, and are not of `known`.
     """
 
-    def __init__(self, plan: Plan, known: Floats, budget: Budget) -> None:
+    def __init__(self, plan: Plan, known: Floats, budget: Budget, most: Floats) -> None:
         count = known.shape[1]
-        super().__init__(plan, np.eye(count)[None], np.full((count, 1), np.inf), budget)
+        limits = np.concatenate([np.full(count, np.inf), np.nextafter(most, np.inf)])
+        super().__init__(plan, np.eye(len(limits))[None], limits[:, None], budget)
         self.known = known
 
     def hopeful(self, bounds: Floats, regions: Ints) -> NDArray[np.bool_]:
         """Where no known vector is nowhere larger."""
         found = super().hopeful(bounds, regions)
-        found[found] = ~covered(bounds[:, found].T, self.known)
+        found[found] = ~covered(bounds[: self.known.shape[1], found].T, self.known)
         return found
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:

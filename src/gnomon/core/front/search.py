@@ -14,15 +14,16 @@ the second drop more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints, magnitude
+from gnomon.core.cost import CostModel, Floats, Ints, Objective, magnitude
 from gnomon.core.front.dominance import nondominated
 from gnomon.core.front.labels import Budget, IdealPass, Stopped
 from gnomon.core.front.plan import Plan, minimise_weighted
+from gnomon.core.solver.limits import caps_of
 from gnomon.errors import UsageError
 
 
@@ -84,6 +85,7 @@ class FrontLimits:
 class Search:
     """The points found so far, `costs` (N, objectives) and `assignments` (N, slots), none of them dominated.
 
+    `counted` is the model with the uses of its limits as further objectives, and `most` the most of these.
     `factor` is what the search is content with: each allowed vector covered within that factor. `show` is called
     where there is more to see, with the factor that is proved by then.
     """
@@ -101,10 +103,13 @@ class Search:
         self.model, self.factor, self.limits = model, factor, limits
         self.out_of_time, self.show, self.left_s = out_of_time, show, left_s
         count = len(model.objectives)
+        self.counted = _counted(model)
+        self.most = np.array([cap.at_most for cap in caps_of(model)])
         self.costs: Floats = np.zeros((0, count))
         self.assignments: Ints = np.zeros((0, len(model.space.slots)), dtype=np.intp)
         # A bound on the absolute value of each objective's partial sums.
-        self.magnitude = np.array([sum(magnitude(t[..., m]) for t in tables(model)) for m in range(count)])
+        parts = tables(self.counted)
+        self.magnitude = np.array([sum(magnitude(t[..., m]) for t in parts) for m in range(count + len(self.most))])
 
     def budget(self, most: int) -> Budget:
         """Of a pass that wants no more than so many labels."""
@@ -116,12 +121,15 @@ class Search:
             raise Stopped
 
     def learn(self, assignments: Ints) -> None:
-        """Add assignments (N, slots); of equal costs the one found first stays.
+        """Add those of some assignments (N, slots) that keep all limits; of equal costs the one found first stays.
 
         Raises UsageError where a factor above 1 is asked for and a cost turns out negative.
         """
-        every = np.concatenate([self.assignments, assignments])
-        costs = np.concatenate([self.costs, self.model.evaluate(assignments)])
+        count = len(self.model.objectives)
+        found = self.counted.evaluate(assignments)
+        within = (found[:, count:] <= self.most).all(axis=1)
+        every = np.concatenate([self.assignments, assignments[within]])
+        costs = np.concatenate([self.costs, found[within, :count]])
         kept = nondominated(costs)
         self.costs, self.assignments = costs[kept], every[kept]
         if self.factor > 1 and bool((self.costs < 0).any()):
@@ -133,7 +141,33 @@ class Search:
     def slack(self, weights: Floats) -> float:
         """A bound on the rounding of sums of one assignment's costs under scaled weights (objectives,)."""
         terms = len(self.model.space.slots) + len(self.model.pairs) + 16
-        return 4.0 * terms * _EPSILON * float(self.magnitude @ weights)
+        return 4.0 * terms * _EPSILON * float(self.magnitude[: len(weights)] @ weights)
+
+
+def _counted(model: CostModel) -> CostModel:
+    """The model without limits, and what they limit as further objectives."""
+    if not model.limits:
+        return model
+
+    def joined(costs: Floats, uses: list[Floats]) -> Floats:
+        return np.concatenate([costs, np.stack(uses, axis=-1)], axis=-1)
+
+    pairs = [
+        [limit.pairs[p] if limit.pairs else np.zeros(np.shape(pair.cost)[:2]) for limit in model.limits]
+        for p, pair in enumerate(model.pairs)
+    ]
+    charges = [
+        [np.asarray(limit.charges[c] if limit.charges else 0.0) for limit in model.limits]
+        for c in range(len(model.charges))
+    ]
+    names = [Objective(f"limit {number} on {limit.name}") for number, limit in enumerate(model.limits)]
+    return CostModel(
+        model.space,
+        (*model.objectives, *names),
+        tuple(joined(c, [limit.slots[i] for limit in model.limits]) for i, c in enumerate(model.slot_costs)),
+        tuple(replace(p, cost=joined(p.cost, uses)) for p, uses in zip(model.pairs, pairs, strict=True)),
+        tuple(replace(c, cost=joined(c.cost, uses)) for c, uses in zip(model.charges, charges, strict=True)),
+    )
 
 
 def tables(model: CostModel) -> list[Floats]:
@@ -151,36 +185,38 @@ BATCH_ENTRIES = 1 << 22  # numbers of one batch of weighted minima
 def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
     """Search all cases; returns the factor within which the points found are proved to cover everything."""
     count = len(search.model.objectives)
-    ideal, assignments = minimise_weighted(relaxed, np.eye(count))
+    ideal, assignments = minimise_weighted(relaxed, np.eye(len(search.magnitude)))
     if not np.isfinite(ideal.value).all():
         return 1.0
     search.learn(assignments)
-    spread = spread_weights(_scale(search), count)
+    lowest = ideal.value[:count]
+    spread = spread_weights(_scale(search.counted.evaluate(assignments)), len(search.magnitude))
     step = max(1, BATCH_ENTRIES // max(1, relaxed.entries))
     for start in range(0, len(spread), step):
         if search.out_of_time():
             break
         search.learn(minimise_weighted(relaxed, spread[start : start + step])[1])
-    search.show(ideal_factor(search.costs, ideal.value))
+    search.show(ideal_factor(search.costs, lowest))
     slack = np.array([search.slack(unit) for unit in np.eye(count)])
-    if search.magnitude.max() < 2.0**53 and all(bool((np.floor(t) == t).all()) for t in tables(search.model)):
+    if search.magnitude.max() < 2.0**53 and all(bool((np.floor(t) == t).all()) for t in tables(search.counted)):
         slack = np.zeros(count)  # all sums are integers that double precision holds exactly
     factors = [search.factor]
-    if search.factor < _NEAR and bool((ideal.value > 0).all()):
+    if search.factor < _NEAR and bool((lowest > 0).all()):
         factors.insert(0, _NEAR)
     proved = float("inf")
     for factor in factors:
         for case in cases:
-            minima, found = minimise_weighted(case.plan, np.eye(count))
+            minima, found = minimise_weighted(case.plan, np.eye(len(search.magnitude)))
             if not np.isfinite(minima.value).all():
                 continue
             search.learn(found)
-            known = search.costs / factor - case.charge + slack
-            labels = IdealPass(case.plan, known, search.budget(search.limits.labels))
+            known = search.costs / factor - case.charge[:count] + slack
+            most = search.most - case.charge[count:]
+            labels = IdealPass(case.plan, known, search.budget(search.limits.labels), most)
             try:
                 labels.run()
             except Stopped:
-                return min(proved, ideal_factor(search.costs, ideal.value))
+                return min(proved, ideal_factor(search.costs, lowest))
             search.learn(labels.assignments(np.arange(len(labels.left.row))))
         proved = factor
         search.show(factor)
@@ -206,6 +242,6 @@ def spread_weights(scale: Floats, count: int) -> Floats:
     return np.concatenate([np.array(rows), drawn]) * scale
 
 
-def _scale(search: Search) -> Floats:
-    reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(0)
+def _scale(costs: Floats) -> Floats:
+    reach = np.ptp(costs, axis=0)
     return np.asarray(1.0 / np.where(reach > 0, reach, 1.0))

@@ -23,7 +23,7 @@ def search_wide(search: Search) -> float:
     count = len(search.model.objectives)
     ideal = np.full(count, -np.inf)
     for unit in np.eye(count):
-        found = _minimum(search, unit)
+        found = solved(search, unit)
         if found is not None:
             ideal[unit.argmax()] = found.bound
         if search.out_of_time() and len(search.costs):
@@ -35,7 +35,7 @@ def search_wide(search: Search) -> float:
     for weights in spread_weights(scale, count):
         if search.out_of_time():
             break
-        _minimum(search, weights)
+        solved(search, weights)
     return _never_exact(ideal_factor(search.costs, ideal))
 
 
@@ -44,7 +44,7 @@ def _never_exact(factor: float) -> float:
     return max(factor, 1.0 + _TOLERANCE)
 
 
-def _minimum(search: Search, weights: Floats) -> Solution | None:
+def solved(search: Search, weights: Floats) -> Solution | None:
     """The minimum, also learnt; None where HiGHS found nothing in time. InfeasibleError is the caller's."""
     names = (objective.name for objective in search.model.objectives)
     limit_s, left_s = search.limits.milp_s, search.left_s
@@ -66,7 +66,7 @@ def _plane(search: Search, scale: Floats) -> float:
     def ask(weights: Floats) -> tuple[Floats, Floats]:
         bounds, costs = np.full(len(weights), -np.inf), np.full((len(weights), 2), np.inf)
         for i, row in enumerate(weights):
-            found = None if search.out_of_time() else _minimum(search, row)
+            found = None if search.out_of_time() else solved(search, row)
             if found is not None:
                 loose = _TOLERANCE if found.method == "milp" else search.slack(row)
                 bounds[i], costs[i] = found.bound - loose, found.cost

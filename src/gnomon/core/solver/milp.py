@@ -2,7 +2,7 @@
 
 One binary variable a choice. A pair of slots gets the marginal (local) polytope: a variable a pair of choices whose
 sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8); a pair that merely
-charges for unlike choices gets one variable a choice, which is equally tight.
+charges for unlike choices gets one variable a choice, which is equally tight. A limit is a row.
 
 A mixed-integer linear programme under construction, its columns for pairs of slots, and its run by HiGHS.
 
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gnomon.core.cost import Floats
 from gnomon.core.solver.elimination import Energy
+from gnomon.core.solver.limits import Cap
 from gnomon.core.solver.prune import ScalarCharge, charged_value
 from gnomon.errors import GnomonError
 
@@ -188,6 +188,7 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
 _LEAST_S = 0.01
 _FOR_HIGHS = 0.8  # of the time, where there are many starts to improve
+_NARROWED = 4  # times that rows of limits may be narrowed
 _GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
 
 
@@ -206,11 +207,12 @@ def minimise_milp(
     charges: Sequence[ScalarCharge],
     starts: Sequence[Sequence[int]],
     left_s: Callable[[], float | None] = lambda: None,
+    caps: Sequence[Cap] = (),
 ) -> MilpResult:
     """Minimum of the energy plus the charges of the choices used, to a gap of zero or until no time is left.
 
-    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed. `left_s` tells
-    the seconds that are left, None for any number.
+    `starts` are assignments to begin from; the answer is never worse than any of them that is allowed, and it keeps all
+    `caps`. `left_s` tells the seconds that are left, None for any number.
     """
     floors = [float(costs.min()) for costs in energy.unary]
     pair_floors = [float(table.min()) for table in energy.pairwise.values()]
@@ -218,7 +220,10 @@ def minimise_milp(
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     floor = sum(floors) + sum(pair_floors)
 
-    total = partial(charged_value, energy, charges)
+    def total(assignment: Sequence[int]) -> float:
+        kept = all(cap.kept(charges, assignment) for cap in caps)
+        return charged_value(energy, charges, assignment) if kept else np.inf
+
     best: tuple[int, ...] | None = None
     best_value = np.inf
     first_left = left_s()
@@ -237,24 +242,42 @@ def minimise_milp(
     unit = _SCALE / room if room > 0 else 1.0
     if not np.isfinite(unit) or unit <= 0:
         unit = 1.0
-    formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s)
+    formulated = _formulate(energy, charges, floors, pair_floors, unit, room, best, left_s, caps)
     left = left_s()
     if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
+    known = best_value
     status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
-    if values is not None:
+    for _ in range(_NARROWED):
+        if values is None:
+            break
         found = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
         if total(found) < best_value:
             best, best_value = found, total(found)
+        # What HiGHS tolerates may be more than a limit allows: then the row is narrowed, and the first bound holds.
+        if not _narrow(programme, caps, charges, found):
+            break
+        values = run_highs(programme, sum(energy.sizes), left_s(), started=known < np.inf)[1]
     # Cutting off all that is worse than the incumbent may leave nothing: then the incumbent is optimal.
     bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
     if best is None:
         return MilpResult(assignment=None, bound=bound, optimal=False)
     optimal = status != "limit" and best_value - bound <= _GAP * room
     return MilpResult(assignment=best, bound=best_value if optimal else min(bound, best_value), optimal=optimal)
+
+
+def _narrow(
+    programme: Programme, caps: Sequence[Cap], charges: Sequence[ScalarCharge], assignment: tuple[int, ...]
+) -> bool:
+    """Take from the rows of the caps, which are the last, what an assignment uses too much; whether it does."""
+    first = len(programme.row_upper) - len(caps)
+    over = [max(0.0, cap.used(charges, assignment) - cap.at_most) for cap in caps]
+    for number, (cap, excess) in enumerate(zip(caps, over, strict=True)):
+        programme.row_upper[first + number] -= 2 * excess * _SCALE / cap.largest
+    return any(over)
 
 
 def _formulate(
@@ -266,9 +289,17 @@ def _formulate(
     room: float,
     best: tuple[int, ...] | None,
     left_s: Callable[[], float | None],
+    caps: Sequence[Cap],
 ) -> tuple[Programme, list[int]] | None:
     """The programme in scaled units above the floor, and the first column of each slot; None where no time is left."""
     programme = Programme()
+    limited: list[tuple[list[int], list[float]]] = [([], []) for _ in caps]  # columns and values of each cap's row
+
+    def count(number: int, column: int, use: Floats) -> None:
+        columns, values = limited[number]
+        columns += (column + np.flatnonzero(use)).tolist()
+        values += (use[use != 0] * (_SCALE / caps[number].largest)).tolist()
+
     cut = room * (1 + 1e-9) if best is not None else np.inf
 
     def scaled(costs: Floats, least: float) -> Floats:
@@ -288,17 +319,29 @@ def _formulate(
         if left is not None and left <= _LEAST_S:
             return None
         costs = scaled(table, least)
-        if costs.any():
+        used = {number: cap.use.pairwise[i, j] for number, cap in enumerate(caps) if (i, j) in cap.use.pairwise}
+        if costs.any() or used:
             ends = (first[i], first[j]), (chosen[i], chosen[j])
-            if is_potts(costs):
-                programme.unlike(np.full(len(costs), costs[0, 1]), *ends)
+            if all(is_potts(one) and one[0, 1] >= 0 for one in (costs, *used.values())):
+                column = programme.unlike(np.full(len(costs), costs[0, 1]), *ends)
+                for number, use in used.items():
+                    count(number, column, np.full(len(use), use[0, 1]))
             else:
-                programme.joint(costs, *ends)
+                column = programme.joint(costs, *ends)
+                for number, use in used.items():
+                    count(number, column, use.ravel())
+    for number, cap in enumerate(caps):
+        for column, use in zip(first, cap.use.unary, strict=True):
+            count(number, column, use)
     for charge in charges:
-        used = float(best is not None and charge.used_by(best))
-        column = programme.columns(scaled(np.array([charge.cost]), 0.0), np.array([used]))
+        paid = float(best is not None and charge.used_by(best))
+        column = programme.columns(scaled(np.array([charge.cost]), 0.0), np.array([paid]))
+        for number, cap in enumerate(caps):
+            count(number, column, np.array([charge.uses[cap.number]]))
         for slot, choice in zip(charge.slots.tolist(), charge.choices.tolist(), strict=True):
             programme.row([column, first[slot] + choice], [1.0, -1.0], 0.0, np.inf)
+    for (columns, values), cap in zip(limited, caps, strict=True):
+        programme.row(columns, values, -np.inf, cap.at_most * _SCALE / cap.largest)
     return programme, first
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,12 +184,16 @@ def _explain(base: list[int], grown: bool, members: list[int], conflicts: Callab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarCharge:
-    """A charge in weighted units, and where its choice occurs: `slots[p]` has it at index `choices[p]`."""
+    """A charge in weighted units, and where its choice occurs: `slots[p]` has it at index `choices[p]`.
+
+    `uses` is what it uses of each limit.
+    """
 
     name: str
     cost: float
     slots: Ints
     choices: Ints
+    uses: tuple[float, ...] = ()
 
     def used_by(self, assignment: Sequence[int]) -> bool:
         """Whether the assignment takes the choice anywhere."""
@@ -205,19 +209,20 @@ class ScalarCharge:
         if not places:
             return None
         slots, choices = (np.array(part, dtype=np.intp) for part in zip(*places, strict=True))
-        return ScalarCharge(name=self.name, cost=self.cost, slots=slots, choices=choices)
+        return replace(self, slots=slots, choices=choices)
 
 
 def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[Energy, tuple[ScalarCharge, ...]]:
     """The charges that matter, in weighted units; choices with an infinite charge are forbidden in the energy."""
     found: list[ScalarCharge] = []
-    for charge in model.charges:
+    for number, charge in enumerate(model.charges):
         cost = float(weighted_sum(np.asarray(charge.cost, dtype=np.float64)[None], weights)[0])
+        uses = tuple(limit.charges[number] if limit.charges else 0.0 for limit in model.limits)
         allowed = [(i, c) for i, c in model.places(charge) if energy.unary[i][c] < np.inf]
-        if not allowed or cost == 0:
+        if not allowed or (cost == 0 and not any(uses)):
             continue
         slots, choices = (np.array(part, dtype=np.intp) for part in zip(*allowed, strict=True))
-        scalar = ScalarCharge(name=charge.choice, cost=cost, slots=slots, choices=choices)
+        scalar = ScalarCharge(name=charge.choice, cost=cost, slots=slots, choices=choices, uses=uses)
         if cost == np.inf:
             energy = without(energy, [scalar])
         else:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +22,10 @@ from gnomon.core.solver.prune import (
     surviving,
     weigh_charges,
 )
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import InfeasibleError, ProblemError, UsageError
+
+if TYPE_CHECKING:
+    from gnomon.core.solver.limits import Cap
 
 METHODS = ("auto", "elimination", "milp")
 _ENUMERATED_CHARGES = 12
@@ -78,11 +82,19 @@ def solve(
     time = _Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
+    caps: tuple[Cap, ...] = ()
+    if model.limits:
+        from gnomon.core.solver.limits import caps_of
+
+        caps = caps_of(model)
     found: Minimum | None = None
     if method != "milp":
         found = _eliminate(energy, charges, time, every_subset=method == "elimination")
-        if found is not None and (found.bound is None or method == "elimination"):
+        kept = found is not None and all(cap.kept(charges, found.assignment) for cap in caps)
+        if found is not None and kept and (found.bound is None or method == "elimination"):
             return _solution(model, vector, energy, found, time)
+        if method == "elimination" and found is not None:
+            raise UsageError("the limits bind, and elimination knows none", hint="use the method 'auto' or 'milp'")
         if method == "elimination" and time.over(0.0):
             raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
         if method == "elimination":
@@ -90,7 +102,9 @@ def solve(
                 "the problem is too wide for elimination within the limits",
                 hint="use the method 'auto' or 'milp'",
             )
-    return _with_highs(model, vector, energy, charges, time, found)
+    if found is not None and caps and not np.isfinite(energy.value(found.assignment)):
+        raise infeasible(model.space, energy, time.over)
+    return _with_highs(model, vector, energy, charges, caps, time, found)
 
 
 class _Time:
@@ -198,13 +212,15 @@ def _with_highs(
     vector: Floats,
     energy: Energy,
     charges: Sequence[ScalarCharge],
+    caps: Sequence[Cap],
     time: _Time,
     before: Minimum | None,
 ) -> Solution:
     """The solution by HiGHS, from the best that elimination found before."""
     from gnomon.core.solver.milp import minimise_milp
 
-    kept = surviving(energy, _charged(energy, charges), time.for_pruning())
+    stop = (lambda _: True) if caps else time.for_pruning()  # what costs more may use less
+    kept = surviving(energy, _charged(energy, charges), stop)
     if kept is None:
         raise infeasible(model.space, energy, time.over)
     unary = []
@@ -216,12 +232,12 @@ def _with_highs(
     starts = _starts(model, pruned_energy)
     if before is not None:
         starts.insert(0, before.assignment)
-    result = minimise_milp(pruned_energy, charges, starts, time.left_s)
+    result = minimise_milp(pruned_energy, charges, starts, time.left_s, caps)
     if result.infeasible:
-        raise infeasible(model.space, energy, time.over)
+        raise _why_not(model, energy, charges, caps, time)
     best = result.assignment
     # Pruning may have dropped a choice of what elimination found, for one that is as good.
-    if before is not None:
+    if before is not None and all(cap.kept(charges, before.assignment) for cap in caps):
         both = [known for known in (best, before.assignment) if known is not None]
         best = min(both, key=lambda known: charged_value(energy, charges, known))
     if best is None:
@@ -233,6 +249,24 @@ def _with_highs(
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = found.value if result.optimal else min(least, found.value)
     return replace(found, method="milp", optimal=result.optimal, bound=bound)
+
+
+def _why_not(
+    model: CostModel, energy: Energy, charges: Sequence[ScalarCharge], caps: Sequence[Cap], time: _Time
+) -> InfeasibleError:
+    """The error for an energy of which nothing is allowed, or nothing that keeps the caps."""
+    from gnomon.core.solver.limits import conflict, forbidden_as
+    from gnomon.core.solver.milp import minimise_milp
+
+    def least(cap: Cap, others: Sequence[Cap]) -> float:
+        use = forbidden_as(energy, cap)
+        paid = [replace(charge, cost=charge.uses[cap.number]) for charge in charges]
+        found = None if others else _eliminate(use, paid, time, every_subset=False)
+        if found is None:
+            return minimise_milp(use, paid, (), time.left_s, others).bound
+        return charged_value(use, paid, found.assignment) if found.bound is None else found.bound
+
+    return conflict(model, caps, least) or infeasible(model.space, energy, time.over)
 
 
 def _starts(model: CostModel, energy: Energy) -> list[tuple[int, ...]]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from gnomon.core.codec import fields_of
+from gnomon.core.cost import CostModel, limit_on
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.solver.solve import solve
 from gnomon.core.space import decimal
 from gnomon.errors import UsageError
 from gnomon.formats.problem import read_problem
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
+from gnomon.values import quantity
 
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
 
@@ -23,15 +27,17 @@ def solve_problem(
     weights: Mapping[str, float] | None = None,
     *,
     method: str = "auto",
+    under: Mapping[str, float | str] = MappingProxyType({}),
     time_limit_s: float | None = None,
 ) -> SolveDocument:
     """Read a problem and find an assignment of least weighted cost.
 
-    A problem with one objective needs no weights. Raises ProblemError for a malformed problem, InfeasibleError
-    where no assignment is allowed, and UsageError for invalid weights or options.
+    A problem with one objective needs no weights. `under` limits more than the problem does: the most of an objective,
+    or of NAME:CHOICE, as a number of its unit or with a unit. Raises ProblemError for a malformed problem,
+    InfeasibleError where no assignment is allowed, and UsageError for invalid weights or options.
     """
     begin = time.perf_counter()
-    model = read_problem(text)
+    model = _limited(read_problem(text), under)
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     found = solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
@@ -39,10 +45,26 @@ def solve_problem(
     return SolveDocument(**fields_of(SolveDocument, found) | own)
 
 
+def _limited(model: CostModel, under: Mapping[str, float | str]) -> CostModel:
+    """The model with further limits. UsageError for what it has not, and for other units."""
+    limits = list(model.limits)
+    for place, most in under.items():
+        name, _, choice = place.partition(":")
+        limit = limit_on(model, name, [choice] if choice else [], most if isinstance(most, int | float) else 0.0)
+        if isinstance(most, str):
+            try:
+                limit = replace(limit, at_most=quantity(most, limit.unit))
+            except ValueError as error:
+                raise UsageError(f"the limit on {place}: {error}", hint="Give an amount such as 4GB.") from None
+        limits.append(limit)
+    return replace(model, limits=tuple(limits)) if under else model
+
+
 def front_problem(
     text: str | bytes,
     *,
     epsilon: float = 0.0,
+    under: Mapping[str, float | str] = MappingProxyType({}),
     time_limit_s: float | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> FrontDocument:
@@ -55,7 +77,7 @@ def front_problem(
     if time_limit_s is not None and not (math.isfinite(time_limit_s) and time_limit_s > 0):
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
     begin = time.perf_counter()
-    model = read_problem(text)
+    model = _limited(read_problem(text), under)
     left_s = None if time_limit_s is None else lambda: time_limit_s - (time.perf_counter() - begin)
     found = exact_front(model, epsilon=epsilon, left_s=left_s, watch=watch)
     seconds = time.perf_counter() - begin
