@@ -66,6 +66,7 @@ def test_chordal_graphs_get_their_exact_width() -> None:
         cliques.append((*ring, v))
     order = best_order(graph_of(200, edges), [2] * 200)
     assert order is not None and order.width == 5
+    assert sum(len(ring) for _, ring in order.steps) == len({(min(e), max(e)) for e in edges})  # no pair is added
 
 
 def test_limits() -> None:

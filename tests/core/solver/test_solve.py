@@ -7,6 +7,7 @@ import pytest
 from tests.core.solver.placement_problems import exhaustive, graph_problem, random_problem
 
 from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+from gnomon.core.solver import elimination
 from gnomon.core.solver.elimination import minimise, weigh
 from gnomon.core.solver.solve import Solution, solve
 from gnomon.core.space import Slot, Space
@@ -37,6 +38,11 @@ def test_elimination_is_exhaustive_search(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
         solved += check(random_problem(seed), {"o0": 1.0}, "elimination") is not None
     assert 20 < solved < 100  # both outcomes are met
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elimination, "_BLOCK_ENTRIES", 6)
+    test_elimination_is_exhaustive_search(3)
 
 
 @pytest.mark.parametrize("seed", range(0, 1500, 50))

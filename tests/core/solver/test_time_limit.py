@@ -104,7 +104,7 @@ def test_a_single_elimination_looks_at_the_clock_at_each_slot() -> None:
 
 def test_elimination_that_would_not_end_is_left_early() -> None:
     """By a tenth of the time less than a tenth is done: the rest of the time is for HiGHS."""
-    model = tree(60, 9, 3, seed=2)
+    model = tree(60, 12, 3, seed=2)
     made = looks(0.004)
     found = solve(model, time_limit_s=1.0, clock_s=made)
     assert found.method == "milp"
@@ -119,9 +119,10 @@ def test_what_is_held_counts_and_not_what_is_summed() -> None:
             around[u].add(v)
     order = best_order(around, [4] * 40)
     assert order is not None
-    held = order.entries / 4
-    assert best_order(around, [4] * 40, Limits(held_entries=held * 1.01)) is not None
-    assert best_order(around, [4] * 40, Limits(held_entries=held * 0.5)) is None
+    choices = order.entries / 4 * 2 / 8  # two bits each; one table of 8 bytes an entry waits beside the next
+    held = choices + 2 * 8 * 4**4
+    assert best_order(around, [4] * 40, Limits(held_bytes=held * 1.01)) is not None
+    assert best_order(around, [4] * 40, Limits(held_bytes=held * 0.9)) is None
     assert best_order(around, [4] * 40, Limits(total_entries=order.entries * 0.5)) is None
 
 

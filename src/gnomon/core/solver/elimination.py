@@ -20,11 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, magnitude, never, weighted_sum
-from gnomon.core.solver.ordering import Limits, Order, best_order
+from gnomon.core.solver.ordering import Order, best_order
 from gnomon.errors import ProblemError
 
 
@@ -105,6 +107,8 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
 
 _CHEAP_ENTRIES = 4096  # a slot inside a chain is taken before the ends only if its three-slot table is this small
 _CACHE_ENTRIES = 1 << 15
+_PAIR_ENTRIES = float(1 << 24)  # of a pair's table in the batches of slots with at most two neighbours
+_BLOCK_ENTRIES = 1 << 16  # of the sums that are formed at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,12 +272,12 @@ def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) 
     `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
     OutOfTime where `stop` says so.
     """
-    limits, width = Limits(), sparse_width(energy)
+    width = sparse_width(energy)
     reduction = Reduction(energy)
-    left = reduction.run(limits.table_entries, stop)
+    left = reduction.run(_PAIR_ENTRIES, stop)
     assignment = np.zeros(len(energy.unary), dtype=np.intp)
     if left:
-        order = order or best_order({v: reduction.around[v].keys() for v in left}, energy.sizes, limits, stop)
+        order = order or best_order({v: reduction.around[v].keys() for v in left}, energy.sizes, stop=stop)
         if order is None:
             return None
         width = max(width, order.width)
@@ -300,6 +304,25 @@ def sparse_width(energy: Energy) -> int:
     return 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The best choice of a slot for each state of its neighbours: its bits, one plane each, in blocks of `inner`."""
+
+    ring: tuple[int, ...]
+    shape: tuple[int, ...]
+    inner: int
+    planes: tuple[NDArray[np.uint8], ...]
+
+    def at(self, assignment: Ints) -> int:
+        """The choice where the neighbours are as assigned."""
+        state = 0
+        for u, size in zip(self.ring, self.shape, strict=True):
+            state = state * size + int(assignment[u])
+        block, place = divmod(state, self.inner)
+        bits = (int(plane[block, place >> 3]) >> (7 - place % 8) & 1 for plane in self.planes)
+        return sum(bit << k for k, bit in enumerate(bits))
+
+
 def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop) -> None:
     """Bucket elimination of the slots in `order`; writes their choices into the assignment. Raises OutOfTime."""
     buckets: dict[int, list[_Factor]] = {v: [] for v, _ in order.steps}
@@ -307,42 +330,84 @@ def _eliminate(reduction: Reduction, order: Order, assignment: Ints, stop: Stop)
     for v, factors in buckets.items():
         factors.append(((), reduction.unary[v]))
         factors.extend(((u,), table) for u, table in reduction.around[v].items() if position[u] > position[v])
-    done = 0
+    best: dict[int, _Best] = {}
+    done = 0.0
     for v, ring in order.steps:
-        if stop(done / order.entries):
-            raise OutOfTime
+        factors, size = buckets.pop(v), len(reduction.unary[v])
+        shape = tuple(len(reduction.unary[u]) for u in ring)
+        table, best[v] = _minimised(factors, size, ring, shape, partial(_asked, stop, done, order.entries))
         if ring:
-            joined = _joined(buckets[v], ring)
-            buckets[ring[0]].append((ring[1:], joined.min(axis=0)))
-            done += joined.size
+            buckets[ring[0]].append((ring[1:], table))
+        done += size * table.size
     for v, _ in reversed(order.steps):
-        costs = sum(table[(slice(None), *(assignment[u] for u in ring))] for ring, table in buckets[v])
-        assignment[v] = np.argmin(costs)
+        assignment[v] = best[v].at(assignment)
 
 
-def _joined(factors: list[_Factor], ring: tuple[int, ...]) -> Floats:
-    """Sum of a slot's tables over the slot and all its neighbours.
+def _asked(stop: Stop, done: float, total: float, part: float) -> bool:
+    """Whether to stop, where some of a total is done, and a part more."""
+    return stop((done + part) / total)
 
-    Tables join from those over the last neighbours alone to those over the first: partial sums stay small, and axes
-    are added in front, so that the innermost loops run over long contiguous stretches.
+
+def _minimised(
+    factors: list[_Factor], size: int, ring: tuple[int, ...], shape: tuple[int, ...], stop: Stop
+) -> tuple[Floats, _Best]:
+    """The least sum of a slot's tables for each state of its neighbours, and the choices that have it.
+
+    The sums of all states are formed in blocks that stay in the cache: the last neighbours vary within a block. `stop`
+    is asked with the number of sums that were formed. Raises OutOfTime.
     """
-    axis = {u: a for a, u in enumerate(ring)}
-    degree = len(ring)
-    start, total = degree, factors[0][1]
-    rest = sorted(factors[1:], key=lambda factor: (-axis[factor[0][0]] if factor[0] else -degree, len(factor[0])))
-    for members, table in rest:
-        size = table.shape[0]
-        if not members:
-            total = total + table.reshape(size, *(1,) * (total.ndim - 1))
-            continue
-        first = axis[members[0]]
-        shape = [size] + [1] * (degree - first)
+    cut, inner = len(ring), 1
+    while cut and size * inner * shape[cut - 1] <= _BLOCK_ENTRIES:
+        cut -= 1
+        inner *= shape[cut]
+    outer, within = ring[:cut], ring[cut:]
+    blocks = math.prod(shape[:cut])
+    # What varies only from block to block is a number a choice there, what only within is the same in all of them.
+    rows = _over([one for one in factors if one[0] and set(one[0]) <= set(outer)], outer, shape[:cut], size)
+    same = _over([one for one in factors if set(one[0]) <= set(within)], within, shape[cut:], size)
+    mixed = []
+    for members, table in factors:
+        axes = tuple(outer.index(u) for u in members if u in outer)
+        if axes and len(axes) < len(members):
+            mixed.append((table, axes, [n if u in members else 1 for u, n in zip(within, shape[cut:], strict=True)]))
+    least = np.empty((blocks, inner))
+    planes = tuple(np.empty((blocks, -(-inner // 8)), np.uint8) for _ in range((size - 1).bit_length()))
+    sums = np.empty((size, inner))
+    shaped = sums.reshape(size, *shape[cut:])
+    for number, index in enumerate(np.ndindex(*shape[:cut])):
+        if stop(float(number * size * inner)):
+            raise OutOfTime
+        np.add(same, rows[:, number, None], out=sums)
+        for table, axes, lengths in mixed:
+            shaped += table[(slice(None), *(index[a] for a in axes))].reshape(size, *lengths)
+        _least(sums, least[number], [plane[number] for plane in planes])
+    return least.reshape(shape), _Best(ring, shape, inner, planes)
+
+
+def _over(factors: list[_Factor], ring: tuple[int, ...], shape: tuple[int, ...], size: int) -> Floats:
+    """The sum of a slot's tables over its choices and all states of these neighbours, (size, states).
+
+    Tables join from those over the last neighbours alone to those over the first: partial sums stay small.
+    """
+    axis = {u: a for a, u in enumerate(ring, start=1)}
+    total = np.zeros((size, *(1,) * len(ring)))
+    for members, table in sorted(factors, key=lambda one: (-axis[one[0][0]] if one[0] else -len(ring), len(one[0]))):
+        lengths = [size, *(1,) * len(ring)]
         for u, length in zip(members, table.shape[1:], strict=True):
-            shape[1 + axis[u] - first] = length
-        if first < start:
-            total = total.reshape(size, *(1,) * (start - first), *total.shape[1:])
-            start = first
-        else:
-            shape[1:1] = [1] * (first - start)
-        total = total + table.reshape(shape)
-    return total
+            lengths[axis[u]] = length
+        total = total + table.reshape(lengths)
+    return np.broadcast_to(total, (size, *shape)).reshape(size, -1)
+
+
+def _least(sums: Floats, least: Floats, planes: Sequence[NDArray[np.uint8]]) -> None:
+    """Writes the least of the sums of all choices, and the bits of the first choice that has it."""
+    bits = [np.zeros(least.shape, bool) for _ in planes]
+    least[...] = sums[0]
+    less = np.empty(least.shape, bool)
+    for choice in range(1, len(sums)):
+        np.less(sums[choice], least, out=less)
+        np.minimum(sums[choice], least, out=least)
+        for k, bit in enumerate(bits):
+            (np.logical_or if choice >> k & 1 else np.greater)(bit, less, out=bit)
+    for bit, plane in zip(bits, planes, strict=True):
+        plane[:] = np.packbits(bit)

@@ -9,33 +9,43 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gnomon.core.cost import OutOfTime, Stop, never
 
 _COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is worth its time
 
 
+def _half_of_memory() -> float:
+    """Half of the machine's memory in bytes, 8 GB at most; 8 GB where it does not say how much it has."""
+    try:
+        return min(8e9, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
+    except (AttributeError, ValueError, OSError):
+        return 8e9
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How large elimination may grow: entries (8 bytes each) of one table, and of those that are held.
+    """How large elimination may grow: sums that one slot's elimination forms, sums in all, and bytes that are held.
 
-    `total_entries` are the sums that are formed in all. A slot's table is held without the slot itself, which is
-    minimised out, so that what is held is less than the sums by a factor of the choices.
+    Held are the tables that wait for the slot which reads them, 8 bytes an entry, and which choice was the best for
+    each entry, in bits. Sums are formed in small blocks, and not held.
     """
 
-    table_entries: float = float(1 << 24)
-    held_entries: float = float(1 << 27)
-    total_entries: float = float(1 << 32)
+    table_entries: float = float(1 << 29)
+    total_entries: float = float(1 << 36)
+    held_bytes: float = field(default_factory=_half_of_memory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """An elimination order: each slot with the neighbours it has when its turn comes, in order of elimination.
 
-    `width` is the largest number of such neighbours and `entries` the number of table entries of all steps.
+    A slot follows at once on those whose tables it reads, so that few tables wait. `width` is the largest number of
+    such neighbours and `entries` the number of table entries of all steps.
     """
 
     steps: tuple[tuple[int, tuple[int, ...]], ...]
@@ -56,12 +66,83 @@ def best_order(
     limits = limits or Limits()
     if _exceeds(neighbours, sizes, limits):
         return None
+    if (perfect := _perfect(neighbours)) is not None:
+        return _within(perfect, sizes, limits)
     first = _greedy(neighbours, sizes, limits, stop, by_size=False)
     if first is not None and first.entries <= _COSTLY_ENTRIES:
         return first
     second = _greedy(neighbours, sizes, limits, stop, by_size=True)
     found = [order for order in (first, second) if order is not None]
     return min(found, key=lambda order: order.entries, default=None)
+
+
+_Steps = Sequence[tuple[int, AbstractSet[int]]]
+
+
+def _perfect(neighbours: Mapping[int, AbstractSet[int]]) -> _Steps | None:
+    """An order that adds no edge, by maximum cardinality search; None where there is none.
+
+    Tarjan and Yannakakis, "Simple linear-time algorithms to test chordality of graphs", 1984.
+    """
+    seen: dict[int, set[int]] = {}
+    place: dict[int, int] = {}
+    heap = [(0, v) for v in neighbours]
+    heapq.heapify(heap)
+    weights = dict.fromkeys(neighbours, 0)
+    while heap:
+        weight, v = heapq.heappop(heap)
+        if v in seen or -weight != weights[v]:
+            continue
+        before = {u for u in neighbours[v] if u in seen}
+        if before:
+            last = max(before, key=place.__getitem__)
+            if not before - {last} <= seen[last]:
+                return None
+        seen[v], place[v] = before, len(place)
+        for u in neighbours[v]:
+            if u not in seen:
+                weights[u] += 1
+                heapq.heappush(heap, (-weights[u], u))
+    return list(reversed(seen.items()))
+
+
+def _within(steps: _Steps, sizes: Sequence[int], limits: Limits) -> Order | None:
+    """The order in which few tables wait, or None beyond the limits."""
+    position = {v: p for p, (v, _) in enumerate(steps)}
+    rings = {v: tuple(sorted(ring, key=position.__getitem__)) for v, ring in steps}
+    tables = {v: math.prod(float(sizes[u]) for u in ring) for v, ring in steps}
+    entries = {v: table * sizes[v] for v, table in tables.items()}
+    readers: dict[int, list[int]] = {v: [] for v in rings}
+    peaks: dict[int, float] = {}
+    held = 0.0
+    for v, ring in rings.items():
+        waiting = peak = 0.0
+        # What needs much room while it is made, and leaves little, comes first (Liu, 1986).
+        readers[v].sort(key=lambda u: tables[u] - peaks[u])
+        for u in readers[v]:
+            peak = max(peak, waiting + peaks[u])
+            waiting += tables[u]
+        peaks[v] = max(peak, waiting + tables[v])
+        held += tables[v] * (sizes[v] - 1).bit_length() / 8
+        if ring:
+            readers[ring[0]].append(v)
+    roots = [v for v, ring in rings.items() if not ring]
+    total = math.fsum(entries.values())
+    held += 8 * max((peaks[v] for v in roots), default=0.0)
+    if max(entries.values(), default=0.0) > limits.table_entries * (1 + 1e-9) or total > limits.total_entries:
+        return None
+    if held > limits.held_bytes:
+        return None
+    ordered: list[int] = []
+    stack = roots[::-1]
+    while stack:  # each slot before those that it reads, so that the whole is turned round
+        ordered.append(v := stack.pop())
+        stack += readers[v]
+    return Order(
+        steps=tuple((v, rings[v]) for v in reversed(ordered)),
+        width=max(map(len, rings.values()), default=0),
+        entries=total,
+    )
 
 
 def degeneracy(neighbours: Mapping[int, AbstractSet[int]]) -> int:
@@ -145,7 +226,7 @@ def _greedy(
     heapq.heapify(heap)
     steps: list[tuple[int, set[int]]] = []
     gone = [False] * len(keys)
-    width, total, held, ceiling = 0, 0.0, 0.0, math.log(limits.table_entries) + 1e-9
+    total, ceiling = 0.0, math.log(limits.table_entries) + 1e-9
     while heap:
         *k, v = heapq.heappop(heap)
         if gone[v] or tuple(k) != keys[v]:
@@ -153,23 +234,16 @@ def _greedy(
         if stop(0.0):
             raise OutOfTime
         entries = graph.log_entries(v)
-        width = max(width, len(graph.around[v]))
-        if entries > ceiling:
-            return None
         total += math.exp(entries)
-        held += math.exp(entries - graph.logs[v])
-        if total > limits.total_entries or held > limits.held_entries:
+        if entries > ceiling or total > limits.total_entries:
             return None
         gone[v] = True
         steps.append((v, graph.around[v]))
         for u in _bits(graph.eliminate(v)):
             keys[u] = key(u)
             heapq.heappush(heap, (*keys[u], u))
-    position = {v: p for p, (v, _) in enumerate(steps)}
-    named = tuple(
-        (graph.names[v], tuple(graph.names[u] for u in sorted(around, key=position.__getitem__))) for v, around in steps
-    )
-    return Order(steps=named, width=width, entries=total)
+    names = graph.names
+    return _within([(names[v], {names[u] for u in around}) for v, around in steps], sizes, limits)
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -16,6 +16,7 @@ minimum. In the worst case that is one a subset of the charged choices; mostly i
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -246,62 +247,161 @@ def without(energy: Energy, charges: Sequence[ScalarCharge]) -> Energy:
     return Energy(tuple(unary), energy.pairwise)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    out: frozenset[int]
+    """A part of the assignments: charges that are not used (`out`), and those that are paid in any case (`paid`).
+
+    `bound` is what each costs at least. Of each other charge the places that may pay it have a share: together no more
+    than the charge, so that the minimum with the shares is a bound.
+    """
+
+    out: frozenset[int] = frozenset()
     paid: frozenset[int]
+    shares: tuple[Floats, ...]
+    bound: float
+
+
+@dataclass(slots=True, kw_only=True)
+class _ChargeSearch:
+    """Branch and bound over which charges are used; `best` is the best assignment that was seen."""
+
+    energy: Energy
+    charges: Sequence[ScalarCharge]
+    solves: float
+    stop: Stop
+    best: tuple[int, ...]
     value: float
-    assignment: tuple[int, ...]
+
+    def closed(self, bound: float) -> bool:
+        """Whether nothing of so high a bound is better than the best."""
+        return bound >= self.value - _EXACT * abs(self.value)
+
+    def free(self, node: _Node) -> list[int]:
+        """The charges of which nothing is decided."""
+        return [c for c in range(len(self.charges)) if c not in node.out and c not in node.paid]
+
+    def relax(self, node: _Node) -> tuple[_Node, tuple[int, ...]]:
+        """The node with the bound of its shares, and the assignment that has it. Raises OutOfTime."""
+        if not self.solves:
+            raise OutOfTime
+        self.solves -= 1
+        unary, kept = list(self.energy.unary), [np.ones(size, bool) for size in self.energy.sizes]
+        for c, charge in enumerate(self.charges):
+            for slot, choice, share in zip(charge.slots, charge.choices, node.shares[c], strict=True):
+                if c in node.out:
+                    kept[slot][choice] = False
+                elif c not in node.paid and share:
+                    unary[slot] = unary[slot].copy()
+                    unary[slot][choice] += share
+        if not all(some.any() for some in kept):
+            return replace(node, bound=np.inf), self.best
+        choices = [np.flatnonzero(some) for some in kept]
+        small = Energy(tuple(unary), self.energy.pairwise).restrict(choices)
+        found = minimise(small, stop=self.stop)
+        if found is None:
+            raise OutOfTime
+        paid = sum(self.charges[c].cost for c in sorted(node.paid))
+        bound = max(node.bound, small.value(found.assignment) + paid)
+        assignment = tuple(int(own[a]) for own, a in zip(choices, found.assignment, strict=True))
+        value = charged_value(self.energy, self.charges, assignment)
+        if value < self.value:
+            self.best, self.value = assignment, value
+        return replace(node, bound=bound), assignment
+
+    def probe(self, node: _Node) -> _Node:
+        """The node with those charges paid without which everything costs too much. Raises OutOfTime."""
+        for c in self.free(node):
+            if self.closed(self.relax(replace(node, out=node.out | {c}))[0].bound):
+                node = replace(node, paid=node.paid | {c})
+        return node
+
+    def ascend(self, node: _Node) -> tuple[_Node, tuple[int, ...]]:
+        """The node with better shares, by projected subgradients, and the assignment there. Raises OutOfTime.
+
+        It ends where a few steps together raise the bound by little of what is left to the best.
+        """
+        top, assignment = self.relax(node)
+        at, step, seen = assignment, _FIRST_STEP, [top.bound]
+        while not self.closed(top.bound):
+            gap = self.value - top.bound
+            if len(seen) > _PATIENCE and top.bound - seen[-_PATIENCE] < _WORTH * gap:
+                break
+            used = {c: self.uses(c, at) for c in self.free(top)}
+            steepness = sum(float(uses.sum()) for uses in used.values())
+            if not steepness:
+                break
+            shares = list(top.shares)
+            for c, uses in used.items():
+                shares[c] = _within(shares[c] + step * gap / steepness * uses, self.charges[c].cost)
+            tried, at = self.relax(replace(top, shares=tuple(shares)))
+            if tried.bound > top.bound:
+                top, assignment = tried, at
+            else:
+                step *= _SHORTER
+            seen.append(top.bound)
+        return top, assignment
+
+    def uses(self, charge: int, assignment: tuple[int, ...]) -> Floats:
+        """1 for each place of a charge that the assignment takes, else 0."""
+        own = self.charges[charge]
+        return np.asarray(np.array(assignment)[own.slots] == own.choices, float)
 
 
-def _bound(node: _Node, charges: Sequence[ScalarCharge]) -> float:
-    """What each assignment costs at least that is as the node has it."""
-    return node.value + sum(charges[c].cost for c in sorted(node.paid))
+_EXACT = 1e-12  # of the value: what rounding makes of sums of shares
+_FIRST_STEP, _SHORTER = 2.0, 0.7  # of what Polyak's step would be, and what follows on one that did not help
+_PATIENCE, _WORTH = 4, 0.3  # steps are worth it that raise the bound by such a share of the gap together
+
+
+def _within(shares: Floats, most: float) -> Floats:
+    """The nearest shares that are not below 0 and no more than `most` together."""
+    shares = np.maximum(shares, 0.0)
+    if shares.sum() <= most:
+        return shares
+    ordered = np.sort(shares)[::-1]
+    over = (np.cumsum(ordered) - most) / np.arange(1, len(shares) + 1)
+    return np.asarray(np.maximum(shares - over[ordered > over][-1], 0.0))
 
 
 def minimise_charged(
     energy: Energy,
     charges: Sequence[ScalarCharge],
-    price: Callable[[tuple[int, ...]], float],
-    max_solves: int,
+    max_solves: float = math.inf,
     stop: Stop = never,
 ) -> Minimum | None:
     """The exact minimum of energy plus charges, or None beyond the limits.
 
-    `price` gives the value of an assignment without its charges. After `max_solves` minima, or where `stop` says so,
+    After `max_solves` minima, or where `stop` says so,
     it is the best one found, with its bound; raises OutOfTime where there is none yet.
     """
     root = minimise(energy, stop=stop)
-    if root is None or not charges:
+    if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:
         return root
-    solves = 1
-    best, best_value = root.assignment, np.inf
-    stack = [_Node(frozenset(), frozenset(), price(root.assignment), root.assignment)]
-    while stack:
-        node = stack.pop()
-        bound = _bound(node, charges)
-        if bound >= best_value:
-            continue
-        used = [c for c, charge in enumerate(charges) if charge.used_by(node.assignment)]
-        value = node.value + sum(charges[c].cost for c in used)
-        if value < best_value:
-            best, best_value = node.assignment, value
-        open_ = [c for c in used if c not in node.paid]
-        if not open_ or bound >= best_value:
-            continue
-        branch = max(open_, key=lambda c: (charges[c].cost, -c))
-        solves += 1
-        out = node.out | {branch}
-        shut = [charges[c] for c in sorted(out)]
-        try:
-            if solves > max_solves:
-                raise OutOfTime
-            found = minimise(without(energy, shut), order=root.order, stop=stop)
-        except OutOfTime:
-            least = min(_bound(one, charges) for one in (node, *stack))
-            return Minimum(assignment=best, width=root.width, order=root.order, bound=min(least, best_value))
-        stack.append(_Node(node.out, node.paid | {branch}, node.value, node.assignment))
-        # A minimum that takes what is forbidden says that the branch allows nothing.
-        if found is not None and not any(charge.used_by(found.assignment) for charge in shut):
-            stack.append(_Node(out, node.paid, price(found.assignment), found.assignment))
-    return Minimum(assignment=best, width=root.width, order=root.order)
+    value = charged_value(energy, charges, root.assignment)
+    search = _ChargeSearch(
+        energy=energy, charges=charges, solves=max_solves, stop=stop, best=root.assignment, value=value
+    )
+    free_of_cost = frozenset(c for c, charge in enumerate(charges) if not charge.cost)
+    shares = tuple(np.zeros(len(charge.slots)) for charge in charges)
+    open_ = [_Node(paid=free_of_cost, shares=shares, bound=least)]
+    try:
+        open_ = [search.probe(open_[0])]
+        while open_:
+            node = open_.pop()
+            least = node.bound
+            if search.closed(least):
+                break
+            node, at = search.ascend(node)
+            free = search.free(node)
+            if search.closed(node.bound) or not free:
+                continue
+            free = search.free(node := search.probe(node))
+            branch = max(free, key=lambda c: float(search.uses(c, at).sum()), default=None)
+            if branch is None:
+                open_.append(node)
+                continue
+            open_ += [replace(node, out=node.out | {branch}), replace(node, paid=node.paid | {branch})]
+            open_.sort(key=lambda one: -one.bound)
+    except OutOfTime:
+        bound = min([search.value, least, *(one.bound for one in open_)])
+        return Minimum(assignment=search.best, width=root.width, order=root.order, bound=bound)
+    return Minimum(assignment=search.best, width=root.width, order=root.order)

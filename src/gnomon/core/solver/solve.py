@@ -158,10 +158,10 @@ def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: _Time, *, 
     """
     if len(charges) > _ENUMERATED_CHARGES and not every_subset:
         return None
-    solves = 1 << len(charges) if every_subset else _AUTO_SOLVES
+    solves = math.inf if every_subset else _AUTO_SOLVES
     stop = time.over if every_subset else time.for_charges if charges else time.hopeless
     try:
-        found = minimise_charged(energy, charges, energy.value, solves, stop)
+        found = minimise_charged(energy, charges, solves, stop)
         if found is not None:
             return found
         kept = surviving(energy, _charged(energy, charges), stop)
@@ -171,7 +171,7 @@ def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: _Time, *, 
         if small.sizes == energy.sizes:
             return None
         fewer = tuple(part for part in (charge.restricted(kept) for charge in charges) if part is not None)
-        found = minimise_charged(small, fewer, small.value, solves, stop)
+        found = minimise_charged(small, fewer, solves, stop)
     except OutOfTime:
         return None
     if found is None:
