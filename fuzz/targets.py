@@ -96,7 +96,7 @@ from gnomon.store.base import CampaignQuery, EventQuery, RunQuery, TallyQuery
 from gnomon.store.lines import read_lines, write_lines
 from gnomon.store.sqlite import SqliteStore
 from gnomon.training.data.pictures import fitted, load_calibration, open_folder, read_folder
-from gnomon.training.data.readers import read_idx_folder, read_npz
+from gnomon.training.data.readers import read_npz
 from gnomon.training.loop import read_state
 from gnomon.training.recipe import Recipe, check
 from gnomon.training.saved import load_saved, numbers
@@ -404,13 +404,6 @@ def _looked(folder: Path) -> object:
 def _selected(folder: Path) -> None:
     good.profile(folder)
     (folder / "profile" / "selection.json").write_text(json.dumps(_SELECTION), encoding="utf-8")
-
-
-def _idx(folder: Path) -> None:
-    (folder / "train-images-idx3-ubyte").write_bytes(
-        b"\0\0\x08\x03" + bytes([0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 3]) + bytes(18)
-    )
-    (folder / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01" + bytes([0, 0, 0, 2, 0, 1]))
 
 
 def _pictures(folder: Path) -> None:
@@ -981,11 +974,6 @@ TARGETS: dict[str, Target] = _all(
             good.npy(np.array(["a", "b"])),
         ],
         read=file("x.npy", _fed),
-    ),
-    Target(
-        name="idx",
-        seeds=good.written(_idx, "train-images-idx3-ubyte"),
-        read=within(_idx, "train-images-idx3-ubyte", read_idx_folder),
     ),
     Target(
         name="pictures",

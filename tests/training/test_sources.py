@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
 import io
 import os
-import struct
 import subprocess
 import sys
 import zipfile
@@ -185,10 +183,6 @@ def test_npz_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     packed = zipped(tmp_path / "b.npz", {"x.npy": npy((1 << 24,), bytes(1 << 24)), "y.npy": npy((3,), b"abc")})
     with pytest.raises(ProblemError, match="unpacks to more than 1048576 bytes"):
         load_images(packed)
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(1 << 24)))
-    (tmp_path / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(Y)))
-    with pytest.raises(ProblemError, match="more than 1048576 bytes"):
-        load_images(f"idx:{tmp_path}")
 
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
@@ -197,48 +191,6 @@ def test_what_is_no_regular_file_does_not_hang(tmp_path: Path) -> None:
         load_images(f"npz:{tmp_path / 'pipe'}")
     with pytest.raises(UsageError, match="cannot be opened"):
         load_images(f"npz:{tmp_path / 'none'}")
-
-
-def idx(array: Any) -> bytes:
-    return struct.pack(f">I{array.ndim}I", 0x800 + array.ndim, *array.shape) + bytes(array.astype(np.uint8).tobytes())
-
-
-@pytest.mark.parametrize(
-    ("packed", "form"),
-    [(True, "{}-images-idx3-ubyte {}-labels-idx1-ubyte"), (False, "{}-images.idx3-ubyte {}-labels.idx1-ubyte")],
-)
-def test_idx_folders_are_read(tmp_path: Path, packed: bool, form: str) -> None:
-    for part, count in (("train", 6), ("t10k", 3)):
-        for name, array in zip(form.format(part, part).split(), (X[:count], Y[:count]), strict=True):
-            content = gzip.compress(idx(array)) if packed else idx(array)
-            (tmp_path / (name + ".gz" * packed)).write_bytes(content)
-    found = load_images(f"idx:{tmp_path}")
-    np.testing.assert_array_equal(found.parts["train"].x[:, 0], X)
-    np.testing.assert_array_equal(found.parts["train"].y, Y)
-    assert len(found.parts["test"]) == 3 and found.classes == ("0", "1", "2")
-
-
-def test_idx_folders_that_are_wrong_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no folder"):
-        load_images(f"idx:{tmp_path / 'none'}")
-    with pytest.raises(ProblemError, match="no train images or no train labels"):
-        load_images(f"idx:{tmp_path}")
-    labels, images = tmp_path / "train-labels-idx1-ubyte", tmp_path / "train-images-idx3-ubyte"
-    labels.write_bytes(idx(Y))
-    for content, told in [
-        (b"", "not an idx file"),
-        (b"\0\0\x0d\x03" + bytes(12), "not an idx file"),
-        (idx(X)[:-1], "not an idx file of bytes in 3 dimensions"),
-        (idx(Y), "not an idx file"),
-        (idx(X[:5]), "6. classes of 5 images"),
-    ]:
-        images.write_bytes(content)
-        with pytest.raises(ProblemError, match=told):
-            load_images(f"idx:{tmp_path}")
-    images.unlink()
-    images.with_suffix(".gz").write_bytes(b"\x1f\x8bxxxx")
-    with pytest.raises(ProblemError, match="cannot be read"):
-        load_images(f"idx:{tmp_path}")
 
 
 def put_images(root: Path, mode: str, classes: dict[str, int], size: tuple[int, int] = (4, 5)) -> None:

@@ -144,8 +144,8 @@ def profile_space(
         str | None,
         option(
             metavar="SOURCE",
-            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, idx:DIR, torchvision:NAME, "
-            "huggingface:DIR or dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
+            help="Images to train on: digits, mnist-5k, npz:FILE, folder:DIR, torchvision:NAME or "
+            "dataset:FILE.py:FUNCTION.  [default: gnomon_cfg.data of the config]",
         ),
     ] = None,
     method: Annotated[

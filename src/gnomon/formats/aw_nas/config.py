@@ -127,18 +127,15 @@ class GnomonConfig:
     """``gnomon_cfg``: where images come from and how they are split, what primitives are, and the seed.
 
     `data` is a source of images, `image_size` the height and width that they are padded to, `resize` those that
-    pictures of any size are made, `image_column` and `label_column` are of a data set of Hugging Face, and `loaders`
-    are the processes that read images beside one that trains. `blocks` are Python files of primitives and functions
-    that make one, `stem` and `head` are functions that make what stands before the layers and behind them, and
-    `default_primitives` says which primitive of a family is its default. `dataset_type` is aw_nas's own word for the
-    images, which stands outside of this section.
+    pictures of any size are made, and `loaders` are the processes that read images beside one that trains. `blocks` are
+    Python files of primitives and functions that make one, `stem` and `head` are functions that make what stands before
+    the layers and behind them, and `default_primitives` says which primitive of a family is its default.
+    `dataset_type` is aw_nas's own word for the images, which stands outside of this section.
     """
 
     data: Text | None = None
     image_size: Pixels | None = None
     resize: Pixels | None = None
-    image_column: Text | None = None
-    label_column: Text | None = None
     loaders: Annotated[int, whole(0, 256)] = 0
     batch_size: Annotated[int, whole(2, _MOST)] = 64
     validation_share: Share = 0.2

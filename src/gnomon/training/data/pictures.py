@@ -11,9 +11,9 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -42,12 +42,11 @@ _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 class Pictures:
     """Pictures as a map-style data set: item k is a Pillow picture, decoded when it is asked for, and its class.
 
-    `file` opens the k-th, `names` are what errors call them.
+    `names` are the paths of their files.
     """
 
     names: Sequence[str]
     labels: NDArray[np.int64]
-    file: Callable[[int], AbstractContextManager[BinaryIO]] = field(repr=False)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -55,7 +54,7 @@ class Pictures:
 
     def __getitem__(self, k: int) -> tuple[Any, int]:
         """A picture of mode L or RGB, and its class. ProblemError for what is none; UsageError for a file that left."""
-        with problems_of(self.names[k]), self.file(k) as file, _picture(file) as picture:
+        with problems_of(self.names[k]), regular_file(Path(self.names[k])) as file, _picture(file) as picture:
             return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
 
     def sizes(self, complaints: Complaints) -> dict[str, tuple[bool, int, int]]:
@@ -64,9 +63,9 @@ class Pictures:
         What cannot be read is a complaint.
         """
         sizes = {}
-        for k, name in enumerate(self.names):
+        for name in self.names:
             try:
-                with self.file(k) as file, _picture(file) as picture:
+                with regular_file(Path(name)) as file, _picture(file) as picture:
                     sizes[name] = picture.mode in _GREY, picture.height, picture.width
             except (ProblemError, UsageError) as error:
                 complaints.tell(name, error.message.removeprefix(f"{name} "))
@@ -99,21 +98,13 @@ def open_folder(folder: Path, mode: str = "") -> Opened:
     parts, classes = _parts(folder, complaints)
     digest = hashlib.sha256()
     if not mode:
-        mode = common_mode(parts, complaints)
+        grey = [size[0] for part in parts.values() for size in part.sizes(complaints).values()]
+        complaints.raise_any()
+        mode = "L" if all(grey) else "RGB"
         for path in (Path(name) for part in parts.values() for name in part.names):
             digest.update(f"{path.name}\n{path.stat().st_size}\n".encode("utf-8", "surrogateescape"))
     labels = {name: part.labels for name, part in parts.items()}
     return Opened(parts=parts, labels=labels, classes=classes, mode=mode, digest=digest.hexdigest())
-
-
-def common_mode(parts: Mapping[str, Pictures], complaints: Complaints) -> str:
-    """The mode of all pictures by their heads: "L" where all are grey, else "RGB".
-
-    ProblemError with all that cannot be read.
-    """
-    grey = [size[0] for part in parts.values() for size in part.sizes(complaints).values()]
-    complaints.raise_any()
-    return "L" if all(grey) else "RGB"
 
 
 def read_folder(folder: Path) -> Source:
@@ -197,7 +188,7 @@ def _window(width: int, height: int, random: np.random.Generator) -> tuple[float
 def _of_files(files: Sequence[str], labels: Sequence[int] = ()) -> Pictures:
     """The pictures of files, of class 0 unless labels say otherwise."""
     classes = np.array(labels or [0] * len(files), np.int64)
-    return Pictures(names=files, labels=classes, file=lambda k: regular_file(Path(files[k])))
+    return Pictures(names=files, labels=classes)
 
 
 def _parts(folder: Path, complaints: Complaints) -> tuple[dict[str, Pictures], tuple[str, ...]]:

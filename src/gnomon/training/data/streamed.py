@@ -1,4 +1,4 @@
-"""Data sets that are read as they are needed: folders of pictures, Hugging Face's, and whatever a function returns.
+"""Data sets that are read as they are needed: folders of pictures, and whatever a function returns.
 
 Nothing is held in memory but the classes of the images. Each process opens the data set by itself, and PyTorch's
 DataLoader reads it, in the process that trains or in others beside it. What an item is made of by chance depends on
@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from gnomon.errors import GnomonError, ProblemError, UsageError
 from gnomon.spaces.loading import called, load_attribute, reason
 from gnomon.training.data.dataset import EVALUATED, PARTS, check_classes, moments, moved_most, split_parts
-from gnomon.training.data.huggingface import open_saved
 from gnomon.training.data.pictures import Opened, as_array, fitted, open_folder
 from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
-STREAMED = ("folder", "huggingface", "dataset")
+STREAMED = ("folder", "dataset")
 """Kinds of sources that can be read so; a folder is only where pictures are made one size."""
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
@@ -43,16 +42,14 @@ Key = tuple[str, int, int]
 class Origin:
     """Where images come from and how each is made: what a process needs to open them.
 
-    `kind` is one of `STREAMED`, `place` a path, a name, or a function (``file.py:function``). Pictures are made
-    `resize` by `resize` pixels. Columns are those of Hugging Face's data sets. `loaders` are processes that read beside
-    each one that trains. `mode` is that of all pictures, "L" or "RGB", once their heads were looked at.
+    `kind` is one of `STREAMED`, `place` a path or a function (``file.py:function``). Pictures are made `resize` by
+    `resize` pixels. `loaders` are processes that read beside each one that trains. `mode` is that of all pictures, "L"
+    or "RGB", once their heads were looked at.
     """
 
     kind: str
     place: str
     resize: int | None = None
-    image_column: str | None = None
-    label_column: str | None = None
     loaders: int = 0
     mode: str = ""
 
@@ -66,8 +63,6 @@ def open_origin(origin: Origin) -> Opened:
     """
     if origin.kind == "folder":
         return open_folder(Path(origin.place), origin.mode)
-    if origin.kind == "huggingface":
-        return open_saved(origin.place, origin.image_column, origin.label_column, origin.mode)
     return _of_function(origin.place)
 
 

@@ -73,7 +73,6 @@ def test_a_folder_is_read_as_it_is_needed_where_its_pictures_are_made_one_size(t
         (GnomonConfig(), "dataset:x.py", "names no function"),
         (GnomonConfig(), "dataset:none.py:made", "there is no file"),
         (GnomonConfig(), "dataset:", "there is no source"),
-        (GnomonConfig(), "huggingface:", "there is no source"),
     ],
 )
 def test_what_does_not_go_together_is_refused(own_cfg: GnomonConfig, source: str, told: str) -> None:

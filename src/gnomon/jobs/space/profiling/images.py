@@ -74,7 +74,7 @@ def open_images(
     if own.resize is not None or own.augment == "resized-crop":
         raise UsageError(
             f"gnomon_cfg.resize and the augmentation resized-crop are for pictures, and {name} is not read as such",
-            hint="Give folder:, huggingface: or dataset: with both; gnomon_cfg.image_size pads small images.",
+            hint="Give folder: or dataset: with both; gnomon_cfg.image_size pads small images.",
         )
     images = load_images(name, size=own.image_size, download=download)
     check_classes(name, images.classes, classes)
@@ -98,7 +98,7 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
     # Each process that trains opens it by itself, wherever it was started.
     if kind == "dataset" and function.endswith(".py"):
         place = f"{Path(function).absolute()}:{attribute}"
-    elif kind == "folder" or (kind == "huggingface" and Path(place).exists()):
+    elif kind == "folder":
         place = str(Path(place).absolute())
     origin = Origin(kind=kind, place=place, **fields_of(Origin, own))
     shares = (own.validation_share, own.test_share)
