@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnomon.errors import ProblemError
-from gnomon.spaces import Unit, empty, layer, live, net_of, unit_of
+from gnomon.spaces import Unit, empty, layer, net_of, unit_of
 from gnomon.spaces.layers import KINDS, Shape, kind_of, output_shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace
 
@@ -136,36 +136,6 @@ def test_nets_check_their_wiring() -> None:
             Net(inputs=(IMAGE,), nodes=nodes, output=output)
     assert net_of(unit).counts() == {unit: 1}
     assert list(net_of(unit).layer_names()) == [("n0.0.Conv", 0, 0)]
-
-
-def test_dead_parts_are_left_out() -> None:
-    trace, x = trace_of()
-    dead = x.layer("Zeros").relu().conv(8, 3).batch_norm()
-    unread = x.relu().conv(8, 1)
-    kept = x.conv(8, 3)
-    net = trace.net(dead + kept)
-    assert [node.unit.kinds for node in live(net).nodes] == [("Conv",)]
-    assert live(net).counts() == {kept.trace.nodes[kept.ref].unit: 1}
-    assert unread.ref not in {ref for node in live(net).nodes for ref in node.inputs}
-
-
-def test_a_constant_net_has_nothing_left() -> None:
-    trace, x = trace_of()
-    assert live(trace.net(x.layer("Zeros").relu() + x.layer("Zeros"))).nodes == ()
-    trace, x = trace_of()
-    assert live(trace.net(x * x.layer("Zeros"))).nodes == ()
-
-
-def test_what_is_alive_stays_as_it_is() -> None:
-    trace, x = trace_of()
-    net = trace.net((x + x.conv(8, 3).relu()).global_average_pool().linear(2))
-    assert live(net) == net
-
-
-def test_what_cannot_be_simplified_is_told() -> None:
-    trace, x = trace_of()
-    with pytest.raises(ProblemError, match="Concat of zeros"):
-        live(trace.net(x.concat(x.layer("Zeros"))))
 
 
 def test_values_of_two_nets_do_not_mix() -> None:

@@ -7,7 +7,7 @@ from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import UNFUSED, FusionRules, fuse, rules
 from gnomon.spaces.layers import Layer, layer
 from gnomon.spaces.loading import SearchSpace, draw, from_aw_nas, known_spaces, load_space
-from gnomon.spaces.unit import Net, Node, Symbol, Unit, empty, live, net_of, unit_of
+from gnomon.spaces.unit import Net, Node, Symbol, Unit, empty, net_of, unit_of
 
 __all__ = [
     "UNFUSED",
@@ -31,7 +31,6 @@ __all__ = [
     "fuse",
     "known_spaces",
     "layer",
-    "live",
     "load_space",
     "net_of",
     "rules",

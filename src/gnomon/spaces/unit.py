@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated
 
@@ -245,35 +245,6 @@ def net_of(unit: Unit) -> Net:
     """A unit as a net of its own."""
     refs = tuple(-1 - k for k in range(len(unit.inputs)))
     return Net(inputs=unit.inputs, nodes=(Node(unit, refs),), output=0)
-
-
-def live(net: Net) -> Net:
-    """The net without what cannot change its output, or cannot be changed by its input.
-
-    Whatever is computed of `Zeros` alone is constant; a constant that is added is dropped, as a runtime folds it away,
-    and one that multiplies makes a constant. Nodes that the output does not need go too. A net whose output is
-    constant has no node left. Units are single layers: drop first, fuse then.
-    """
-    constant = -len(net.inputs) - 1
-    stands: list[int] = []  # what each node's output is, as a reference of the given net, or `constant`
-    rewired: list[Node] = []
-    for index, node in enumerate(net.nodes):
-        kind = node.unit.layers[0].kind
-        refs = tuple(stands[ref] if ref >= 0 else ref for ref in node.inputs)
-        moving = tuple(ref for ref in refs if ref != constant)
-        if kind == "Zeros" or not moving or (kind == "Mul" and len(moving) < 2):
-            stands.append(constant)
-        elif kind == "Add" and len(moving) == 1:
-            stands.append(moving[0])
-        elif len(moving) < len(refs):
-            raise ProblemError(f"a {kind} of zeros and something else cannot be simplified", hint="Keep dead parts.")
-        else:
-            stands.append(index)
-        rewired.append(replace(node, inputs=refs))
-    output = stands[net.output] if net.output >= 0 else net.output
-    if output == constant:
-        return Net(inputs=net.inputs, nodes=(), output=-1)
-    return needed(net.inputs, rewired, output)
 
 
 def needed(inputs: tuple[Shape, ...], nodes: Sequence[Node], output: int) -> Net:

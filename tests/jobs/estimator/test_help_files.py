@@ -63,7 +63,7 @@ def of_ofa(count: int = COUNT, *, scalar: Any = int, height: Any = None) -> dict
 
 
 @pytest.mark.parametrize(
-    ("space", "number"), [("nasbench201", int), ("nasbench201", np.int64), ("nasbench201-live", torch.tensor)]
+    ("space", "number"), [("nasbench201", int), ("nasbench201", np.int64), ("nasbench201", torch.tensor)]
 )
 def test_architecture_strings_have_their_numbers(tmp_path: Path, times: Path, space: str, number: Any) -> None:
     chosen = nets("nasbench201")

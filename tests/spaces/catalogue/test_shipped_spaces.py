@@ -32,7 +32,7 @@ def loaded(name: str) -> SearchSpace:
 
 SHIPPED = (
     *("fbnet", "hat", "hat-step", "mobilenetv2-cifar10"),
-    *("nasbench201", "nasbench201-live", "ofa-mobilenetv3", "operators"),
+    *("nasbench201", "ofa-mobilenetv3", "operators"),
 )
 
 
@@ -100,41 +100,6 @@ def test_wrong_architectures_are_refused(text: str) -> None:
         NasBench201().assignment_of(text)
 
 
-def live_edges(operations: tuple[int, ...]) -> list[bool]:
-    """By its own reckoning: edges on a way from the input to the output."""
-    fed, needed = {0}, {3}
-    for operation, (source, target) in zip(operations, EDGES, strict=True):
-        if operation and source in fed:
-            fed.add(target)
-    for operation, (source, target) in reversed(list(zip(operations, EDGES, strict=True))):
-        if operation and target in needed:
-            needed.add(source)
-    return [bool(o) and s in fed and t in needed for o, (s, t) in zip(operations, EDGES, strict=True)]
-
-
-def test_nasbench201_live_keeps_the_live_edges_alone() -> None:
-    tables = loaded("nasbench201-live").tables(UNFUSED)
-    codes = range(0, 15_625, 7)
-    assignments = np.array([NasBench201().space.decode(code) for code in codes])
-    counts = tables.counts(assignments)
-    at_stage = [i for i, unit in enumerate(tables.units) if unit.inputs[0] == (1, 16, 32, 32)]
-    for assignment, row in zip(assignments, counts, strict=True):
-        edges = live_edges(tuple(assignment))
-        live = Counter(OPERATIONS[o] for o, alive in zip(assignment, edges, strict=True) if alive)
-        if not any(edges):
-            assert not row.any()
-            continue
-        seen = Counter[str]()
-        for i in at_stage:
-            one = tables.units[i].layers[0]
-            if one.kind == "Conv" and one.pair("stride") == (1, 1):
-                seen[f"nor_conv_{one.pair('kernel')[0]}x{one.pair('kernel')[0]}"] += int(row[i])
-            if one.kind == "AveragePool" and one.pair("stride") == (1, 1):
-                seen["avg_pool_3x3"] += int(row[i])
-        del live["skip_connect"]
-        assert +seen == {name: 5 * count for name, count in live.items()}
-
-
 def test_nasbench201_counts_every_edge_of_a_whole_net() -> None:
     space = NasBench201()
     counts = space.net((2, 2, 2, 2, 2, 2)).counts()
@@ -145,7 +110,6 @@ def test_nasbench201_counts_every_edge_of_a_whole_net() -> None:
     assert by_kind["Conv"] == 15 * 6 + 1 + 2 * 3
     assert by_kind["Add"] == 15 * 3 + 2
     assert space.net((0,) * 6).shape(space.net((0,) * 6).output) == (1, 10)
-    assert NasBench201(live=True).net((0,) * 6).nodes == ()
 
 
 def test_fbnet_has_22_layers_of_nine_kinds() -> None:

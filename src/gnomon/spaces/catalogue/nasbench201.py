@@ -2,7 +2,7 @@
 
 The nets are those that the benchmark trained (D-X-Y/NAS-Bench-201, TinyNetwork, C = 16, N = 5, CIFAR-10): stem, three
 stages of five cells, a residual block between stages, and a head. `none` writes zeros, which the original computes and
-adds; `live` leaves out whatever is dead, as an optimising runtime does.
+adds.
 
 All 15,625 nets are counted at once: the fifteen cells of a net are alike but for their shapes, and its two convolutions
 but for their kernels, so that one grouping of numbered nodes, without any shape, serves all nets of a structure.
@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from gnomon.errors import ProblemError
 from gnomon.spaces.features import Assignment, CountTables, Step
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, groups
 from gnomon.spaces.layers import layer
-from gnomon.spaces.unit import Net, Symbol, Trace, Unit, live
+from gnomon.spaces.unit import Net, Symbol, Trace, Unit
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -119,8 +120,8 @@ class _Graph:
         return len(self.tokens) - 1
 
 
-def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
-    """The counts of all nets as one look-up by the six operations together; `live` leaves dead parts out."""
+def tables_of(space: Space, rules: FusionRules) -> CountTables:
+    """The counts of all nets as one look-up by the six operations together."""
     nets = _Nets()
     rows: dict[frozenset[tuple[int, int]], int] = {}
     index = np.zeros((1, space.size), np.int64)
@@ -129,7 +130,7 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
     for code, operations in enumerate(every):
         structure = tuple(_NARROW if choice == _WIDE else choice for choice in operations)
         if structure not in structures:
-            structures[structure] = nets.split(nets.groups(_cell_graph(structure, live), rules))
+            structures[structure] = nets.split(nets.groups(_cell_graph(structure), rules))
         fixed, varying = structures[structure]
         counts = dict(fixed)
         for group in varying:
@@ -140,13 +141,12 @@ def tables_of(space: Space, rules: FusionRules, *, live: bool) -> CountTables:
     for row, number in rows.items():
         for unit, count in row:
             table[number, unit] = count
-    if not live:  # nets of equal counts may differ in what is needed, so that each has a row of its own
-        table = np.concatenate([table[index[0]], _needed_operations(np.array(every))], axis=1)
-        table, back = np.unique(table, axis=0, return_inverse=True)
-        index = back.reshape(1, -1).astype(np.int64)
+    # Nets of equal counts may differ in what is needed, so that each has a row of its own.
+    table = np.concatenate([table[index[0]], _needed_operations(np.array(every))], axis=1)
+    table, back = np.unique(table, axis=0, return_inverse=True)
+    index = back.reshape(1, -1).astype(np.int64)
     step = Step(slots=tuple(range(len(EDGES))), row=index, next_state=np.zeros_like(index))
-    extras = () if live else NEEDED
-    return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table, extras=extras)
+    return CountTables(space=space, units=tuple(nets.units), steps=(step,), rows=table, extras=NEEDED)
 
 
 def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -200,10 +200,8 @@ class _Nets:
         self._known: dict[tuple[tuple[Label, ...], tuple[int, ...]], int] = {}
         self.units: dict[Unit, int] = {}
 
-    def groups(self, cell: _Graph | None, rules: FusionRules) -> Counter[tuple[Label, ...]]:
-        """How often each group of nodes occurs in the net of a cell; without a cell the net is dead: none."""
-        if cell is None:
-            return Counter()
+    def groups(self, cell: _Graph, rules: FusionRules) -> Counter[tuple[Label, ...]]:
+        """How often each group of nodes occurs in the net of a cell."""
         if not rules.chains:
             alone: Counter[tuple[Label, ...]] = Counter()
             for label in ((stage, token) for stage in range(len(CHANNELS)) for token in cell.tokens):
@@ -271,53 +269,40 @@ class _Nets:
         return self._outside.nodes[token].unit.kinds[0] if stage == _OUTSIDE else "Conv"
 
 
-def _cell_graph(operations: Sequence[int], live: bool) -> _Graph | None:
-    """The nodes of a cell, whose input is -1; None where its output does not depend on its input."""
+def _cell_graph(operations: Sequence[int]) -> _Graph:
+    """The nodes of a cell, whose input is -1."""
     graph = _Graph()
-    nodes: list[int | None] = [-1]
+    nodes = [-1]
     for target in (1, 2, 3):
-        total: int | None = None
-        for edge, (source, end) in enumerate(EDGES):
-            x = nodes[source] if end == target else None
-            if x is None:
-                continue
-            term = _edge(graph, edge, OPERATIONS[operations[edge]], x, live)
-            total = term if total is None else total if term is None else graph.add("Add", total, term)
+        terms = [
+            _edge(graph, edge, OPERATIONS[operations[edge]], nodes[source])
+            for edge, (source, end) in enumerate(EDGES)
+            if end == target
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = graph.add("Add", total, term)
         nodes.append(total)
-    if nodes[-1] is None:
-        return None
     graph.output = nodes[-1]
-    return _needed(graph) if live else graph
+    return graph
 
 
-def _edge(graph: _Graph, edge: int, name: str, x: int, live: bool) -> int | None:
-    """The operation on an edge; None for zeros that are left out."""
+def _edge(graph: _Graph, edge: int, name: str, x: int) -> int:
+    """The operation on an edge."""
     if name == "skip_connect":
         return x
     if name == "none":
-        return None if live else graph.add("Zeros", x)
+        return graph.add("Zeros", x)
     if name == "avg_pool_3x3":
         return graph.add("AveragePool", x)
     return graph.add("BatchNormalization", graph.add(edge, graph.add("Relu", x)))
 
 
-def _needed(graph: _Graph) -> _Graph:
-    """Without the nodes that the output does not need."""
-    wanted = {graph.output}
-    for index in reversed(range(len(graph.tokens))):
-        if index in wanted:
-            wanted.update(graph.inputs[index])
-    kept = sorted(index for index in wanted if index >= 0)
-    number = {old: new for new, old in enumerate(kept)} | {-1: -1}
-    inputs = [tuple(number[ref] for ref in graph.inputs[index]) for index in kept]
-    return _Graph([graph.tokens[index] for index in kept], inputs, number[graph.output])
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NasBench201:
-    """The space; `live` says whether dead parts of its nets are left out."""
+    """The space."""
 
-    live: bool = False
+    name: ClassVar[str] = "nasbench201"
     space: Space = field(init=False)
     _tables: dict[frozenset[Chain], CountTables] = field(init=False, repr=False, default_factory=dict)
 
@@ -325,22 +310,16 @@ class NasBench201:
         slots = tuple(Slot(f"edge {source}->{target}", OPERATIONS) for source, target in EDGES)
         object.__setattr__(self, "space", Space(slots))
 
-    @property
-    def name(self) -> str:
-        """ "nasbench201", or "nasbench201-live" without dead parts."""
-        return "nasbench201-live" if self.live else "nasbench201"
-
     def net(self, assignment: Assignment) -> Net:
         """The net of the operations on the six edges."""
         operations = [int(choice) for choice in assignment]
         self.space.encode(operations)
-        whole = whole_net(operations)
-        return live(whole) if self.live else whole
+        return whole_net(operations)
 
     def tables(self, rules: FusionRules = UNFUSED) -> CountTables:
         """All units and how to count them, made once for each set of rules."""
         if rules.chains not in self._tables:
-            self._tables[rules.chains] = tables_of(self.space, rules, live=self.live)
+            self._tables[rules.chains] = tables_of(self.space, rules)
         return self._tables[rules.chains]
 
     def assignment_of(self, text: str) -> tuple[int, ...]:
@@ -365,8 +344,3 @@ class NasBench201:
                 hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
             )
         return tuple(found)
-
-
-def live_nasbench201() -> NasBench201:
-    """The space without the dead parts of its nets."""
-    return NasBench201(live=True)
