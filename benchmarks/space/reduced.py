@@ -69,7 +69,6 @@ SPACES = {
 TOOLCHAIN, TRUTH = "onnxruntime", "truth"
 RULES: dict[str, tuple[Rule, ParetoOptions]] = {
     "pareto (default)": ("pareto", ParetoOptions()),
-    "pareto, one family": ("pareto", ParetoOptions(families="one")),
     "published": ("published", ParetoOptions()),
 }
 

@@ -57,9 +57,9 @@ def published(scale: float) -> Rule:
     return lambda made, a, b: pairs_of(select_published(PRIMITIVES, prices(made, a, b, scale), PublishedRule()).groups)
 
 
-def pareto(resamples: int, **options: Any) -> Rule:
+def pareto(resamples: int) -> Rule:
     """The Pareto rule."""
-    chosen = ParetoOptions(resamples=resamples, **options)
+    chosen = ParetoOptions(resamples=resamples)
     return lambda made, a, b: pairs_of(select_pareto(made.space, a, b, chosen).groups)
 
 
@@ -89,7 +89,6 @@ def rules(resamples: int) -> dict[str, Rule]:
         "published, 1000 ms": published(1000.0),
         "front of the means": means,
         "pareto, mixed (default)": pareto(resamples),
-        "pareto, one family": pareto(resamples, families="one"),
     }
 
 
@@ -194,7 +193,7 @@ def identical(seed: int) -> tuple[bool, bool]:
     made = truth(seed)
     a, b = measure(made, (seed, 99))
     other = Evidence(assignments=b.assignments, values=b.values * unit, errors=b.errors * unit)
-    options = ParetoOptions(resamples=5, families=("mixed", "one")[seed % 2])
+    options = ParetoOptions(resamples=5)
     chosen = [select_pareto(made.space, a, one, options).groups for one in (b, other)]
     return found == read_anew(given, rule), chosen[0] == chosen[1]
 

@@ -204,10 +204,6 @@ def select_primitives(
     method: Method = None,
     toolchain: Toolchain = None,
     proofs: Proofs = False,
-    families: Annotated[
-        Literal["mixed", "one"],
-        option(help="pareto: primitives of all families side by side, or of the one that is worth most."),
-    ] = "mixed",
     most_share: Annotated[
         float,
         option(
@@ -245,7 +241,7 @@ def select_primitives(
         method=method,
         toolchain=toolchain,
         proofs=proofs,
-        options=ParetoOptions(families=families, most_share=most_share),
+        options=ParetoOptions(most_share=most_share),
         output=None if output is None else Path(output),
         blocks=_own(profile_dir, blocks, trust_config),
     )

@@ -42,10 +42,6 @@ def test_the_report_is_the_golden_one(name: str) -> None:
 
 
 NO_LOSS = {**profile()["latency"][1]["compared"], "drop": None, "worst_drop": None}
-CONTENDERS = [
-    {"family": "Res", "expected": 0.05, "measured": 0.04},
-    {"family": "VGG", "expected": 0.01, "measured": 0.0},
-]
 ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its file."
 
 
@@ -76,12 +72,6 @@ ALL_8_BIT = "All convolutions of each network read and give 8-bit values in its 
         (profile_report, quantised(least_quantised=1.0), [ALL_8_BIT], ""),
         (profile_report, profile(), ["At least 96 % of the convolutions of each network"], ""),
         (selection_report, selection(unlike_aw_nas=[]), ["Each means the same block in aw_nas."], ""),
-        (
-            selection_report,
-            selection(family="Res", contenders=CONTENDERS, why="it has the largest"),
-            ["Why Res: it has the largest.", "Res 0.0500 0.0400"],
-            "",
-        ),
     ],
 )
 def test_what_there_is_and_is_not_is_told(
@@ -103,7 +93,11 @@ def test_lines_fit_and_no_number_is_torn_from_its_unit(name: str, width: int) ->
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_names_cannot_steer_the_terminal(width: int) -> None:
     strange = selection(
-        toolchain=HOSTILE, unlike_aw_nas=[HOSTILE], groups=[[HOSTILE]], meanings={HOSTILE: "\x1b[2J"}, why="\x07bell"
+        toolchain=HOSTILE,
+        unlike_aw_nas=[HOSTILE],
+        groups=[[HOSTILE]],
+        meanings={HOSTILE: "\x1b[2J"},
+        profile="\x07bell",
     )
     pairs: list[tuple[Report, dict[str, Any]]] = [
         (profile_report, hostile()),

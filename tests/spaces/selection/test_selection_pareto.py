@@ -11,21 +11,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gnomon.core.front.dominance import dominates, hypervolume
+from gnomon.core.front.dominance import dominates
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import Evidence, expit
 from gnomon.spaces.selection.pareto import (
-    Contender,
     ParetoOptions,
     ParetoSelection,
-    choose_family,
     select_pareto,
 )
 from gnomon.spaces.selection.reduce import (
     Resamples,
+    frequencies_of,
     front_of_sums,
-    judged,
     reduce_choices,
     weighed_costs,
 )
@@ -111,15 +109,12 @@ def test_frequencies_are_the_shares_of_resamples_whose_front_uses_a_choice(seed:
         logits=tuple(rng.normal(0.5, 0.5, (7, n)) for n in counts),
         reference=(2.0, 0.6),
     )
-    frequencies, volumes = judged(many)
+    frequencies = frequencies_of(many)
     by_hand = [np.zeros(n) for n in counts]
     for k in range(7):
         tables = [np.column_stack([a[k], -b[k]]) for a, b in zip(many.latencies, many.logits, strict=True)]
         for total, own in zip(by_hand, on_front_by_hand(tables), strict=True):
             total[list(own)] += 1 / 7
-        everything = [sum(row) for row in itertools.product(*tables)]
-        points = np.array([[one[0], 1 - 1 / (1 + math.exp(one[1]))] for one in everything])
-        assert volumes[k] == pytest.approx(hypervolume(points, (2.0, 0.6)))
     for one, other in zip(frequencies, by_hand, strict=True):
         assert np.allclose(one, other)
 
@@ -143,9 +138,7 @@ def in_unit(latency: Evidence, unit: float) -> Evidence:
     return Evidence(assignments=latency.assignments, values=latency.values * unit, errors=latency.errors * unit)
 
 
-@pytest.mark.parametrize(
-    "options", [ParetoOptions(resamples=3), ParetoOptions(resamples=3, families="one", most_share=0.3)]
-)
+@pytest.mark.parametrize("options", [ParetoOptions(resamples=3), ParetoOptions(resamples=3, most_share=0.3)])
 def test_no_change_of_unit_changes_a_selection(options: ParetoOptions) -> None:
     given = space()
     for number, unit in enumerate(UNITS):
@@ -156,7 +149,7 @@ def test_no_change_of_unit_changes_a_selection(options: ParetoOptions) -> None:
         assert first.share_kept == second.share_kept
 
 
-@pytest.mark.parametrize("changes", [{}, {"most_share": 1}, {"families": "one"}])
+@pytest.mark.parametrize("changes", [{}, {"most_share": 1}])
 def test_the_order_of_choices_changes_no_selection(changes: dict[str, Any]) -> None:
     """That of groups is a network's own: what neighbours add to each other is believed by it."""
     options = ParetoOptions(**changes, resamples=5)
@@ -179,7 +172,6 @@ def test_the_order_of_choices_changes_no_selection(changes: dict[str, Any]) -> N
         first = select_pareto(given, accuracy, latency, options)
         second = select_pareto(Space(tuple(slots)), moved[0], moved[1], options)
         assert pairs(first) == pairs(second)
-        assert first.family == second.family
         assert first.share_kept == pytest.approx(second.share_kept, rel=1e-6)
 
 
@@ -275,7 +267,6 @@ def test_a_selection_tells_what_it_kept_and_how_sure_that_is() -> None:
     given = space(blocks=5, groups=5)
     found = select_pareto(given, *measured(truth(given, 2), rows_of(given), (0.01, 0.03)), ParetoOptions(resamples=50))
     assert left_by(found) <= 10**4
-    assert found.family is None and found.contenders == ()
     mean, low, high = found.share_kept
     assert 0 <= low <= mean <= high <= 1
     assert 0.3 < found.stability < 1
@@ -287,39 +278,9 @@ def test_a_selection_tells_what_it_kept_and_how_sure_that_is() -> None:
         assert all(0 <= one.low <= one.frequency <= one.high <= 1 for one in own)
 
 
-def test_one_family_is_the_best_of_those_that_fill_every_group() -> None:
-    given = space(blocks=4)
-    tables = truth(given, 3)
-    tables[1][:, 4:] += 0.6  # all of Res is far more accurate
-    found = select_pareto(
-        given, *measured(tables, rows_of(given), (0.005, 0.01)), ParetoOptions(families="one", resamples=20)
-    )
-    assert found.family == "Res"
-    assert {name.split("block_")[0] for names in found.groups for name in names} == {"Res"}
-    assert [len(own) for own in found.primitives] == [4, 4, 4]
-    assert [one.family for one in found.contenders] == ["Mobile", "Res"]
-    lame = Space((Slot("cell0", ("Ablock_0",)), Slot("cell1", ("Bblock_0",))))
-    one = Evidence(assignments=np.zeros((1, 2), dtype=int), values=np.array([0.5]), errors=np.array([0.1]))
-    with pytest.raises(ProblemError, match="no family"):
-        select_pareto(lame, one, one, ParetoOptions(families="one"))
-
-
-def test_the_family_that_promises_most_wins_and_whose_networks_lead_is_told() -> None:
-    volumes = {"A": np.array([3.0, 3.0, 0.5]), "B": np.array([1.0, 1.0, 1.0])}
-    promise = Contender(family="A", expected=6.5 / 3, measured=0.5)
-    proven = Contender(family="B", expected=1.0, measured=0.9)
-    family, why = choose_family([promise, proven], volumes)
-    assert family == "A" and "67%" in why and "B" in why
-    assert choose_family([proven], volumes) == (
-        "B",
-        "it has the largest expected hypervolume, and the largest of the measured networks",
-    )
-
-
 @pytest.mark.parametrize(
     "options",
     [
-        {"families": "two"},
         {"most_share": 0.0},
         {"most_share": math.nan},
         {"most_share": 1.1},

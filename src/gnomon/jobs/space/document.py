@@ -13,7 +13,7 @@ from gnomon.core.codec import Must
 from gnomon.installing import Missing
 from gnomon.report.answer import FirstVersion
 from gnomon.spaces.cells.space import CostedNetwork
-from gnomon.spaces.selection.pareto import Contender, Kept
+from gnomon.spaces.selection.pareto import Kept
 from gnomon.spaces.unit import NetSize
 
 Three = tuple[float, float, float]
@@ -240,8 +240,8 @@ class RuleAccuracies:
 class SelectionDocument(FirstVersion):
     """The primitives that each cell group keeps: `gnomon space select`.
 
-    `why`, `share_kept`, `stability`, `primitives` and `contenders` are the rule pareto's, `networks`, `counts` and
-    `accuracies` those of the published rule; each is null where the other decided. `slots` are the names of the cell
+    `share_kept`, `stability` and `primitives` are the rule pareto's, `family`, `networks`, `counts` and `accuracies`
+    those of the published rule; each is null where the other decided. `slots` are the names of the cell
     groups of a space in Python.
     """
 
@@ -254,7 +254,7 @@ class SelectionDocument(FirstVersion):
     images_known: bool
     proofs: tuple[str, ...]
     numbering: str
-    family: str | None
+    family: str | None = None
     groups: Annotated[
         tuple[tuple[str, ...], ...],
         Must(be="the primitives of each cell group", fits=lambda groups: bool(groups) and all(groups)),
@@ -267,11 +267,9 @@ class SelectionDocument(FirstVersion):
     lookup: str | None
     lookup_model: LookupPart | None
     latency_file: bool
-    why: str | None = None
     share_kept: Three | None = None
     stability: float | None = None
     primitives: tuple[tuple[Kept, ...], ...] | None = None
-    contenders: tuple[Contender, ...] | None = None
     networks: tuple[CostedNetwork, ...] | None = None
     counts: Mapping[str, int] | None = None
     accuracies: RuleAccuracies | None = None

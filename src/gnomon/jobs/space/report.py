@@ -114,18 +114,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
 
 
 def _family(document: SelectionDocument, page: Page) -> None:
-    """Why this family, or all: the contenders of the rule pareto, or the networks that the published rule walked."""
-    if document.why:
-        page.line(f"Why {document.family}: {document.why}." if document.family else f"Families: {document.why}.")
-    with page.details("the families beside each other"):
-        if document.contenders:
-            page.heading("Hypervolume by family (it means something beside the others only)")
-            page.table(
-                Table(document.contenders)
-                .text("family", lambda one: one.family)
-                .number("expected of its front", lambda one: one.expected, units.digits)
-                .number("of its measured networks", lambda one: one.measured, units.digits)
-            )
+    """Why this family: the networks that the published rule walked."""
     if document.networks:
         counts = ", ".join(f"{name} {count}" for name, count in (document.counts or {}).items())
         page.line(f"Why {document.family}: it was first to have enough cheap networks ({counts}).")

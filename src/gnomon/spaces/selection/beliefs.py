@@ -54,15 +54,13 @@ _Place = tuple[int, int]
 class Beliefs:
     """What is believed of all networks of a space. Made by `believe`.
 
-    `measured` (N, groups) are the networks that it comes from. `reference` is the relative latency and the error rate
-    up to which hypervolume counts, those of the worst of what was measured, as predicted; `unit` is the median latency
-    that was measured, in its own unit.
+    `reference` is the relative latency and the error rate up to which hypervolume counts, those of the worst of what
+    was measured, as predicted; `unit` is the median latency that was measured, in its own unit.
     """
 
     space: Space
     accurate: Learned
     fast: Learned
-    measured: Ints
     reference: tuple[float, float]
     unit: float
 
@@ -107,9 +105,7 @@ def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
     accurate, fast = learn_both(space, accuracy, _unit_free(latency, unit))
     measured = np.unique(np.concatenate([accuracy.assignments, latency.assignments]), axis=0)
     worst = _points(accurate, fast, measured).max(axis=0).tolist()
-    return Beliefs(
-        space=space, accurate=accurate, fast=fast, measured=measured, reference=(worst[0], worst[1]), unit=unit
-    )
+    return Beliefs(space=space, accurate=accurate, fast=fast, reference=(worst[0], worst[1]), unit=unit)
 
 
 def _unit_free(latency: Evidence, unit: float) -> Evidence:
@@ -161,20 +157,13 @@ def _steps(wide: Floats) -> Floats:
     return -np.diff(wide, axis=1, append=0.0)
 
 
-def drawn_front(
-    beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], places: Sequence[Ints], *, seed: int = _SEED
-) -> Front:
-    """Draws of the networks, as many as there are resamples, from a seed.
-
-    The resamples are of the effects of the choices at `places`, of which those at `kept` are left, each an index among
-    the resampled ones.
-    """
+def drawn_front(beliefs: Beliefs, resamples: Resamples, kept: Sequence[Ints], *, seed: int = _SEED) -> Front:
+    """Draws of the networks, as many as there are resamples, from a seed; `kept` are the choices that are left."""
     size = math.prod(resamples.counts)
     if size <= MOST_LOOKED_AT:
-        chosen = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
+        networks = np.array(list(itertools.product(*(range(count) for count in resamples.counts))), dtype=np.intp)
     else:
-        chosen = _promising(beliefs, resamples, kept)
-    networks = np.column_stack([own[column] for own, column in zip(places, chosen.T, strict=True)])
+        networks = _promising(beliefs, resamples, kept)
     return Front(networks, beliefs.drawn(networks, resamples.count, seed=seed), resamples.reference)
 
 

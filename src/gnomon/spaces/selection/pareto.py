@@ -6,30 +6,23 @@ is part of it says how sure its use is (stability selection: Meinshausen and Bue
 
 The selection is the one that is expected to lose least while a share of the networks is left (`reduce`). It does not
 depend on the unit of latency, and nothing but the measurements has a part in it. A share that leaves too little to be
-worth a search is refused, with the share that would do. A space of one family is of that one whose front is expected to
-have the largest hypervolume.
+worth a search is refused, with the share that would do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.front.dominance import hypervolume
 from gnomon.core.space import Slot, Space
-from gnomon.errors import ProblemError, UsageError
+from gnomon.errors import UsageError
 from gnomon.spaces.cells.effects import Evidence
-from gnomon.spaces.cells.primitives import family_of
 from gnomon.spaces.selection.beliefs import MOST_EXCHANGED, Beliefs, believe, drawn_front, exchanged
-from gnomon.spaces.selection.reduce import Resamples, judged, reduce_choices, weighed_costs
-
-Families = Literal["mixed", "one"]
+from gnomon.spaces.selection.reduce import Resamples, frequencies_of, reduce_choices, weighed_costs
 
 _LEAST_KEPT = 0.5
 """Where the interval of the kept hypervolume begins below this, the choice may lose more of the front than it keeps."""
@@ -42,46 +35,17 @@ _SEED, _RESAMPLED = 12, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """A family beside the others: the hypervolume expected of its front, and that of its measured networks."""
-
-    family: str
-    expected: float
-    measured: float
-
-
-def choose_family(contenders: Sequence[Contender], volumes: Mapping[str, Floats]) -> tuple[str, str]:
-    """The family and the reason: the largest expected hypervolume of all its networks, which is an extrapolation.
-
-    `volumes` (K,) are by family the hypervolumes of its front in each resample.
-    """
-    best = max(contenders, key=lambda one: (one.expected, one.family))
-    lead = max(contenders, key=lambda one: (one.measured, one.family))
-    if best is lead:
-        return best.family, "it has the largest expected hypervolume, and the largest of the measured networks"
-    sure = float(np.mean(volumes[best.family] > volumes[lead.family]))
-    return best.family, (
-        f"its expected hypervolume is the largest, in {sure:.0%} of the resamples above that of {lead.family}, whose "
-        "measured networks have the largest"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoOptions:
     """How to select.
 
-    - `families`: "mixed" keeps primitives of all families side by side, "one" those of a single family.
     - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only what is on no front goes.
     - `resamples`: how many posterior samples are drawn; always the same ones.
     """
 
-    families: Families = "mixed"
     most_share: float = 0.1
     resamples: int = 200
 
     def __post_init__(self) -> None:
-        if self.families not in get_args(Families):
-            raise UsageError(f"families are {self.families!r}", hint="Use 'mixed' or 'one'.")
         if not 0 < self.most_share <= 1:
             raise UsageError(f"the share is {self.most_share}", hint="Use a share above 0, to 1: 0.1 for a tenth.")
         if self.resamples < 2:
@@ -111,14 +75,11 @@ class ParetoSelection:
     the expected share of the hypervolume that the kept networks reach, and the interval that 95 % of the samples lie
     in, up to the largest latency, over the median one, and error rate of what was measured. `stability` is how much of
     the choice is expected to come out again where the same networks are measured again: the mean Jaccard index of the
-    (group, primitive) that are kept. It is a property, and nothing is chosen by it. `family` is None for mixed ones.
+    (group, primitive) that are kept. It is a property, and nothing is chosen by it.
     """
 
     groups: tuple[tuple[str, ...], ...]
     primitives: tuple[tuple[Kept, ...], ...]
-    family: str | None
-    why: str
-    contenders: tuple[Contender, ...]
     share_kept: tuple[float, float, float]
     stability: float
 
@@ -130,9 +91,8 @@ def select_pareto(
 
     The networks need not be the same in both. Groups stand in the order in which a network has them; the order of
     choices changes nothing: selections that lose equally much differ by rounding alone, so all is computed in the order
-    of their names. ProblemError for values that are not possible, and for "one" where no family has a primitive in each
-    group. UsageError for a share that leaves one network, or so few that the interval of what they keep begins below
-    half.
+    of their names. ProblemError for values that are not possible. UsageError for a share that leaves one network, or so
+    few that the interval of what they keep begins below half.
     """
     orders = [sorted(range(len(slot.choices)), key=slot.choices.__getitem__) for slot in space.slots]
     named = Space(tuple(Slot(slot.name, tuple(sorted(slot.choices))) for slot in space.slots))
@@ -161,45 +121,15 @@ def select_pareto(
 def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: ParetoOptions) -> ParetoSelection:
     """The selection of a space whose choices stand in the order of their names."""
     beliefs = believe(space, accuracy, latency)
-    whole = beliefs.resamples(options.resamples, _RESAMPLED)
-    if options.families == "mixed":
-        chosen = [np.arange(len(slot.choices)) for slot in space.slots]
-        case = _Case(space, chosen, beliefs, whole, judged(whole)[0], options)
-        return _selected(case, (), (None, "primitives of all families stand side by side"))
-    contenders, volumes = _contenders(whole, beliefs)
-    winner = choose_family(contenders, volumes)
-    chosen = _places(space, winner[0])
-    mine = whole.restricted(chosen)
-    part = Space(
-        tuple(
-            Slot(slot.name, tuple(slot.choices[int(i)] for i in own))
-            for slot, own in zip(space.slots, chosen, strict=True)
-        )
-    )
-    return _selected(_Case(part, chosen, beliefs, mine, judged(mine)[0], options), tuple(contenders), winner)
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """What is selected from: a space of the candidates alone, their places in the whole one, and how they fared."""
-
-    space: Space
-    places: list[Ints]
-    beliefs: Beliefs
-    resamples: Resamples
-    frequencies: tuple[Floats, ...]
-    options: ParetoOptions
-
-
-def _selected(case: _Case, contenders: tuple[Contender, ...], winner: tuple[str | None, str]) -> ParetoSelection:
-    options, slots = case.options, case.space.slots
+    resamples = beliefs.resamples(options.resamples, _RESAMPLED)
+    case = _Case(space, beliefs, resamples, frequencies_of(resamples), options)
     kept = _reduced(case, options.most_share)
     shares = _shares(case, kept)
     if why := _too_little(case, kept, shares):
         raise UsageError(
             f"a share of {options.most_share:g} leaves too little to search: {why}", hint=_share_that_does(case)
         )
-    again, marks = _again(case), _marks(case, kept)
+    slots, again, marks = space.slots, _again(case), _marks(case, kept)
     often = np.split(again.mean(axis=0), np.cumsum([len(slot.choices) for slot in slots])[:-1])
     return ParetoSelection(
         groups=tuple(tuple(slot.choices[int(i)] for i in own) for slot, own in zip(slots, kept, strict=True)),
@@ -210,12 +140,20 @@ def _selected(case: _Case, contenders: tuple[Contender, ...], winner: tuple[str 
             )
             for slot, own, f, times in zip(slots, kept, case.frequencies, often, strict=True)
         ),
-        family=winner[0],
-        why=winner[1],
-        contenders=contenders,
         share_kept=(float(shares.mean()), float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))),
         stability=float(np.mean((again & marks).sum(axis=1) / (again | marks).sum(axis=1))),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is selected from, and how it fared."""
+
+    space: Space
+    beliefs: Beliefs
+    resamples: Resamples
+    frequencies: tuple[Floats, ...]
+    options: ParetoOptions
 
 
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
@@ -230,18 +168,15 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     if case.space.size > MOST_EXCHANGED:
         return kept
     # Other draws than those by which the choice is told: by its own it would look better than it is.
-    front = drawn_front(case.beliefs, case.resamples, kept, case.places, seed=_SEED)
-    placed = [own[left] for own, left in zip(case.places, kept, strict=True)]
-    found = exchanged(front, placed, most)
-    return tuple(np.flatnonzero(np.isin(own, left)) for own, left in zip(case.places, found, strict=True))
+    return exchanged(drawn_front(case.beliefs, case.resamples, kept, seed=_SEED), kept, most)
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
     """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
     options, found = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
-        resamples = beliefs.resamples(_FEW, _RESAMPLED).restricted(case.places)
-        frequencies = judged(resamples)[0] if options.most_share >= 1 else case.frequencies
+        resamples = beliefs.resamples(_FEW, _RESAMPLED)
+        frequencies = frequencies_of(resamples) if options.most_share >= 1 else case.frequencies
         other = replace(case, beliefs=beliefs, resamples=resamples, frequencies=frequencies)
         found.append(_marks(case, _reduced(other, options.most_share)))
     return np.array(found)
@@ -256,8 +191,7 @@ def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
 
 def _shares(case: _Case, kept: tuple[Ints, ...]) -> Floats:
     """The share of the hypervolume that the kept networks reach, in each draw of all that is believed: (K,)."""
-    front = drawn_front(case.beliefs, case.resamples, kept, case.places)
-    return front.shares([own[left] for own, left in zip(case.places, kept, strict=True)])
+    return drawn_front(case.beliefs, case.resamples, kept).shares(kept)
 
 
 def _too_little(case: _Case, kept: tuple[Ints, ...], shares: Floats) -> str:
@@ -291,27 +225,3 @@ def _wilson(frequency: float, options: ParetoOptions) -> dict[str, float]:
     middle = (frequency + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(frequency * (1 - frequency) / n + z * z / (4 * n * n))
     return {"low": max(0.0, middle - half), "high": min(1.0, middle + half)}
-
-
-def _places(space: Space, family: str) -> list[Ints]:
-    """The choices of a family in each group."""
-    return [
-        np.array([i for i, name in enumerate(slot.choices) if family_of(name) == family], dtype=np.intp)
-        for slot in space.slots
-    ]
-
-
-def _contenders(whole: Resamples, beliefs: Beliefs) -> tuple[list[Contender], dict[str, Floats]]:
-    """The families that have a primitive in each group, and their volumes (`choose_family`). ProblemError for none."""
-    slots, points = beliefs.space.slots, beliefs.points(beliefs.measured)
-    found, volumes = list[Contender](), dict[str, Floats]()
-    for family in sorted({family_of(name) for slot in slots for name in slot.choices}):
-        places = _places(beliefs.space, family)
-        if all(map(len, places)):
-            own = np.all([np.isin(column, one) for column, one in zip(beliefs.measured.T, places, strict=True)], axis=0)
-            volumes[family] = judged(whole.restricted(places))[1]
-            measured = hypervolume(points[own], beliefs.reference)
-            found.append(Contender(family=family, expected=float(volumes[family].mean()), measured=measured))
-    if not found:
-        raise ProblemError("no family has a primitive in each cell group", hint="Select from mixed families.")
-    return found, volumes

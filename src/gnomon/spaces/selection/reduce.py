@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints
-from gnomon.core.front.dominance import hypervolume, nondominated
+from gnomon.core.front.dominance import nondominated
 from gnomon.spaces.cells.effects import expit
 
 _TOGETHER = 40
@@ -139,22 +139,14 @@ class Resamples:
                 [np.stack([a[some], -b[some]], axis=2) for a, b in zip(self.latencies, self.logits, strict=True)]
             )
 
-    def volume(self, front: SumFront) -> float:
-        """The hypervolume of a front in the plane of relative latency and error rate."""
-        return hypervolume(
-            np.column_stack([front.costs[:, 0], expit(front.costs[:, 1])]), np.asarray(self.reference).tolist()
-        )
 
-
-def judged(resamples: Resamples) -> tuple[tuple[Floats, ...], Floats]:
-    """How often each choice of each group is on a resample's front, an array a group; and the hypervolumes (K,)."""
+def frequencies_of(resamples: Resamples) -> tuple[Floats, ...]:
+    """How often each choice of each group is on a resample's front, an array a group."""
     totals = [np.zeros(count) for count in resamples.counts]
-    volumes = np.empty(resamples.count)
-    for k, front in enumerate(resamples.fronts()):
-        volumes[k] = resamples.volume(front)
+    for front in resamples.fronts():
         for total, marks in zip(totals, front.used(resamples.counts), strict=True):
             total += marks
-    return tuple(total / resamples.count for total in totals), volumes
+    return tuple(total / resamples.count for total in totals)
 
 
 def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> Floats:

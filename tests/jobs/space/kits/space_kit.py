@@ -147,7 +147,6 @@ def selection(**changes: Any) -> dict[str, Any]:
             "held_out": {"costs of all networks": {"networks": 12, "mean": 0.02, "worst": 0.041}},
         },
         "latency_file": False,
-        "why": "primitives of all families stand side by side",
         "share_kept": [0.97, 0.91, 0.999],
         "stability": 0.71,
         "primitives": [
@@ -164,7 +163,6 @@ def selection(**changes: Any) -> dict[str, Any]:
             ]
             for g in (0, 1)
         ],
-        "contenders": [],
         **dict.fromkeys(("networks", "counts", "accuracies")),
     }
     return {**found, **changes}
@@ -173,7 +171,7 @@ def selection(**changes: Any) -> dict[str, Any]:
 def published(**changes: Any) -> dict[str, Any]:
     """A selection by the published rule, which knows no frequencies."""
     found = selection(rule="published", family="Res", groups=[["Resblock_0"], ["Resblock_0", "Resblock_1"]])
-    found |= dict.fromkeys(("why", "share_kept", "stability", "primitives", "contenders"))
+    found |= dict.fromkeys(("share_kept", "stability", "primitives"))
     walked = [{"id": f"Res_{k}", "cost": 0.9 + 0.01 * k} for k in range(10)]
     return {
         **found,

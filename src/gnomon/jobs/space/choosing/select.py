@@ -94,7 +94,7 @@ def select_primitives(
         chosen = codec.fields_of(SelectionDocument, select_pareto(study.space, *evidence, options))
     else:
         chosen = _by_published_rule(study, seen, rows)
-    groups, family = chosen["groups"], chosen["family"]
+    groups, family = chosen["groups"], chosen.get("family")
     output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
     lookup, model = None if known is None else write_lookup_files(output, *known), known and known[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
