@@ -174,28 +174,6 @@ def test_a_price_makes_a_unit_known() -> None:
         estimator.predict([[0, 0, 0, 0, 0, 1]])
 
 
-def test_a_residual_learner_is_kept_where_it_wins_alone() -> None:
-    rng = np.random.default_rng(0)
-    c = Columns(names=("a", "b"), kinds=("k", "k"))
-    x = rng.uniform(0, 3, (150, 2))
-    linear = (5 + x @ [1, 2]) * 1e-3
-    bent = linear + 3e-3 * np.sin(3 * x[:, 0])
-    noise = 1 + 0.01 * rng.standard_normal(150)
-    assert fit(c, x, linear * noise).residual is None
-    kept = fit(c, x[:100], (bent * noise)[:100])
-    never = fit(c, x[:100], (bent * noise)[:100], options=FitOptions(learner="never"))
-    assert kept.residual is not None
-    assert never.residual is None
-    doubts = kept.explain(x[120])
-    assert "residual learner" in {d.column for d in doubts}
-    assert sum(d.time_s for d in doubts) == pytest.approx(kept.mean_s(x[120])[0])
-    assert sum(d.share for d in doubts) == pytest.approx(1)
-    errors = [np.mean(np.abs(e.mean_s(x[100:]) / bent[100:] - 1)) for e in (kept, never)]
-    assert errors[0] < 0.5 * errors[1]
-    told = kept.predict(x[100:])
-    assert np.mean((told.low_s <= bent[100:]) & (bent[100:] <= told.high_s)) > 0.8
-
-
 @pytest.mark.parametrize(
     ("rows", "times", "message"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,12 +105,11 @@ class FitOptions:
     """How to fit.
 
     `coverage`: how often an interval shall hold the measured time. `passes`: how often weights and sizes are found in
-    turn. `learner`: whether a residual learner is tried, and kept only where it wins in cross-validation.
+    turn.
     """
 
     coverage: float = 0.9
     passes: int = 4
-    learner: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.coverage <= 0.999:

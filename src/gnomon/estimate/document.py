@@ -15,7 +15,6 @@ from gnomon.core.strict_json import Complaints
 from gnomon.errors import GnomonError, ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Positive
 from gnomon.estimate.estimator import Coefficients, Estimator, Noise
-from gnomon.estimate.residual import Residual
 
 HINT = "docs/jobs/estimator.md describes the format; an estimator is written by gnomon"
 _MOST_TEXT = 20_000
@@ -52,18 +51,6 @@ class CovarianceDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualDocument:
-    """The residual learner; a length of None is endless."""
-
-    centre: tuple[float, ...]
-    length: Annotated[tuple[Positive | None, ...], _ALL]
-    points: Rows
-    alpha: Annotated[tuple[float, ...], _SAMPLES]
-    half: Rows
-    size_s: Least0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorDocument:
     """All that the JSON of an estimator holds."""
 
@@ -79,7 +66,8 @@ class EstimatorDocument:
     known: Annotated[tuple[bool, ...], _ALL]
     sizes: Mapping[str, Least0]
     weights: Annotated[tuple[Least0, ...], _SAMPLES]
-    residual: ResidualDocument | None
+    residual: None = None
+    """What earlier versions learnt beside the linear model: none is read any more."""
 
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
@@ -105,19 +93,6 @@ def estimator_document(estimator: Estimator) -> dict[str, object]:
         "known": [bool(k) for k in estimator.known],
         "sizes": dict(estimator.sizes),
         "weights": estimator.weights.tolist(),
-        "residual": None if estimator.residual is None else _residual_document(estimator.residual),
-    }
-
-
-def _residual_document(residual: Residual) -> dict[str, object]:
-    return {
-        "centre": residual.centre.tolist(),
-        # An endless length takes a column that never varied out of the distance; JSON has no infinity.
-        "length": [None if math.isinf(v) else v for v in residual.length.tolist()],
-        "points": residual.points.tolist(),
-        "alpha": residual.alpha.tolist(),
-        "half": residual.half.tolist(),
-        "size_s": residual.size_s,
     }
 
 
@@ -127,10 +102,9 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
     width = len(read.columns.names)
-    covariance, learner = read.covariance, read.residual
+    covariance = read.covariance
     rows = (covariance.own, *covariance.more, *covariance.less, read.coefficients_s, (read.bias_s, read.level_s))
-    learnt = () if learner is None else (learner.centre, learner.alpha, *learner.points, *learner.half)
-    if max(map(abs, chain(*rows, *learnt))) > _LARGEST:
+    if max(map(abs, chain(*rows))) > _LARGEST:
         complaints.tell("$", f"a number above {_LARGEST:g}, whose square is none")
     _check_sizes(read, width, complaints)
     complaints.raise_any()
@@ -147,13 +121,12 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
         known=np.array(read.known, dtype=bool),
         sizes=dict(read.sizes),
         weights=np.array(read.weights, dtype=float),
-        residual=None if read.residual is None else _residual(read.residual, width),
     )
 
 
 def _check_sizes(read: EstimatorDocument, width: int, complaints: Complaints) -> None:
     """Tell of all lists that do not go together."""
-    covariance, residual = read.covariance, read.residual
+    covariance = read.covariance
     lists: list[tuple[str, Sequence[Any] | None, int]] = [
         ("columns.kinds", read.columns.kinds, width),
         ("columns.prior_s", read.columns.prior_s, width),
@@ -164,16 +137,6 @@ def _check_sizes(read: EstimatorDocument, width: int, complaints: Complaints) ->
         *((f"covariance.less[{k}]", row, 1 + width) for k, row in enumerate(covariance.less)),
         ("known", read.known, width),
     ]
-    if residual is not None:
-        count = len(residual.points)
-        lists += [
-            ("residual.centre", residual.centre, width),
-            ("residual.length", residual.length, width),
-            *((f"residual.points[{k}]", row, width) for k, row in enumerate(residual.points)),
-            ("residual.alpha", residual.alpha, count),
-            ("residual.half", residual.half, count),
-            *((f"residual.half[{k}]", row, count) for k, row in enumerate(residual.half)),
-        ]
     for name, items, wanted in lists:
         if items is not None and len(items) != wanted:
             complaints.tell(f"$.{name}", f"{wanted} items expected, {len(items)} found")
@@ -190,14 +153,3 @@ def _columns(read: ColumnsDocument) -> Columns:
         return Columns(names=read.names, kinds=read.kinds, prior_s=prior, scale=scale)
     except GnomonError as error:
         raise ProblemError(f"the estimator is malformed: $.columns: {error.message}", hint=HINT) from error
-
-
-def _residual(read: ResidualDocument, width: int) -> Residual:
-    return Residual(
-        centre=np.array(read.centre, dtype=float),
-        length=np.array([math.inf if length is None else length for length in read.length], dtype=float),
-        points=_matrix(read.points, width),
-        alpha=np.array(read.alpha, dtype=float),
-        half=_matrix(read.half, len(read.points)),
-        size_s=read.size_s,
-    )

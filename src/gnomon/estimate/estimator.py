@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from gnomon.core.codec import within as range_of
 from gnomon.errors import ProblemError
 from gnomon.estimate.columns import Columns, Floats, Least0, Unknown
-from gnomon.estimate.residual import Residual
 
 _BATCH = 8192
 _LEAST_OF_LEVEL = 0.01
@@ -93,7 +92,6 @@ class Estimator:
     known: NDArray[np.bool_]
     sizes: Mapping[str, float]
     weights: Floats
-    residual: Residual | None = None
 
     def predict(self, rows: ArrayLike, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
         """Times of nets, one a row (nets, columns).
@@ -123,7 +121,7 @@ class Estimator:
     def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
         """What each column of one net adds, that with the largest share of the doubt first.
 
-        So do the bias, the noise and a residual learner. Times add up to the expected one (unless that was kept from
+        So do the bias and the noise. Times add up to the expected one (unless that was kept from
         falling below a hundredth of the level), shares to 1; a share may be below 0 where columns are known better
         together than alone.
         """
@@ -132,8 +130,7 @@ class Estimator:
         mean, _ = self._moments(x)
         noise = (self.noise.relative * math.hypot(float(mean[0]), self.noise.floor_s)) ** 2
         parts = x1 * self.coefficients.times(x1)
-        learnt = 0.0 if self.residual is None else float(self.residual.variance(x)[0])
-        total = float(parts.sum()) + noise + learnt or 1.0
+        total = float(parts.sum()) + noise or 1.0
         time = x1 * self.coefficients.mean
         names = ("bias", *self.columns.names)
         doubts = [
@@ -142,9 +139,6 @@ class Estimator:
             if v
         ]
         doubts.append(Doubt(column="noise", time_s=0.0, share=noise / total))
-        if self.residual is not None:
-            added = float(self.residual.mean(x)[0])
-            doubts.append(Doubt(column="residual learner", time_s=added, share=learnt / total))
         return tuple(sorted(doubts, key=lambda d: -d.share))
 
     def _checked(self, rows: ArrayLike, unknown: Unknown) -> Floats:
@@ -164,16 +158,12 @@ class Estimator:
 
     def _mean(self, x: Floats) -> Floats:
         mean: Floats = x @ self.coefficients.mean[1:] + self.coefficients.mean[0]
-        if self.residual is not None:
-            mean += self.residual.mean(x)
         return np.maximum(mean, _LEAST_OF_LEVEL * self.level_s)
 
     def _moments(self, x: Floats) -> tuple[Floats, Floats]:
         mean = self._mean(x)
         x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
         variance = self.coefficients.variance(x1)
-        if self.residual is not None:
-            variance += self.residual.variance(x)
         variance += self.noise.relative**2 * (mean**2 + self.noise.floor_s**2)
         return mean, np.sqrt(variance)
 

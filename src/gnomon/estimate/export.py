@@ -92,9 +92,6 @@ def predict(rows, widen=False):
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
     variance = (x1 * x1) @ _OWN + ((x1 @ _MORE.T) ** 2).sum(axis=1) - ((x1 @ _LESS.T) ** 2).sum(axis=1)
     variance = np.maximum(variance, 0.0)
-    if MODEL["residual"]:
-        added, doubt = _residual(x, MODEL["residual"])
-        mean, variance = mean + added, variance + doubt
     mean = np.maximum(mean, 0.01 * MODEL["level_s"])
     variance = variance + _NOISE["relative"] ** 2 * (mean**2 + _NOISE["floor_s"] ** 2)
     half = _NOISE["width"] * np.sqrt(variance)
@@ -110,15 +107,6 @@ def get_interval(net, widen=False):
     """The ends in seconds of the interval that holds a measured time of the net with probability COVERAGE."""
     _, low, high = predict(matrix([net]), widen)
     return float(low[0]), float(high[0])
-
-
-def _residual(x, r):
-    length = np.array([math.inf if v is None else v for v in r["length"]])
-    points, half = np.array(r["points"]), np.array(r["half"])
-    z = (x - np.array(r["centre"])) / length
-    squares = (z * z).sum(axis=1)[:, None] + (points * points).sum(axis=1) - 2 * z @ points.T
-    k = np.exp(-0.5 * np.maximum(squares, 0.0)) * r["size_s"] ** 2
-    return k @ np.array(r["alpha"]), np.maximum(r["size_s"] ** 2 - ((k @ half.T) ** 2).sum(axis=1), 0.0)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,6 @@ from gnomon.estimate.prior import (
     posterior,
     starts,
 )
-from gnomon.estimate.residual import learn
 
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.06
@@ -108,7 +107,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
     if len(x) < 2:
         raise UsageError(f"the other device '{name}' has {len(x)} samples", hint="give two or more, or leave it out")
     unpriced = Columns(names=columns.names, kinds=columns.kinds, scale=columns.scale, shared=columns.shared)
-    estimator = fit(unpriced, x, y, options=FitOptions(learner="never", passes=2))
+    estimator = fit(unpriced, x, y, options=FitOptions(passes=2))
     coefficients = estimator.coefficients.mean / estimator.level_s
     return Source(name=name, columns=columns.names, coefficients=coefficients, noise=estimator.noise.relative)
 
@@ -266,13 +265,6 @@ def _estimator(
     floor_s = _FLOOR * level if len(y) else 0.0
     residual_s, variance = found.posterior.loo_residual * level, found.posterior.loo_variance * level**2
     errors = found.errors * level**2
-    learnt = None
-    if options.learner == "auto" and len(y):
-        learnt = learn(x1[:, 1:], y - x1 @ coefficients.mean, errors)
-    if learnt is not None:
-        # The linear part's own doubt stays in the variance of what is left out.
-        residual_s, variance = learnt.loo_residual, learnt.loo_variance + np.maximum(variance - errors, 0.0)
-        errors, noise = errors * learnt.shrink**2, noise * learnt.shrink
     # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not. But where
     # its own interval said before that it is known badly, that is not a fault of the prediction.
     expected = np.maximum(y - residual_s, 0.0)
@@ -297,7 +289,6 @@ def _estimator(
         known=(x1[:, 1:] != 0).any(axis=0) | priced | given,
         sizes={b.name: math.exp(float(t)) for b, t in zip(prior.blocks, found.theta[:-1], strict=True)},
         weights=np.minimum(found.weights, 1.0),
-        residual=None if learnt is None else learnt.learner,
     )
 
 

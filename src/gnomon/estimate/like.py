@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from gnomon.errors import UsageError
 from gnomon.estimate.columns import Floats
-from gnomon.estimate.residual import kernel
 
 _LENGTHS = (1.5, 3.0, 5.0, 8.0)
 _SIZES = (0.2, 0.5, 1.0)
@@ -128,3 +127,9 @@ def _covariance(a: _Points, b: _Points, length: float, size: float) -> Floats:
         + same * (_FAMILY**2 + _SLOPE_OF_FAMILY**2 * linear + smooth)
     )
     return found
+
+
+def kernel(a: Floats, b: Floats) -> Floats:
+    """exp(-d**2 / 2) of the rows' distances (len(a), len(b))."""
+    squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
+    return np.asarray(np.exp(-0.5 * np.maximum(squares, 0.0)))

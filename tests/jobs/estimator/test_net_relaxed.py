@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -82,8 +81,6 @@ def test_the_gradient_is_that_of_differences(tmp_path: Path, seed: int) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     space = by_hand()
-    with pytest.raises(UsageError, match="residual learner"):
-        RelaxedSpace(tables=space.tables, estimator=replace(space.estimator, residual=object()))  # type: ignore[arg-type]
     p = probabilities(space.tables.space)
     with pytest.raises(UsageError, match="of 3 slots are given for 4"):
         space.expected(p[:3])

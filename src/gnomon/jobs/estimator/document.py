@@ -99,7 +99,6 @@ class FitDocument(FirstVersion):
     context: Mapping[str, Any]
     noise: float | None
     unknown: tuple[str, ...]
-    learner: bool
     evaluation: EvaluationPart | None
     complaints: tuple[str, ...] = ()
     suggest: str | None = None
@@ -287,7 +286,6 @@ def fit_document(
         context=made.context,
         noise=estimator.noise.relative,
         unknown=tuple(described.label(name) for name, is_known in known if not is_known),
-        learner=estimator.residual is not None,
         evaluation=evaluation,
         file=file,
     )

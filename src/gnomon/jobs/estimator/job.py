@@ -185,7 +185,7 @@ class SpaceEstimator:
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
         """The expected times alone of nets (nets, slots): by table, where the model is linear and knows every unit."""
         given, made = np.asarray(nets, dtype=np.int64), self.estimator
-        if made.residual is not None or (Unknown(unknown) is Unknown.REFUSE and not made.known.all()):
+        if Unknown(unknown) is Unknown.REFUSE and not made.known.all():
             return made.mean_s(self.described.rows(given), unknown=unknown)
         mean = made.coefficients.mean
         found: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
@@ -201,7 +201,7 @@ class SpaceEstimator:
         return self.estimator.probability(self.described.rows(nets), bound_s, unknown=unknown)
 
     def relaxed(self) -> RelaxedSpace:
-        """Expected times of nets whose choices are probabilities. UsageError with a residual learner."""
+        """Expected times of nets whose choices are probabilities. UsageError for nets without units."""
         need_units(self.described, "relaxed nets have units")
         return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
 

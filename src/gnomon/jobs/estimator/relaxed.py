@@ -30,21 +30,13 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RelaxedSpace:
-    """A space and an estimator of it whose first column is the overhead of a call, and whose others are the units.
-
-    Raises UsageError for an estimator with a residual learner, which is not linear.
-    """
+    """A space and an estimator of it whose first column is the overhead of a call, and whose others are the units."""
 
     tables: CountTables
     estimator: Estimator
     _costs: tuple[Floats, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.estimator.residual is not None:
-            raise UsageError(
-                "the estimator has a residual learner, and its expected time is not linear in probabilities",
-                hint="Fit it without one (learner='never').",
-            )
         by_row = self.tables.rows.astype(np.float64) @ self.estimator.coefficients.mean[2:]
         object.__setattr__(self, "_costs", tuple(by_row[step.row] for step in self.tables.steps))
 

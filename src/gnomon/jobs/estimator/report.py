@@ -47,8 +47,6 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
             how = document.suggest or "gnomon estimator suggest"
             page.line(f"Without measured nets it is the table's sum. To choose some: {how}")
         _suspect(document, page)
-        if document.learner:
-            page.line("A residual learner won in cross-validation, and is part of it.")
         if document.unknown:
             shown = ", ".join(document.unknown[:3])
             page.item(
