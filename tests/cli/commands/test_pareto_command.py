@@ -155,7 +155,7 @@ def test_the_options_become_a_request(tmp_path: Path, requests: list[ParetoReque
         (("--from", "d.json", "--by", "group"), "by says nothing of a dump"),
         (("--from", "d.json", "--tuning", "threads=1"), "tunings says nothing of a dump"),
         (("m.circle", "--by", "colour"), "colour"),
-        (("m.circle", "--under", "peak-memory=lots"), "is not a bound"),
+        (("m.circle", "--under", "peak-memory=lots"), "is not an amount"),
         (("m.circle", "--under", "peak-memory=8ms"), "not measured in ms"),
         (("m.circle", "--under", "latency=8MB"), "not measured in MB"),
         (("m.circle", "--under", "energy=8ms"), "not measured in ms"),
