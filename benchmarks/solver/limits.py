@@ -1,137 +1,202 @@
-"""Do time limits bound the command? Prints one JSON document.
+"""How fast is the exact solver under limits, and is it right? Prints one JSON document.
 
-Every problem of the benchmarks of the solver and of fronts (recorded graphs of DATA/graphs, with two to four backends),
-and made-up ones on the far side of the cliff: wide trees, many charges, many objectives. Each is written to a file
-and given to `gnomon solve` and `gnomon front` with `--time-limit`; what counts is the wall time of the whole command,
-over 1.2 times the limit and 2 s. Beside it stands what was reached: a gap, or the factor that a front is proved within.
+Made-up placements on four backends with heavy-tailed weights (log-normal, 40 % of the slots without), time from
+operations and bytes, transfers from the bytes of an edge; bytes limited on one backend or two to a share of what the
+best placement without limits uses. The graphs: a chain, a training graph and a partial 7-tree of 2,012 slots, a chain
+of 80 layers of six groups with three limits, and with --data the graphs of published models, DIR/*.json with `edges`,
+`weights`, `acts`. Small random problems are compared with exhaustive search, larger ones with HiGHS.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import subprocess
+import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import parser, publish, spread
-from benchmarks.front.models import blocks_model, graph_model
-from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+import gnomon
+from benchmarks.common import parser, publish
+from benchmarks.solver.speed import partial_tree, training
+from gnomon.core.cost import CostModel, Limit, Objective, PairCost, limit_on
+from gnomon.core.solver.solve import solve
 from gnomon.core.space import Slot, Space
+from gnomon.errors import InfeasibleError
 from gnomon.formats.problem import write_problem
 
-PROGRAM = "import sys; from gnomon.cli.main import main; sys.exit(main())"
+NAMES = ("cpu", "gpu", "npu", "dsp")
+_SPEED = np.array([2e10, 2e11, 4e11, 6e10])
+_BANDWIDTH = np.array([1e10, 4e10, 3e10, 1e10])
+_START_S = np.array([1e-6, 8e-6, 6e-6, 4e-6])
 
 
-def tree(count: int, width: int, choices: int, *, charged: int = 0, objectives: int = 1) -> CostModel:
-    """A k-tree with random costs; with charges, each slot has some of the charged choices."""
-    rng = np.random.default_rng(count + width)
-    cliques = [list(range(width + 1))]
-    edges = set(itertools.combinations(range(min(count, width + 1)), 2))
-    for slot in range(width + 1, count):
-        kept = rng.choice(cliques[rng.integers(len(cliques))], width, replace=False).tolist()
-        edges.update((min(u, slot), max(u, slot)) for u in kept)
-        cliques.append([*kept, slot])
-    names = [f"b{i}" for i in range(max(choices, charged))]
-    slots = [
-        Slot(f"s{i}", tuple(names[c] for c in rng.choice(len(names), choices, replace=False))) for i in range(count)
-    ]
-    return CostModel(
-        Space(tuple(slots)),
-        tuple(Objective(f"o{i}") for i in range(objectives)),
-        tuple(rng.uniform(1, 10, (choices, objectives)) for _ in slots),
-        tuple(PairCost(a, b, rng.uniform(0, 5, (choices, choices, objectives))) for a, b in sorted(edges)),
-        tuple(Charge(name, np.full(objectives, 2.0)) for name in names[:charged]),
+def placement(
+    seed: int, edges: list[tuple[int, int]], count: int, weights: np.ndarray | None, acts: np.ndarray | None
+) -> tuple[CostModel, np.ndarray]:
+    """A placement without limits, and the bytes that each slot takes where it runs."""
+    rng = np.random.default_rng(seed)
+    if weights is None or acts is None:
+        weights = np.where(rng.random(count) < 0.4, 0, np.round(4 * rng.lognormal(9, 2, count)))
+        acts = np.round(4 * rng.lognormal(9.5, 1, count))
+    work = 2 * weights * rng.choice([1, 16, 64], count) + acts
+    times = _START_S + np.maximum(work[:, None] / _SPEED, (weights + acts)[:, None] / _BANDWIDTH)
+    times *= rng.lognormal(0, 0.3, times.shape)
+    unlike = 1 - np.eye(4)
+    pairs = tuple(
+        PairCost(a, b, (unlike * (5e-6 + acts[a] / 6e9) * rng.lognormal(0, 0.1, (4, 4)))[..., None]) for a, b in edges
     )
+    space = Space(tuple(Slot(f"s{i}", NAMES) for i in range(count)))
+    model = CostModel(space, (Objective("latency", "s"),), tuple(times[..., None]), pairs)
+    return model, weights + acts // 8
 
 
-SOLVED: dict[str, Callable[[], CostModel]] = {
-    "8-tree, 800 slots, 4 choices": lambda: tree(800, 8, 4),
-    "6-tree, 40 slots, 12 charges": lambda: tree(40, 6, 4, charged=12),
-    "8-tree, 40 slots, 12 charges": lambda: tree(40, 8, 4, charged=12),
-    "10-tree, 40 slots, 12 charges": lambda: tree(40, 10, 4, charged=12),
-    "10-tree, 200 slots, 4 charges": lambda: tree(200, 10, 4, charged=4),
-    "16-tree, 3000 slots, 2 choices": lambda: tree(3000, 16, 2),
-    "40-clique, 4 choices": lambda: tree(40, 39, 4),
-}
-FRONTS: dict[str, Callable[[], CostModel]] = {
-    "chain of 30, 5 objectives": lambda: tree(30, 1, 3, objectives=5),
-    "chain of 200, 3 objectives": lambda: tree(200, 1, 3, objectives=3),
-    "chain of 100, 4 objectives": lambda: tree(100, 1, 4, objectives=4),
-    "chain of 2000, 2 objectives": lambda: tree(2000, 1, 4, objectives=2),
-    "11-tree, 30 slots, 2 objectives": lambda: tree(30, 11, 3, objectives=2),
-    "10-tree, 400 slots, 2 objectives": lambda: tree(400, 10, 3, objectives=2),
-    "18-tree, 60 slots, 3 objectives": lambda: tree(60, 18, 3, objectives=3),
-    "4-tree, 60 slots, 8 charges, 2 objectives": lambda: tree(60, 4, 4, charged=8, objectives=2),
-    "blocks 326 x 2": lambda: blocks_model(326, 2),
-}
+def limited(model: CostModel, sizes: np.ndarray, backends: tuple[int, ...], share: float) -> CostModel:
+    """At most a share of the bytes that the best placement without limits has on each of some backends."""
+    best = np.array(solve(model).assignment)
+    limits = []
+    for backend in backends:
+        on = np.arange(4) == backend
+        most = float(int(share * sizes[best == backend].sum()))
+        limits.append(Limit(name=NAMES[backend], unit="B", at_most=most, slots=tuple(size * on for size in sizes)))
+    return replace(model, limits=tuple(limits))
 
 
-def problems(data: Path | None) -> Iterator[tuple[str, str, CostModel, list[str]]]:
-    """Command, name, model, and further words."""
-    for name, make in SOLVED.items():
-        yield "solve", name, make(), []
-    for name, make in FRONTS.items():
-        for epsilon in ("0", "0.01"):
-            yield "front", name, make(), ["--epsilon", epsilon]
-    for path in sorted((data / "graphs").glob("*.json")) if data is not None else ():
-        for backends in (2, 3, 4):
-            model = graph_model(path, backends)
-            weights = ",".join(f"{objective.name}=1" for objective in model.objectives)
-            yield "solve", f"{path.stem} x {backends}", model, ["--weights", weights]
-            for epsilon in ("0", "0.01"):
-                yield "front", f"{path.stem} x {backends}", model, ["--epsilon", epsilon]
+def chain(count: int) -> list[tuple[int, int]]:
+    """Each slot beside the next."""
+    return [(i, i + 1) for i in range(count - 1)]
 
 
-def measured(command: str, words: list[str], file: Path, limit_s: float) -> dict[str, Any]:
-    """One command: its wall time, and what it reached."""
-    argv = [sys.executable, "-c", PROGRAM, command, str(file), "--time-limit", f"{limit_s:g}", "--json", *words]
-    began = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    took_s = time.perf_counter() - began
-    if done.returncode == 2:
-        sys.exit(done.stderr)
-    told = json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.strip()[-300:]}
-    if command == "solve":
-        reached = {key: told.get(key) for key in ("method", "optimal", "value", "bound", "error")}
-    else:
-        reached = {
-            "certificate": told.get("certificate"),
-            "points": len(told.get("points", ())),
-            "error": told.get("error"),
-        }
-    return {"took_s": round(took_s, 2), "over": round((took_s - 2.0) / limit_s, 3), **reached}
+def layers(count: int = 80, groups: int = 6) -> list[tuple[int, int]]:
+    """Layers of groups in a row, with a residual from each layer's first group to the next one's."""
+    return chain(count * groups) + [(i * groups, (i + 1) * groups) for i in range(count - 1)]
+
+
+def problems(data: Path | None, seeds: list[int]) -> Iterator[tuple[str, int, CostModel]]:
+    """Family, number of limits, and problem."""
+    for seed in seeds:
+        made: list[tuple[str, list[tuple[int, int]], int, Any, Any]] = [
+            ("chain", chain(2012), 2012, None, None),
+            ("training", training(np.random.default_rng(seed)), 2012, None, None),
+            ("partial 7-tree", partial_tree(np.random.default_rng(seed)), 2012, None, None),
+            ("80 layers x 6", layers(), 480, None, None),
+        ]
+        for path in sorted(data.glob("*.json")) if data is not None else ():
+            graph = json.loads(path.read_text(encoding="utf-8"))
+            weights, acts = np.array(graph["weights"], dtype=float), np.array(graph["acts"], dtype=float)
+            made.append((path.stem, [(a, b) for a, b in graph["edges"]], len(weights), weights, acts))
+        for name, edges, count, weights, acts in made:
+            model, sizes = placement(seed, edges, count, weights, acts)
+            numbers = [(1, 2, 3)] if name.startswith("80") else [(2,), (1, 2)]
+            for backends, share in itertools.product(numbers, (0.2, 0.5, 0.8)):
+                yield name, len(backends), limited(model, sizes, backends, share)
+
+
+def timed(model: CostModel, limit_s: float) -> dict[str, Any]:
+    """CPU seconds of one call of the public function, what was proved, and by what."""
+    text = write_problem(model)
+    begin = time.process_time()
+    found = gnomon.solve(text, time_limit_s=limit_s)
+    seconds = time.process_time() - begin
+    assert all(limit.slack >= 0 for limit in found.limits)
+    gap = 1 - found.bound / found.cost[0] if found.bound is not None else None
+    return {"cpu_s": round(seconds, 2), "optimal": found.optimal, "gap": gap, "method": found.method}
+
+
+def small(count: int) -> dict[str, int]:
+    """How many random problems equal exhaustive search: one to three limits, ties, and often nothing allowed."""
+    tally = {"problems": count, "nothing_allowed": 0, "equal": 0}
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        slots, choices = int(rng.integers(2, 9)), int(rng.integers(2, 4))
+        ends = [e for e in itertools.combinations(range(slots), 2) if rng.random() < 3 / slots]
+        whole = seed % 3 == 0  # so that many are equal
+
+        def drawn(*shape: int, rng: np.random.Generator = rng, whole: bool = whole) -> np.ndarray:
+            return np.round(4 * rng.random(shape)) if whole else rng.random(shape)
+
+        space = Space(tuple(Slot(f"s{i}", NAMES[:choices]) for i in range(slots)))
+        model = CostModel(
+            space,
+            (Objective("o"),),
+            tuple(drawn(choices, 1) for _ in range(slots)),
+            tuple(PairCost(a, b, drawn(choices, choices, 1)) for a, b in ends),
+        )
+        limits = []
+        for number in range(int(rng.integers(1, 4))):
+            use = rng.integers(0, 10, (slots, choices)) * (rng.random((slots, choices)) < 0.6)
+            most = float(int(rng.random() * use.max(axis=1).sum()))
+            limits.append(Limit(name=f"l{number}", at_most=most, slots=tuple(use.astype(float))))
+        if ends and rng.random() < 0.3:
+            limits.append(limit_on(model, "switches", (), float(rng.integers(0, len(ends)))))
+        model = replace(model, limits=tuple(limits))
+        rows = np.array(list(itertools.product(range(choices), repeat=slots)))
+        costs = model.evaluate(rows)[:, 0]
+        costs[[any(model.used(one, row) > one.at_most for one in limits) for row in rows.tolist()]] = np.inf
+        try:
+            found = gnomon.solve(write_problem(model))
+            value = found.cost[0] if found.optimal else float("nan")
+        except InfeasibleError:
+            value = np.inf
+        tally["nothing_allowed"] += bool(costs.min() == np.inf)
+        tally["equal"] += bool(value == costs.min() or abs(value - costs.min()) < 1e-9)
+    return tally
+
+
+def beside_highs(count: int, limit_s: float) -> dict[str, int]:
+    """How many problems of 20 to 60 slots equal HiGHS."""
+    tally = {"problems": count, "equal": 0}
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        slots = int(rng.integers(20, 60))
+        edges = chain(slots) + [(int(a), int(a) + int(rng.integers(2, 6))) for a in rng.integers(0, slots - 6, 8)]
+        model, sizes = placement(seed, list(dict.fromkeys(edges)), slots, None, None)
+        text = write_problem(
+            limited(model, sizes, ((2,), (1, 2), (1, 2, 3))[seed % 3], float(rng.choice([0.2, 0.5, 0.8])))
+        )
+        one, other = (gnomon.solve(text, method=m, time_limit_s=limit_s) for m in ("auto", "milp"))
+        tally["equal"] += abs(one.cost[0] / other.cost[0] - 1) < 1e-6
+    return tally
 
 
 def main() -> None:
     """Run all and print."""
     made = parser(__doc__)
-    made.add_argument("--limits", type=float, nargs="*", default=[5.0, 20.0], help="seconds (5 and 20)")
-    made.add_argument("--only", choices=("solve", "front"), help="one of the commands")
+    made.add_argument("--seeds", type=int, nargs="*", default=[100, 101, 102], help="of the made-up costs")
+    made.add_argument("--time-limit", type=float, default=20.0, help="seconds for each problem (20)")
+    made.add_argument("--small", type=int, default=2000, help="random problems beside exhaustive search")
+    made.add_argument("--beside", type=int, default=100, help="larger problems beside HiGHS")
     given = made.parse_args()
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "problem.json"
-        for command, name, model, words in problems(given.data):
-            if given.only not in (None, command):
-                continue
-            file.write_text(write_problem(model), encoding="utf-8")
-            for limit_s in given.limits:
-                row = measured(command, words, file, limit_s)
-                rows.append({"command": command, "problem": name, "words": words, "limit_s": limit_s, **row})
-    over = [row["over"] for row in rows]
+    for name, limits, model in problems(given.data, given.seeds):
+        rows.append(
+            {"graph": name, "slots": len(model.space.slots), "limits": limits, **timed(model, given.time_limit)}
+        )
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    kinds = {
+        (row["slots"] >= 2012, row["limits"], row["graph"] if row["slots"] < 2012 else "2,012 x 4") for row in rows
+    }
+    summary = []
+    for large, limits, name in sorted(kinds):
+        part = [row for row in rows if row["limits"] == limits and (row["slots"] >= 2012) == large]
+        part = [row for row in part if large or row["graph"] == name]
+        seconds = [row["cpu_s"] for row in part]
+        proved = sum(row["optimal"] for row in part)
+        median, most = statistics.median(seconds), max(seconds)
+        gaps = [row["gap"] for row in part if row["gap"] is not None]
+        told = {"graph": name, "limits": limits, "problems": len(part), "proved": proved, "largest_gap": max(gaps)}
+        summary.append(told | {"median_cpu_s": median, "most_cpu_s": most})
     publish(
         {
             "benchmark": "limits",
-            "asked": "took_s <= 1.2 * limit_s + 2",
-            "kept": sum(value <= 1.2 for value in over),
-            "over": spread(over) if over else None,
+            "small": small(given.small),
+            "beside_highs": beside_highs(given.beside, given.time_limit),
+            "summary": summary,
             "rows": rows,
         },
         given,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import write_problem
 from gnomon.jobs.solve.job import solve_problem
+from gnomon.jobs.solve.report import solve_report
+from gnomon.report.page import Page
 
 PROBLEM: dict[str, Any] = {
     "format": "gnomon-problem",
@@ -42,6 +45,8 @@ def test_report() -> None:
         "method": "elimination",
         "bound": 1.0,
         "width": 1,
+        "limits": [],
+        "free": None,
     }
     both = solve_problem(json.dumps(PROBLEM).encode(), {"latency": 1.0, "memory": 1.0})
     assert both.assignment == ("cpu", "cpu") and both.bound == 4.0
@@ -60,6 +65,20 @@ def test_limits_of_the_command_have_the_objective_s_unit() -> None:
     for under in ({"latency": "8 MB"}, {"memory": "8s"}, {"speed": 1.0}, {"memory_tpu": 1.0}):
         with pytest.raises(UsageError):
             chosen(**under)
+
+
+def test_each_limit_has_its_use_and_its_price() -> None:
+    problem = {name: value for name, value in PROBLEM.items() if name != "charges"} | {"version": 2}
+    problem["limits"] = [{"objective": "latency", "choices": ["gpu"], "at_most": 0.7}]
+    found = solve_problem(json.dumps(problem), {"latency": 1.0})
+    (limit,) = found.limits
+    assert (found.free, found.cost[0], limit.name, limit.used) == (1.0, 1.6, "latency:gpu", 0.5)
+    assert limit.slack == pytest.approx(0.2) and limit.price is not None and limit.price > 0
+    file = StringIO()
+    solve_report(found, Page(file))
+    text = file.getvalue()
+    assert "Limits cost 0.6 over no limit." in text
+    assert "latency:gpu: 500 ms of at most 700 ms, 200 ms left; 1 % more saves about" in text
 
 
 @pytest.mark.parametrize("weights", [None, {}, {"speed": 1.0}, {"latency": -1.0}, {"latency": float("nan")}])

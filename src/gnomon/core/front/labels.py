@@ -29,6 +29,10 @@ class Stopped(Exception):
     """The time, or the room for labels, is over."""
 
 
+class TooMany(Exception):
+    """A pass has more labels than it may have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
     """Labels of one bucket, each of a region (N,) and of a row (N,) of the bucket's terms.
@@ -76,7 +80,7 @@ class LabelPass(ABC):
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, budget: Budget) -> None:
         self.plan, self.weights, self.limits, self.budget = plan, weights, limits, budget
-        self.choices: list[Ints] = []
+        self.rows: list[Ints] = []
         self.links: list[tuple[Ints, ...]] = []
         self.held: dict[int, Labels] = {}
         self.count = 0
@@ -102,12 +106,13 @@ class LabelPass(ABC):
     def run(self) -> None:
         """Fill the buckets. Raises Stopped where time or room are over."""
         minima = minimise_weighted(self.plan, self.weights.reshape(-1, self.weights.shape[2]))[0]
+        last = {child: number for number, bucket in enumerate(self.plan.buckets) for child in bucket.children}
         for number, (bucket, rest) in enumerate(zip(self.plan.buckets, beyond(self.plan, minima), strict=True)):
             found = self._labels(bucket, minima, rest)
-            for child in bucket.children:
+            for child in {child for child in bucket.children if last[child] == number}:
                 del self.held[child]
             self.held[number] = found
-            self.choices.append((found.row % bucket.size).astype(np.int32))
+            self.rows.append(found.row.astype(np.int32))
             self.links.append(tuple(link.astype(np.int32) for link in found.links))
             self.count += len(found.row)
             if self.count > self.budget.room:
@@ -115,7 +120,7 @@ class LabelPass(ABC):
 
     def assignments(self, chosen: Ints) -> Ints:
         """The assignments (N, slots) of some of the labels that are left, by number."""
-        return self.plan.assignments(self.choices, self.links, chosen)
+        return self.plan.assignments(self.rows, self.links, chosen)
 
     def _labels(self, bucket: Bucket, minima: Minima, rest: Floats) -> Labels:
         rows = bucket.states * bucket.size
@@ -243,3 +248,11 @@ def starts_of(groups: Ints) -> Ints:
     begin = np.ones(len(groups), dtype=bool)
     begin[1:] = groups[1:] != groups[:-1]
     return np.flatnonzero(begin)
+
+
+def falling(values: Floats, groups: Ints) -> Ints:
+    """Where values fall below all before them of their group; groups are sorted."""
+    rank = np.unique(values, return_inverse=True)[1]
+    rank = rank - len(values) * np.cumsum(np.diff(groups, prepend=groups[0]) != 0)
+    least = np.minimum.accumulate(rank)
+    return np.flatnonzero(np.diff(least, prepend=len(values)) < 0)

@@ -14,11 +14,12 @@ least cost of any complete assignment (Shafer and Shenoy, "Probability propagati
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints
 from gnomon.core.solver.ordering import Limits, best_order
@@ -26,30 +27,37 @@ from gnomon.core.solver.ordering import Limits, best_order
 _LABELS_A_SLOT = 4.0
 
 _Tree = list[set[int]]
+Pairs = dict[tuple[int, int], Floats]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A slot, eliminated given its later neighbours, the ring.
+    """Slots, each eliminated given its later neighbours, the ring: one, or several that are alike and wait for none.
 
-    `states` counts the joint choices of the ring, the last slot of it fastest; `size` the slot's own choices. The
-    rows of `terms` (states * size, objectives) are the costs that are decided here, the own choice fastest; +inf
-    in all objectives of a row forbids it. `children` are earlier buckets whose results are added up here:
-    `states_of[i]` (states * size,) is the state of child i that goes with each row.
+    `states` counts the joint choices of the rings, slot by slot, the last slot of a ring fastest; `size` each slot's
+    own choices. The rows of `terms` (states * size, objectives) are the costs that are decided here, the own choice
+    fastest; +inf in all objectives of a row forbids it. `children` are earlier buckets whose results are added up here:
+    `states_of[i]` (states * size,) is the state of child i that goes with each row. `barred` (slots, size, regions),
+    where it is given, is +inf for choices that a region has not.
     """
 
-    slot: int
-    ring: tuple[int, ...]
+    slots: Ints
     states: int
     size: int
     terms: Floats
     children: tuple[int, ...]
     states_of: tuple[Ints, ...]
+    barred: Floats | None = None
+
+    @property
+    def each(self) -> int:
+        """The states of one slot's ring."""
+        return self.states // len(self.slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All buckets in order of elimination; the last one has no ring. `entries` are the rows of all."""
+    """All buckets in order of elimination; the last one has one slot without a ring. `entries` are the rows of all."""
 
     buckets: tuple[Bucket, ...]
     entries: int
@@ -61,44 +69,122 @@ class Plan:
             places.setdefault(slot, []).append(choice)
         buckets = []
         for b in self.buckets:
-            if b.slot in places:
-                terms = b.terms.copy()
-                terms.reshape(b.states, b.size, -1)[:, places[b.slot]] = np.inf
-                b = replace(b, terms=terms)
-            buckets.append(b)
+            terms = b.terms
+            for member, slot in enumerate(b.slots.tolist()):
+                if slot in places:
+                    terms = terms.copy()
+                    terms.reshape(len(b.slots), b.each, b.size, -1)[member][:, places[slot]] = np.inf
+            buckets.append(replace(b, terms=terms))
         return replace(self, buckets=tuple(buckets))
 
-    def assignments(self, choices: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
+    def barring(self, kept: NDArray[np.bool_]) -> Plan:
+        """The plan for several regions, each of which has some choices alone: (regions, slots, choices)."""
+        barred = np.where(kept, 0.0, np.inf).transpose(1, 2, 0)
+        buckets = [replace(b, barred=barred[b.slots, : b.size]) for b in self.buckets]
+        return replace(self, buckets=tuple(buckets))
+
+    def assignments(self, rows: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
         """The assignments (N, slots) that labels of the last bucket stand for, by number.
 
-        Of each bucket and label there, `choices` are the slot's own and `links` the numbers of the children's labels.
+        Of each bucket and label there, `rows` are its rows and `links` the numbers of the children's labels.
         """
-        found = np.zeros((len(chosen), len(self.buckets)), dtype=np.intp)
-        at = {len(self.buckets) - 1: chosen}
+        found = np.zeros((len(chosen), sum(len(b.slots) for b in self.buckets)), dtype=np.intp)
+        at: dict[int, list[tuple[Ints, Ints]]] = {len(self.buckets) - 1: [(np.arange(len(chosen)), chosen)]}
         for number in range(len(self.buckets) - 1, -1, -1):
-            bucket, index = self.buckets[number], at.pop(number)
-            found[:, bucket.slot] = choices[number][index]
-            at |= {child: link[index] for child, link in zip(bucket.children, links[number], strict=True)}
+            bucket = self.buckets[number]
+            for owner, index in at.pop(number, []):
+                state, choice = np.divmod(rows[number][index], bucket.size)
+                found[owner, bucket.slots[state // bucket.each]] = choice
+                for child, link in zip(bucket.children, links[number], strict=True):
+                    at.setdefault(child, []).append((owner, link[index]))
         return found
+
+    def gathered(self) -> Plan:
+        """The same plan with slots that are alike in one bucket: with as many states and choices, and like children."""
+        level: list[int] = []
+        groups: dict[tuple[object, ...], list[int]] = {}
+        key_of: list[tuple[object, ...]] = []
+        for number, b in enumerate(self.buckets):
+            level.append(1 + max((level[c] for c in b.children), default=0))
+            key = (level[-1], b.states, b.size, tuple(sorted(hash(key_of[c]) for c in b.children)))
+            key_of.append(key)
+            groups.setdefault(key, []).append(number)
+        ordered = sorted(groups.values(), key=lambda group: level[group[0]])
+        place = {n: (g, m) for g, group in enumerate(ordered) for m, n in enumerate(group)}
+        buckets = []
+        for group in ordered:
+            members = [self.buckets[number] for number in group]
+            columns = list(zip(*(self._children_by(b, place) for b in members), strict=True))
+            buckets.append(
+                Bucket(
+                    slots=np.concatenate([b.slots for b in members]),
+                    states=sum(b.states for b in members),
+                    size=members[0].size,
+                    terms=np.concatenate([b.terms for b in members]),
+                    children=tuple(column[0][0] for column in columns),
+                    states_of=tuple(np.concatenate([states for _, states in column]) for column in columns),
+                )
+            )
+        return replace(self, buckets=tuple(buckets))
+
+    def _children_by(self, bucket: Bucket, place: Mapping[int, tuple[int, int]]) -> list[tuple[int, Ints]]:
+        """The bucket of each child, in order, where `place` has it as a member, and its states there."""
+        found = []
+        for child, states in zip(bucket.children, bucket.states_of, strict=True):
+            number, member = place[child]
+            found.append((number, states + member * self.buckets[child].states))
+        return sorted(found, key=lambda child: child[0])
 
 
 def make_plan(model: CostModel, limits: Limits) -> Plan | None:
     """The plan of a model, charges left out, or None where its tables would exceed the limits."""
-    sizes = [len(slot.choices) for slot in model.space.slots]
-    pairs = _joint_pairs(model)
+    return plan_of(model.slot_costs, _joint_pairs(model), limits)
+
+
+def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool = False) -> Plan | None:
+    """The plan of costs (choices, objectives) a slot, and (choices, choices, objectives) a pair, lower slot first.
+
+    One that is `wide` has few large buckets: slots with two neighbours or fewer are eliminated in rounds of such as are
+    not neighbours, so that a chain of n slots takes about log2(n).
+    """
+    sizes = [len(costs) for costs in unary]
     around: dict[int, set[int]] = {v: set() for v in range(len(sizes))}
     for i, j in pairs:
         around[i].add(j)
         around[j].add(i)
-    found = best_order(around, sizes, limits)
+    first, rest = _rounds(around) if wide else ([], around)
+    found = best_order(rest, sizes, limits)
     if found is None:
         return None
-    return _buckets(model, pairs, around, _swept(found.steps, sizes))
+    if wide:
+        return _buckets(unary, pairs, around, first + [slot for slot, _ in found.steps]).gathered()
+    return _buckets(unary, pairs, around, _swept(found.steps, sizes))
 
 
-def _joint_pairs(model: CostModel) -> dict[tuple[int, int], Floats]:
+def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[int]]]:
+    """Slots in rounds of such as have at most two neighbours and are not neighbours, and the graph that is left."""
+    graph = {slot: set(ring) for slot, ring in around.items()}
+    order: list[int] = []
+    pending = list(graph)
+    while pending:
+        taken, near = [], set[int]()
+        for slot in pending:
+            if len(graph[slot]) <= 2 and slot not in near:
+                taken.append(slot)
+                near |= graph[slot]
+        pending = sorted(near | {slot for slot in pending if slot in near})
+        for slot in taken:
+            ring = graph.pop(slot)
+            for other in ring:
+                graph[other] = (graph[other] | ring) - {other, slot}
+        order += taken
+        pending = [slot for slot in pending if slot in graph and len(graph[slot]) <= 2]
+    return order, graph
+
+
+def _joint_pairs(model: CostModel) -> Pairs:
     """The table of each pair of slots, lower slot first; all-zero ones left out."""
-    found: dict[tuple[int, int], Floats] = {}
+    found: Pairs = {}
     for group in model.pair_groups:
         for (i, j), table in zip(group.members.tolist(), group.tables, strict=True):
             if table.any():
@@ -179,11 +265,9 @@ def _postorder(tree: _Tree, root: int) -> list[tuple[int, int | None]]:
     return found[::-1]
 
 
-def _buckets(
-    model: CostModel, pairs: dict[tuple[int, int], Floats], graph: dict[int, set[int]], order: list[int]
-) -> Plan:
+def _buckets(unary: Sequence[Floats], pairs: Pairs, graph: dict[int, set[int]], order: list[int]) -> Plan:
     position = {v: p for p, v in enumerate(order)}
-    sizes = [len(slot.choices) for slot in model.space.slots]
+    sizes = [len(costs) for costs in unary]
     scopes: list[set[int]] = [{u for u in graph[v] if position[u] > p} for p, v in enumerate(order)]
     children: list[list[int]] = [[] for _ in order]
     rings: list[tuple[int, ...]] = []
@@ -197,7 +281,7 @@ def _buckets(
             scopes[parent].update(u for u in ring if u != order[parent])
         scope = (*ring, v)
         shape = tuple(sizes[u] for u in scope)
-        terms = _terms(model, pairs, scope, shape, [u for u in graph[v] if position[u] > p])
+        terms = _terms(unary[v], pairs, scope, shape, [u for u in graph[v] if position[u] > p])
         numbers = np.indices(shape).reshape(len(shape), -1) if children[p] else None
         states_of = []
         for child in children[p]:
@@ -209,8 +293,7 @@ def _buckets(
         states = math.prod(shape[:-1])
         buckets.append(
             Bucket(
-                slot=v,
-                ring=ring,
+                slots=np.array([v]),
                 states=states,
                 size=shape[-1],
                 terms=terms,
@@ -222,15 +305,15 @@ def _buckets(
 
 
 def _terms(
-    model: CostModel,
-    pairs: dict[tuple[int, int], Floats],
+    costs: Floats,
+    pairs: Pairs,
     scope: tuple[int, ...],
     shape: tuple[int, ...],
     neighbours: list[int],
 ) -> Floats:
     """Costs of the scope's last slot, and of its pairs with neighbours in the scope, over the whole scope."""
-    v, count = scope[-1], len(model.objectives)
-    terms = np.zeros((*shape, count)) + model.slot_costs[v]
+    v, count = scope[-1], costs.shape[-1]
+    terms = np.zeros((*shape, count)) + costs
     for u in sorted(neighbours):
         table = pairs[u, v] if u < v else pairs[v, u].swapaxes(0, 1)
         place = scope.index(u)
@@ -252,10 +335,15 @@ class Minima:
 def weighed(bucket: Bucket, weights: Floats) -> Floats:
     """The bucket's terms under weightings (W, objectives), shape (rows, W); forbidden rows are +inf."""
     forbidden = np.isinf(bucket.terms[:, 0])
-    if not forbidden.any():
-        return np.asarray(bucket.terms @ weights.T)
-    found: Floats = np.where(forbidden[:, None], 0.0, bucket.terms) @ weights.T
-    found[forbidden] = np.inf
+    if forbidden.any():
+        found: Floats = np.where(forbidden[:, None], 0.0, bucket.terms) @ weights.T
+        found[forbidden] = np.inf
+    else:
+        found = np.asarray(bucket.terms @ weights.T)
+    if bucket.barred is not None:
+        slots, size, regions = bucket.barred.shape
+        shape = (slots, bucket.each, size, regions, len(weights) // regions)
+        found.reshape(shape)[...] += bucket.barred[:, None, :, :, None]
     return found
 
 
@@ -277,26 +365,26 @@ def minimise_weighted(plan: Plan, weights: Floats) -> tuple[Minima, Ints]:
         up.append(best)
         choices.append(choice)
     count = len(weights)
-    assignment = np.zeros((count, len(plan.buckets)), dtype=np.intp)
-    sizes = {b.slot: b.size for b in plan.buckets}
+    assignment = np.zeros((count, sum(len(b.slots) for b in plan.buckets)), dtype=np.intp)
+    states_at = [np.zeros((len(b.slots), count), dtype=np.intp) for b in plan.buckets]
     row = np.arange(count)
-    for bucket, taken in zip(reversed(plan.buckets), reversed(choices), strict=True):
-        state = np.zeros(count, dtype=np.intp)
-        for u in bucket.ring:
-            state = state * sizes[u] + assignment[:, u]
-        assignment[:, bucket.slot] = taken[state, row]
+    for bucket, taken, state in zip(reversed(plan.buckets), reversed(choices), reversed(states_at), strict=True):
+        choice = taken[state, row]
+        assignment[:, bucket.slots] = choice.T
+        for child, states in zip(bucket.children, bucket.states_of, strict=True):
+            below = states[state * bucket.size + choice]
+            states_at[child][below // plan.buckets[child].each, row] = below
     value = up[-1][0] if up else np.zeros(count)
     return Minima(weights=weights, value=value, up=tuple(up)), assignment
 
 
 def beyond(plan: Plan, minima: Minima) -> list[Floats]:
     """For each bucket the least weighted cost of all that is not decided up to it, given its ring: (states, W)."""
-    found: list[Floats | None] = [None] * len(plan.buckets)
+    found = [np.full((b.states, len(minima.weights)), np.inf) for b in plan.buckets]
     if plan.buckets:
         found[-1] = np.zeros((1, len(minima.weights)))
-    for number in range(len(plan.buckets) - 1, -1, -1):
-        bucket, above = plan.buckets[number], found[number]
-        if not bucket.children or above is None:
+    for bucket, above in zip(reversed(plan.buckets), reversed(found), strict=True):
+        if not bucket.children:
             continue
         rest = weighed(bucket, minima.weights)
         rest += np.repeat(above, bucket.size, axis=0)
@@ -306,7 +394,9 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
             for j, other in enumerate(ups):
                 if j != i:
                     total = total + other
-            count = plan.buckets[child].states
             order = np.argsort(states, kind="stable")
-            found[child] = total[order].reshape(count, -1, total.shape[1]).min(axis=1)
-    return [part for part in found if part is not None]
+            reached = states[order]
+            starts = np.flatnonzero(np.diff(reached, prepend=-1))
+            shape = (len(starts), len(order) // len(starts), total.shape[1])  # each state goes with as many rows
+            found[child][reached[starts]] = total[order].reshape(shape).min(axis=1)
+    return found

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.hull import Hull, corners, end_factor, least_factors, plane_factors, proven_factor, support
-from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, starts_of
+from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, TooMany, falling, starts_of
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.search import BATCH_ENTRIES, Case, Search
 
@@ -136,10 +136,6 @@ def _steps(factor: float) -> Iterator[Step]:
     yield from (Step(factor=1.0, labels=_PARTED_LABELS * 8**power, parted=True) for power in count())
 
 
-class TooMany(Exception):
-    """A pass has more labels than it may have."""
-
-
 class ExactPass(LabelPass):
     """Finds all that costs less than its region's limits, for two objectives.
 
@@ -152,7 +148,7 @@ class ExactPass(LabelPass):
             return labels
         x, y = labels.costs
         order = np.lexsort((y, x, groups))
-        kept = order[_falling(y[order], groups[order])]
+        kept = order[falling(y[order], groups[order])]
         if self.count + len(kept) > self.budget.most:
             raise TooMany
         return labels.take(kept)
@@ -160,14 +156,6 @@ class ExactPass(LabelPass):
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
         """None: raises TooMany."""
         raise TooMany
-
-
-def _falling(values: Floats, groups: Ints) -> Ints:
-    """Where values fall below all before them of their group; groups are sorted."""
-    rank = np.unique(values, return_inverse=True)[1]
-    rank = rank - len(values) * np.cumsum(np.diff(groups, prepend=groups[0]) != 0)
-    least = np.minimum.accumulate(rank)
-    return np.flatnonzero(np.diff(least, prepend=len(values)) < 0)
 
 
 class MergingPass(LabelPass):

@@ -11,7 +11,7 @@ HiGHS is loaded on the first use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,29 +105,16 @@ def run_highs(
     import highspy
 
     lp = _highs_programme(programme, binaries)
-    options: dict[str, bool | int | float] = {
-        "output_flag": False,
-        "threads": 1,
-        "mip_rel_gap": 0.0,
-        "mip_abs_gap": 0.0,
-    }
+    options: dict[str, bool | int | float] = {"mip_rel_gap": 0.0, "mip_abs_gap": 0.0}
     if time_limit_s is not None:
         options["time_limit"] = float(time_limit_s)
     if started:  # the heuristic looks for a first solution, and for seconds not at the clock
         options["mip_heuristic_run_feasibility_jump"] = False
     statuses = highspy.HighsModelStatus
 
-    class Quiet(highspy.Highs):  # type: ignore[misc]
-        """HiGHS 1.16 greets on standard output, where an answer may be read, when callbacks are set."""
-
-        def enableCallbacks(self) -> None:
-            """None is used here."""
-
     def run(tolerance: float, **more: str | float) -> Any:
-        solver = Quiet()
         names = ("mip_feasibility_tolerance", "primal_feasibility_tolerance", "dual_feasibility_tolerance")
-        for name, value in {**options, **dict.fromkeys(names, tolerance), **more}.items():
-            solver.setOptionValue(name, value)
+        solver = _quiet_solver({**options, **dict.fromkeys(names, tolerance), **more})
         if solver.passModel(lp) == highspy.HighsStatus.kError:
             raise GnomonError("HiGHS refused the programme", hint="report this problem as a defect")
         if started:
@@ -159,6 +146,22 @@ def run_highs(
     return ended, values, dual if np.isfinite(dual) else -np.inf
 
 
+def _quiet_solver(options: Mapping[str, str | float]) -> Any:
+    """An instance of HiGHS with these options; all of a process must have as many threads."""
+    import highspy
+
+    class Quiet(highspy.Highs):  # type: ignore[misc]
+        """HiGHS 1.16 greets on standard output, where an answer may be read, when callbacks are set."""
+
+        def enableCallbacks(self) -> None:
+            """None is used here."""
+
+    solver = Quiet()
+    for name, value in {"output_flag": False, "threads": 1, **options}.items():
+        solver.setOptionValue(name, value)
+    return solver
+
+
 def _is_its_own(solver: Any, programme: Programme) -> bool:
     """Whether the solution has the value that is told: HiGHS 1.16 may give back the start of what presolving solves."""
     told = solver.getInfo().objective_function_value
@@ -185,10 +188,27 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
     return lp
 
 
+def mixture(costs: Floats, excess: Floats, dearest: float) -> tuple[Floats, Floats, float]:
+    """The cheapest mix (N,) of points that exceeds nothing on average, what a unit of each excess costs, and its cost.
+
+    `costs` are (N,) and `excess` (N, limits); a unit of an excess is let go at the price `dearest`.
+    """
+    count, limits = excess.shape
+    programme = Programme(cost=[*costs.tolist(), *[dearest] * limits], upper=[1.0] * count + [np.inf] * limits)
+    programme.row(range(count), [1.0] * count, 1.0, 1.0)
+    for number, values in enumerate(excess.T.tolist()):
+        programme.row([*range(count), count + number], [*values, -1.0], -np.inf, 0.0)
+    solver = _quiet_solver({})
+    solver.passModel(_highs_programme(programme, 0))
+    solver.run()
+    found = solver.getSolution()
+    prices = np.maximum(-np.array(found.row_dual[1:]), 0.0)
+    return np.array(found.col_value[:count]), prices, float(solver.getInfo().objective_function_value)
+
+
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
 _LEAST_S = 0.01
 _FOR_HIGHS = 0.8  # of the time, where there are many starts to improve
-_NARROWED = 4  # times that rows of limits may be narrowed
 _GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its tolerances
 
 
@@ -247,37 +267,19 @@ def minimise_milp(
     if formulated is None or (left is not None and left <= _LEAST_S):  # HiGHS would only read it
         return MilpResult(assignment=best, bound=floor, optimal=False)
     programme, first = formulated
-    known = best_value
     status, values, dual = run_highs(programme, sum(energy.sizes), left, started=best is not None)
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
-    for _ in range(_NARROWED):
-        if values is None:
-            break
+    if values is not None:
         found = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
         if total(found) < best_value:
             best, best_value = found, total(found)
-        # What HiGHS tolerates may be more than a limit allows: then the row is narrowed, and the first bound holds.
-        if not _narrow(programme, caps, charges, found):
-            break
-        values = run_highs(programme, sum(energy.sizes), left_s(), started=known < np.inf)[1]
     # Cutting off all that is worse than the incumbent may leave nothing: then the incumbent is optimal.
     bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
     if best is None:
         return MilpResult(assignment=None, bound=bound, optimal=False)
     optimal = status != "limit" and best_value - bound <= _GAP * room
     return MilpResult(assignment=best, bound=best_value if optimal else min(bound, best_value), optimal=optimal)
-
-
-def _narrow(
-    programme: Programme, caps: Sequence[Cap], charges: Sequence[ScalarCharge], assignment: tuple[int, ...]
-) -> bool:
-    """Take from the rows of the caps, which are the last, what an assignment uses too much; whether it does."""
-    first = len(programme.row_upper) - len(caps)
-    over = [max(0.0, cap.used(charges, assignment) - cap.at_most) for cap in caps]
-    for number, (cap, excess) in enumerate(zip(caps, over, strict=True)):
-        programme.row_upper[first + number] -= 2 * excess * _SCALE / cap.largest
-    return any(over)
 
 
 def _formulate(

@@ -44,6 +44,8 @@ class Solution:
     the value of every assignment; it equals `value` when `optimal`. `method` is "elimination" or "milp".
     `width` is the largest number of neighbours that a slot had when it was eliminated; for "milp", which
     eliminates nothing, it is the degeneracy of the graph, below which no elimination order can stay.
+    "branching" is used for limits, and has that width too; then `prices` say by how much a unit more of each limit
+    would lower the bound, and `free` is the least value without limits.
     """
 
     assignment: tuple[int, ...]
@@ -55,6 +57,8 @@ class Solution:
     method: str
     bound: float
     width: int
+    prices: tuple[float, ...] = ()
+    free: float | None = None
 
     __repr__ = brief
 
@@ -66,6 +70,7 @@ def solve(
     method: str = "auto",
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
+    known: Minimum | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
@@ -73,13 +78,13 @@ def solve(
     "auto" eliminates where the tables fit into memory and otherwise takes HiGHS, which begins with the best that
     elimination found. What is found within `time_limit_s` has `optimal` False and the best bound that was proved. The
     core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is
-    the same each time, unless a limit cut it short.
+    the same each time, unless a limit cut it short. HiGHS begins with what is `known`, which keeps all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.
     """
     _check_options(method, time_limit_s)
-    time = _Time(time_limit_s, clock_s)
+    time = Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
     caps: tuple[Cap, ...] = ()
@@ -87,12 +92,12 @@ def solve(
         from gnomon.core.solver.limits import caps_of
 
         caps = caps_of(model)
-    found: Minimum | None = None
+    found = known
     if method != "milp":
         found = _eliminate(energy, charges, time, every_subset=method == "elimination")
         kept = found is not None and all(cap.kept(charges, found.assignment) for cap in caps)
         if found is not None and kept and (found.bound is None or method == "elimination"):
-            return _solution(model, vector, energy, found, time)
+            return solution(model, vector, energy, found, time)
         if method == "elimination" and found is not None:
             raise UsageError("the limits bind, and elimination knows none", hint="use the method 'auto' or 'milp'")
         if method == "elimination" and time.over(0.0):
@@ -107,7 +112,7 @@ def solve(
     return _with_highs(model, vector, energy, charges, caps, time, found)
 
 
-class _Time:
+class Time:
     """How much time is left of a limit, by a clock that may be missing."""
 
     def __init__(self, limit_s: float | None, clock_s: Callable[[], float] | None) -> None:
@@ -151,7 +156,7 @@ def _check_options(method: str, time_limit_s: float | None) -> None:
         raise UsageError(f"the time limit is {time_limit_s} s", hint="use a number of seconds above 0")
 
 
-def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: _Time, *, every_subset: bool) -> Minimum | None:
+def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
     """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it.
 
     With a bound where it is not proved; None where there is none within the limits or the time.
@@ -188,7 +193,7 @@ def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
     return numbers
 
 
-def _solution(model: CostModel, vector: Floats, energy: Energy, found: Minimum, time: _Time) -> Solution:
+def solution(model: CostModel, vector: Floats, energy: Energy, found: Minimum, time: Time) -> Solution:
     """The solution of an elimination; raises InfeasibleError if even its least cost is infinite."""
     cost = model.evaluate([found.assignment])[0]
     if np.isinf(cost).any():
@@ -213,7 +218,7 @@ def _with_highs(
     energy: Energy,
     charges: Sequence[ScalarCharge],
     caps: Sequence[Cap],
-    time: _Time,
+    time: Time,
     before: Minimum | None,
 ) -> Solution:
     """The solution by HiGHS, from the best that elimination found before."""
@@ -234,7 +239,7 @@ def _with_highs(
         starts.insert(0, before.assignment)
     result = minimise_milp(pruned_energy, charges, starts, time.left_s, caps)
     if result.infeasible:
-        raise _why_not(model, energy, charges, caps, time)
+        raise why_not(model, energy, charges, caps, time)
     best = result.assignment
     # Pruning may have dropped a choice of what elimination found, for one that is as good.
     if before is not None and all(cap.kept(charges, before.assignment) for cap in caps):
@@ -245,14 +250,14 @@ def _with_highs(
             "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
         )
     least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
-    found = _solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
+    found = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
     bound = found.value if result.optimal else min(least, found.value)
     return replace(found, method="milp", optimal=result.optimal, bound=bound)
 
 
-def _why_not(
-    model: CostModel, energy: Energy, charges: Sequence[ScalarCharge], caps: Sequence[Cap], time: _Time
+def why_not(
+    model: CostModel, energy: Energy, charges: Sequence[ScalarCharge], caps: Sequence[Cap], time: Time
 ) -> InfeasibleError:
     """The error for an energy of which nothing is allowed, or nothing that keeps the caps."""
     from gnomon.core.solver.limits import conflict, forbidden_as

@@ -9,11 +9,27 @@ from typing import Literal
 from gnomon.report.answer import FirstVersion
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitPart:
+    """A limit: what is used of it and what is left, and by how much one unit more of it would lower the bound.
+
+    `price` is in weighted units, right for small changes alone, and null where it is not known.
+    """
+
+    name: str
+    unit: str
+    at_most: float
+    used: float
+    slack: float
+    price: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SolveDocument(FirstVersion):
     """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof.
 
-    `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took.
+    `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took. `free` is the
+    least weighted cost without the limits, null where it is not known.
     """
 
     format: Literal["gnomon-solve"] = "gnomon-solve"
@@ -24,6 +40,8 @@ class SolveDocument(FirstVersion):
     method: str
     bound: float | None
     width: int
+    limits: tuple[LimitPart, ...] = ()
+    free: float | None = None
     seconds: float
 
     def headline(self) -> tuple[str, str]:
