@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never
 from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, falling, starts_of
 from gnomon.core.front.plan import Minima, Pairs, Plan, beyond, minimise_weighted, plan_of, weighed
-from gnomon.core.solver.elimination import Energy, Minimum, minimise, weigh
+from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.limits import Cap, caps_of
 from gnomon.core.solver.milp import mixture
 from gnomon.core.solver.ordering import Limits, degeneracy
@@ -194,11 +194,21 @@ def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> 
 
     None where elimination is beyond its limits. Where `stop` says so, it ends with what is known by then.
     """
+    energies = [energy, *(cap.use for cap in caps)]
+    unary = [np.stack(costs, axis=-1) for costs in zip(*(e.unary for e in energies), strict=True)]
+    pairs = {
+        key: np.stack([table, *(cap.use.pairwise.get(key, np.zeros_like(table)) for cap in caps)], axis=-1)
+        for key, table in energy.pairwise.items()
+    }
+    for table in (*unary, *pairs.values()):
+        table[np.isinf(table[..., 0])] = np.inf
+    plan = plan_of(unary, pairs, _LIMITS, wide=True)
+    if plan is None:
+        return None
     root = _Root(energy, caps, stop)
     with suppress(OutOfTime, Stopped):
-        if not root.priced():
-            return None
-        root.search()
+        root.find_prices(plan)
+        root.search(_Core(unary, pairs, np.zeros(len(energies))), plan)
     bound = min(root.bound, root.value)
     return Bounded(assignment=root.best, value=root.value, bound=bound, prices=root.prices, free=root.free)
 
@@ -220,51 +230,32 @@ class _Root:
             self.best, self.value = tuple(assignment), float(point[0])
         return point
 
-    def priced(self) -> bool:
-        """Find the best prices; False where elimination is beyond its limits."""
-        prices, order = self.prices, None
+    def find_prices(self, plan: Plan) -> None:
+        """The prices of the best bound, by cutting planes."""
+        prices = self.prices
         points: list[Floats] = []
-        while len(points) < _CUTS:
-            found = minimise(self._energy(prices), order=order, stop=self.stop)
-            if found is None:
-                return False
-            order = found.order
-            point = self.learn(found.assignment)
-            bound = float(point[0] + prices @ (point[1:] - self.most))
+        while len(points) < _CUTS and not self.stop(0.0):
+            minima, found = minimise_weighted(plan, np.array([[1.0, *prices]]))
+            bound = float(minima.value[0] - prices @ self.most)
+            point = self.learn(found[0].tolist())
             if not points:
                 self.free = bound
             if bound > self.bound:
                 self.bound, self.prices = bound, prices
-            if bound == np.inf or self.value == self.free:
+            if bound == np.inf or self.value <= self.free + _ROUNDING * abs(self.free):
                 break
             points.append(point)
             _, prices, reached = _mixed(np.array(points), self.most)
             if not prices.any() or reached - self.bound <= _TOLERANCE * abs(self.bound):
                 break
             prices = prices if len(points) < 3 or len(points) > 12 else 0.7 * prices + 0.3 * self.prices
-        return True
 
-    def _energy(self, prices: Floats) -> Energy:
-        unary, pairwise = list(self.energy.unary), dict(self.energy.pairwise)
-        for price, cap in zip(prices.tolist(), self.caps, strict=True):
-            if price:
-                unary = [costs + price * use for costs, use in zip(unary, cap.use.unary, strict=True)]
-                pairwise |= {key: pairwise[key] + price * use for key, use in cap.use.pairwise.items()}
-        return Energy(tuple(unary), pairwise)
-
-    def search(self) -> None:
+    def search(self, core: _Core, plan: Plan) -> None:
         """Widen a window above the bound until something is found there, or nothing can be."""
-        if self.bound == np.inf or self.bound >= self.value - _ROUNDING * abs(self.value):
+        if self.bound == np.inf:
             return
-        energies = [self.energy, *(cap.use for cap in self.caps)]
-        unary = [np.stack(costs, axis=-1) for costs in zip(*(e.unary for e in energies), strict=True)]
-        pairs = {
-            key: np.stack([table, *(cap.use.pairwise.get(key, np.zeros_like(table)) for cap in self.caps)], axis=-1)
-            for key, table in self.energy.pairwise.items()
-        }
-        core = _Core(unary, pairs, np.zeros(len(energies)))
-        plan = plan_of(unary, pairs, _LIMITS, wide=True)
-        if plan is None:
+        if self.value - self.bound <= _ROUNDING * abs(self.bound):
+            self.bound = self.value
             return
         lowest, unit = self.bound, abs(self.bound) or 1.0
         weights = np.array([[1.0, *self.prices]])
