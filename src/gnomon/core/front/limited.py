@@ -98,7 +98,8 @@ class _Node:
     """Some choices of a core's slots (slots, choices), a bound on them, and the prices that gave it.
 
     `split` (slots, choices) are the shares of the bound's mix that take a choice, `bounds` those with a choice, `rows`
-    the assignments, by number, that its prices were found by.
+    the assignments, by number, that its prices were found by. It is looked at in a window so many times as `wide` as
+    its split asks for, and has `failed` where that had too many labels.
     """
 
     kept: Kept
@@ -332,7 +333,7 @@ class _Search:
         for number, table in enumerate(core.pairs.values()):
             self.joint[number, : table.shape[0], : table.shape[1]] = table
         self.most = root.most - core.const[1:]
-        self.pool = np.zeros((0, len(sizes)), dtype=np.int16)
+        self.pool = np.zeros((0, len(sizes)), dtype=np.int32)
         self.points = np.zeros((0, width))
 
     def run(self, upto: float) -> None:
@@ -340,9 +341,8 @@ class _Search:
         self.upto = upto
         self.easy = np.inf
         whole = np.zeros(self.every.shape)
-        waiting = self._bounded(
-            [_Node(self.every, self.root.bound, self.root.prices, whole, whole, np.zeros(0, dtype=np.intp))]
-        )
+        none = np.zeros(0, dtype=np.intp)
+        waiting = self._bounded([_Node(self.every, self.root.bound, self.root.prices, whole, whole, none)])
         while waiting:
             waiting = sorted((node for node in waiting if node.bound < self.upto), key=lambda node: node.bound)
             self.root.bound = max(self.root.bound, min([self.upto, *(node.bound for node in waiting[:1])]))
@@ -351,12 +351,9 @@ class _Search:
             batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
             ready = [node for node in batch if self._hardness(node) <= self.easy]
             fresh = [child for node in batch if self._hardness(node) > self.easy for child in self._branches(node)]
-            for node in self._left(ready):
-                if node.failed:
-                    fresh += self._branches(node)
-                else:
-                    waiting.append(node)
-            waiting += self._bounded(fresh)
+            left = self._left(ready)
+            fresh += [child for node in left if node.failed for child in self._branches(node)]
+            waiting += [node for node in left if not node.failed] + self._bounded(fresh)
 
     def _hardness(self, node: _Node) -> float:
         return float(self._weights(node).max())
@@ -369,9 +366,7 @@ class _Search:
         kept = np.stack([node.kept for node in nodes])
         best = np.array([node.bound for node in nodes])
         prices = np.stack([node.prices for node in nodes])
-        rows = [
-            node.rows[one[self.slots, self.pool[node.rows]].all(axis=1)] for node, one in zip(nodes, kept, strict=True)
-        ]
+        rows = [node.rows[node.kept[self.slots, self.pool[node.rows]].all(axis=1)] for node in nodes]
         splits = np.zeros(kept.shape)
         open_ = np.arange(len(nodes))
         for _ in range(_ROUNDS):
@@ -392,7 +387,7 @@ class _Search:
             values = minima.value + self.core.const[0] - tried @ self.most
             first = len(self.pool)
             self.points = np.concatenate([self.points, self._learnt(found)])
-            self.pool = np.concatenate([self.pool, found.astype(np.int16)])
+            self.pool = np.concatenate([self.pool, found.astype(np.int32)])
             for place, number in enumerate(open_):
                 if np.isfinite(values[place]):
                     rows[number] = np.append(rows[number], first + place)[-_POOL:]
@@ -445,7 +440,8 @@ class _Search:
         least = np.array([node.bound for node in nodes])
         wide = np.maximum(2 * hard, 3e-6 * np.abs(least)) * [node.wide for node in nodes]
         upto = np.minimum(self.upto, least + wide)
-        prices = np.stack([_near(node.prices, w / abs(self.upto)) for node, w in zip(nodes, upto - least, strict=True)])
+        shares = (upto - least) / (abs(self.upto) or 1.0)
+        prices = np.stack([_near(node.prices, share) for node, share in zip(nodes, shares, strict=True)])
         count, limits = prices.shape[1], len(self.most)
         weights = np.zeros((len(nodes), count + limits, 1 + limits))
         weights[:, :count, 0], weights[:, :count, 1:] = 1.0, prices
