@@ -164,10 +164,12 @@ def solve_within(
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
     """As `solve`, but with "auto" also limits by prices and labels, for a share of the time, before HiGHS begins."""
+    if method != "auto" or not model.limits:
+        return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
-    if method != "auto" or charges or not model.limits:
-        return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
+    if charges:
+        return solve(model, weights, time_limit_s=time_limit_s, clock_s=clock_s)
     time, caps = Time(time_limit_s, clock_s), caps_of(model)
     found = minimise_within(energy, caps, lambda _: time.used() >= _SHARE)
     if found is None:
