@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from benchmarks.common import parser, publish
-from benchmarks.solver.limits import tree
+from benchmarks.solver.time_limits import tree
 from gnomon.core.solver.solve import solve
 
 CASES: dict[str, dict[str, int]] = {
