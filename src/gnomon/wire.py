@@ -413,11 +413,13 @@ Request = MeasuringRequest | CommandRequest
 class Place(TypedDict):
     """The backend of some operators, by their names or indices, as the runtime reports it.
 
-    Of an accelerator also its name, and the memory that the model holds there. The other keys are one runtime's own.
+    Of an accelerator also its name, and the memory that the model holds there; where it was asked to explain itself,
+    the `reason` why they are not elsewhere, if it said one. The other keys are one runtime's own.
     """
 
     operators: Sequence[str | int]
     backend: str
+    reason: NotRequired[str]
     device: NotRequired[str]
     device_memory_bytes: NotRequired[int | None]
     precision: NotRequired[str]

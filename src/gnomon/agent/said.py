@@ -23,7 +23,7 @@ def lines_since(begun: int | None) -> list[str]:
         return []
     _flush()
     try:
-        return os.pread(2, 1 << 16, begun).decode("utf-8", "replace").splitlines()
+        return os.pread(2, os.fstat(2).st_size, begun).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
 

@@ -84,6 +84,39 @@ Runtimes = Annotated[
     Sequence[str],
     option("--runtime", repeat=True, complete="runtime", metavar="NAME", help="Only this runtime. May be repeated."),
 ]
+Backends = Annotated[
+    Sequence[str], option("--backend", repeat=True, metavar="NAME", help="Only this backend. May be repeated.")
+]
+SessionOptions = Annotated[
+    Sequence[Mapping[str, str]],
+    option(
+        "--option",
+        repeat=True,
+        read=runtime_options,
+        metavar="RUNTIME:KEY=VALUE",
+        help="Try this option of a runtime's sessions, or several (,KEY=VALUE), beside its own; outputs are "
+        "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
+    ),
+]
+Dims = Annotated[
+    Mapping[str, int | Sequence[int]],
+    option(
+        "--dim",
+        repeat=True,
+        read=dimension,
+        metavar="NAME=N[,N]",
+        help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
+        "several sizes. May be repeated.",
+    ),
+]
+Signature = Annotated[
+    str,
+    option(
+        "--signature",
+        metavar="NAME",
+        help="Run this signature of a TFLite or Circle file.  [default: the file's first subgraph]",
+    ),
+]
 Fetch = Annotated[
     bool,
     option(
@@ -172,9 +205,7 @@ class CommonOptions(CommandOptions, total=False):
     """Where and with what to measure. A setting of the device that no option gives is that of the file of devices."""
 
     runtimes: Runtimes
-    backends: Annotated[
-        Sequence[str], option("--backend", repeat=True, metavar="NAME", help="Only this backend. May be repeated.")
-    ]
+    backends: Backends
     threads: Annotated[
         int | Sequence[int] | Literal["all"] | None,
         option(
@@ -223,17 +254,7 @@ class CommonOptions(CommandOptions, total=False):
             help="Try this environment beside the clean one; its outputs are checked. Repeat it for another variant.",
         ),
     ]
-    options: Annotated[
-        Sequence[Mapping[str, str]],
-        option(
-            "--option",
-            repeat=True,
-            read=runtime_options,
-            metavar="RUNTIME:KEY=VALUE",
-            help="Try this option of a runtime's sessions, or several (,KEY=VALUE), beside its own; outputs are "
-            "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
-        ),
-    ]
+    options: SessionOptions
     timeout_s: Timeout
     seed: Annotated[
         int, option(least=0, most=MOST_SEED - 1, metavar="N", default=0, help="Seed of random inputs and orders.")
@@ -257,25 +278,8 @@ class ModelOptions(CommonOptions, total=False):
     """
 
     shapes: Shapes
-    dims: Annotated[
-        Mapping[str, int | Sequence[int]],
-        option(
-            "--dim",
-            repeat=True,
-            read=dimension,
-            metavar="NAME=N[,N]",
-            help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
-            "several sizes. May be repeated.",
-        ),
-    ]
-    signature: Annotated[
-        str,
-        option(
-            "--signature",
-            metavar="NAME",
-            help="Run this signature of a TFLite or Circle file.  [default: the file's first subgraph]",
-        ),
-    ]
+    dims: Dims
+    signature: Signature
     inputs: Annotated[
         Mapping[str, PathLike | Sequence[PathLike]],
         option(
@@ -287,6 +291,20 @@ class ModelOptions(CommonOptions, total=False):
             "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
         ),
     ]
+
+
+class WhereOptions(TypedDict, total=False):
+    """What loads a model, and where."""
+
+    device: DeviceName
+    runtimes: Runtimes
+    backends: Backends
+    shapes: Shapes
+    dims: Dims
+    signature: Signature
+    options: SessionOptions
+    fetch: Fetch
+    timeout_s: Timeout
 
 
 class Options(ModelOptions, total=False):
@@ -388,6 +406,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
             more_threads=threads[1:],
             every=options.get("threads") == "all",
             usual=usual and not threads and device.threads is None,
+            by_itself="too" if usual else "",
             backends=names_of(options.get("backends", ())),
             precisions=names_of(options.get("precisions", ())),
             environments=tuple(dict(e) for e in options.get("environments", ())),

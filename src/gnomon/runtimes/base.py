@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Literal, Protocol, Self, cast
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
@@ -85,7 +85,8 @@ class Wish:
     on the device, are loaded in all configurations: they are code, which a command line or a call names, and nothing
     that is read does; so are `commands`, programs that are measured beside the runtimes. With `usual` each runtime is
     also run as a program runs it that sets nothing, and all cores that a process may use there are a number of threads
-    beside one; with `every` 1, 2, 4 .. and all cores.
+    beside one; with `every` 1, 2, 4 .. and all cores. `by_itself` says that a runtime of several devices is run as it
+    chooses among them too, or that whatever runtimes do by themselves is all that is tried.
     """
 
     threads: int = 1
@@ -98,6 +99,7 @@ class Wish:
     more_threads: tuple[int, ...] = ()
     usual: bool = False
     every: bool = False
+    by_itself: Literal["", "too", "only"] = ""
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
@@ -152,8 +154,8 @@ class Configuration:
 
     @property
     def apart(self) -> bool:
-        """Whether it takes models whole alone: it sets nothing, or is a command."""
-        return self.usual or "command" in self.options
+        """Whether it takes models whole alone: it sets nothing, chooses of devices by itself, or is a command."""
+        return self.usual or bool(self.options.keys() & {"command", "order"})
 
     @property
     def serial(self) -> bool:

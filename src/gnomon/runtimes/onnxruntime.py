@@ -24,7 +24,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, choosing, environment_configurations, usual_configuration
 from gnomon.wire import Options, Packaged, Provider, Segment
 
 _CPU = "cpu"
@@ -64,14 +64,16 @@ class OnnxRuntime(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-        """float32, an environment each: on the CPU provider alone, or with accelerators."""
+        """float32, an environment each: on the CPU provider alone, or with accelerators; then beside the default also
+        the accelerators in order, which take what they like and leave the rest to the CPU.
+        """
         probe.wished(self.name, wish)
         accelerators = _accelerators(probe, wish)
         backends = (_CPU, *accelerators) if accelerators else (self.name,)
         reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
         options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
-        return tuple(
+        made = tuple(
             replace(
                 one,
                 options=options,
@@ -85,6 +87,9 @@ class OnnxRuntime(WholeModelRuntime):
             )
             for one in environment_configurations(self.name, wish, backends)
         )
+        if not (accelerators and wish.by_itself):
+            return made
+        return (*made, choosing(made[0], "order", {"order": accelerators}))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session with no options, fed by `run`."""
@@ -128,7 +133,7 @@ class OnnxRuntime(WholeModelRuntime):
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """A session on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
         options = configuration.options
-        if options.get("accelerators") or options.get("libraries"):
+        if any(options.get(name) for name in ("accelerators", "order", "libraries")):
             return []
         session = f"session = onnxruntime.InferenceSession(file, options, providers=[{_PROVIDER!r}])"
         if configuration.usual:

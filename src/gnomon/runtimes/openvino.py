@@ -26,7 +26,13 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, environment_configurations, usual_configuration
+from gnomon.runtimes.whole import (
+    TOLERANCE,
+    WholeModelRuntime,
+    choosing,
+    environment_configurations,
+    usual_configuration,
+)
 from gnomon.wire import Answer, Options, Packaged, Segment
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
@@ -56,12 +62,18 @@ class OpenVino(WholeModelRuntime):
         """float32 whole, and each wished precision that the processor has, which is named as such; then the devices.
 
         These are the ones that are wished, or without a wish the CPU beside each GPU and NPU that there is. The CPU
-        alone takes models whole.
+        alone takes models whole. What OpenVINO chooses of several devices by itself stands beside its default.
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
         made = list(self._whole(probe, wish)) if whole else []
-        return (*made, *(self._placed(probe, devices, wish) if len(devices) > 1 else ()))
+        if len(devices) > 1:
+            made += self._placed(probe, devices, wish)
+        if len(devices) > 1 and wish.by_itself:
+            reported = {device.upper().replace("-", "_"): device for device in devices}
+            placed, order = replace(made[-1], reported=reported), [*devices[1:], devices[0]]
+            made += (choosing(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
+        return tuple(made)
 
     def usual(self, probe: Probe) -> Configuration:
         """The file compiled with nothing set, its shapes left open, in the precision that OpenVINO takes itself."""
@@ -134,7 +146,7 @@ class OpenVino(WholeModelRuntime):
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """A request on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
         options = configuration.options
-        if "backends" in options or options.get("libraries"):
+        if options.keys() & {"backends", "order"} or options.get("libraries"):
             return []
         config = (
             {}

@@ -89,6 +89,8 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
     Where the wish is the usual one, also the configuration that sets nothing, unless backends are named. All of them
     load the libraries of operators that are wished.
     """
+    if wish.by_itself == "only":
+        return _by_itself(runtime, probe, wish)
     if not (wish.more_threads and getattr(runtime, "threaded", True)):
         chosen = _with_options(runtime, probe, wish)
     else:
@@ -101,6 +103,20 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
     default = usual(probe) if usual is not None and wish.usual and not wish.backends else None
     found, loading = chosen if default is None else (*chosen, default), wish.loading(runtime.name)
     return tuple(replace(c, options={**c.options, **loading}) for c in found) if loading else found
+
+
+def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    """What a runtime does by itself, or what becomes of the backends that are named, its first one beside them."""
+    home = probe.backends[0]
+    backends = (home, *(b for b in wish.backends if b != home)) if {*wish.backends} - {home, runtime.name} else ()
+    found = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
+    found = tuple(c for c in found if "session" in c.options) or found
+    if ordered := tuple(c for c in found if "order" in c.options):
+        return ordered
+    if backends:
+        return tuple(c for c in found if c.accelerators or set(wish.backends).intersection(c.backends)) or found[:1]
+    alone = [c for c in found if len(c.backends) == 1 and not c.apart]
+    return tuple([c for c in found if c.accelerators] + alone[:1]) or found[-1:]
 
 
 def _with_options(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

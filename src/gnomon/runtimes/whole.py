@@ -6,6 +6,7 @@ A program of a few lines that calls it in the runtime's own API, as it was measu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.sample import Failure
@@ -23,7 +24,7 @@ from gnomon.runtimes.base import (
     environment_variants,
     whole_segment,
 )
-from gnomon.wire import Packaged, Segment
+from gnomon.wire import Options, Packaged, Segment
 
 MakeSegment = Callable[[PlacedModel, Configuration, Assignment], Segment]
 
@@ -76,6 +77,19 @@ def environment_configurations(
             options={"threads": wish.threads},
             environment=environment,
         )
+
+
+def choosing(placed: Configuration, name: str, options: Options) -> Configuration:
+    """The configuration in which a runtime chooses itself of the devices on which operators can be `placed`."""
+    return replace(
+        placed,
+        name=labelled(placed.runtime, name),
+        backends=(name,),
+        options={"threads": placed.options["threads"], **options},
+        environment={},
+        transfers=False,
+        steps_within=False,
+    )
 
 
 def usual_configuration(runtime: str, *reported: str, precision: str = "float32") -> Configuration:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto
 from tests.bad_days.livekit import add_circle, matmul_onnx
 from tests.models.modelkit import model, node, save, value
+from tests.runtimes.openvinokit import net
 
 from gnomon.errors import PackageError, UsageError
 from gnomon.jobs.place.across import AcrossPlacer
@@ -308,3 +309,21 @@ def test_inputs_that_do_not_fit(small: Effort, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((1, 8), np.float32))
     found = profile(replace(request, feeds={"x": tmp_path / "x.npy"}, runtimes=WHOLE[:1]))
     assert len(found.columns) == 1
+
+
+def test_what_openvino_chooses_of_its_devices_itself_is_measured_too(small: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    request = ModelRequest(
+        model=net(tmp_path / "net.onnx"),
+        effort=small,
+        runtimes=("openvino",),
+        wish=Wish(backends=("cpu", "cpu-f32"), by_itself="too"),
+    )
+    found = place(request, tmp_path / "out")
+    assert found.verified.ok, found.verified
+    ran = {contender.label: contender for contender in found.contenders if contender.failure is None}
+    chosen = {"openvino[auto]", "openvino[hetero]"}
+    assert chosen < ran.keys()
+    assert found.decision.chosen in ran
+    for label in chosen - {found.decision.best_single}:
+        assert (versus := ran[label].against_best) is not None and versus.verdict != "faster"

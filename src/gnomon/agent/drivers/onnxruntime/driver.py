@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import Buffers
 from ...driver import Refused, closed, libraries, refusing
+from ...said import lines_since, printed
 from .binding import bound_call, fed_call
 from .events import events_of, own_nodes, profile_folder
 from .placed import PlacedSession, supports
-from .providers import ASSIGNED, CPU, built_in, plugins_here
+from .providers import ASSIGNED, CPU, built_in, plugins_here, report_of, session_of
 
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
+
+_VERBOSE = 0
+_LEFT = re.compile(r"not found|not support|unsupported|fallback to CPU", re.IGNORECASE)
+"""How providers say that they leave a node to those behind them."""
 
 _arena_registered = False
 
@@ -67,19 +73,19 @@ class OnnxRuntimeSession:
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool, session: Any = None) -> None:
         ort = _onnxruntime()
 
-        made = _options(ort, segment.get("options", {}))
+        options = segment.get("options", {})
+        made = _options(ort, options)
         self._profile_folder = profile_folder(made, profiled=profiled)
-        provider = segment.get("options", {}).get("provider", CPU)
-        if provider not in ort.get_available_providers():
-            # ONNX Runtime would fall back to its CPU provider without a word.
-            have = ", ".join(ort.get_available_providers())
-            raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
+        begun = printed() if options.get("explain") else None
         with refusing():
-            self._session = session or ort.InferenceSession(segment["model"], made, providers=[provider])
+            self._session = session or _opened(ort, made, segment)
+        self._told = lines_since(begun)
         self._keep = buffers
-        usual = bool(segment.get("options", {}).get("usual"))
-        make = fed_call if usual else bound_call
-        self.call: Callable[[], object] = make(self._session, segment, buffers)
+        self.call: Callable[[], object] = (
+            fed_call(self._session, segment, buffers)
+            if options.get("usual")
+            else bound_call(self._session, segment, buffers, own_memory="order" in options)
+        )
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
         """The same session for other arrays: it runs for several threads at once."""
@@ -88,12 +94,17 @@ class OnnxRuntimeSession:
     def where(self) -> list[Place]:
         """The execution provider of each node, as the session's own assignment report tells it.
 
-        Of a file of its own format ONNX Runtime has no report: then the providers that the session has.
+        Of a file of its own format ONNX Runtime has no report: then the providers that the session has. A session that
+        was to explain itself has logged why a provider did not take a node.
         """
-        return [
-            {"operators": [node.name for node in part.get_nodes()], "backend": part.ep_name}
-            for part in self._session.get_provider_graph_assignment_info()
-        ] or [{"operators": [], "backend": name} for name in self._session.get_providers()]
+        report = report_of(self._session)
+        reasons = reasons_in(self._told, {name for _, nodes in report for name, _ in nodes})
+        rows: dict[tuple[str, str], list[str | int]] = {}
+        for provider, nodes in report:
+            for name, _ in nodes:
+                rows.setdefault((provider, reasons.get(name, "") if provider == CPU else ""), []).append(name)
+        told: list[Place] = [{"operators": own, "backend": on, "reason": why} for (on, why), own in rows.items()]
+        return told or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (whole microseconds)."""
@@ -125,6 +136,34 @@ class OnnxRuntimeSession:
             shutil.rmtree(self._profile_folder, ignore_errors=True)
 
 
+def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
+    """A session with one provider, or with those of the option `order`, each of which takes what it likes of what is
+    left by those before it; the CPU's is the last.
+    """
+    options = segment.get("options", {})
+    if options.get("explain"):
+        settings.log_severity_level = _VERBOSE
+    if "order" in options:
+        return session_of(ort, settings, segment["model"], options["order"], None, {})
+    provider = options.get("provider", CPU)
+    if provider not in ort.get_available_providers():
+        # ONNX Runtime would fall back to its CPU provider without a word.
+        have = ", ".join(ort.get_available_providers())
+        raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
+    return ort.InferenceSession(segment["model"], settings, providers=[provider])
+
+
+def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
+    """What ONNX Runtime and its providers logged of nodes that a provider did not take, by the nodes' names."""
+    found: dict[str, str] = {}
+    for line in lines:
+        said = (line.partition("] ")[2] or line).strip().removeprefix("REASON : ")
+        if _LEFT.search(said):
+            words = (word.strip("'\"`[](),;") for word in said.split())
+            found |= {word: said for word in words if word in names}
+    return found
+
+
 class OnnxRuntimeDriver:
     """ONNX Runtime's part of the agent."""
 
@@ -148,7 +187,8 @@ class OnnxRuntimeDriver:
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),
-        session (entries of its configuration), libraries, and provider or accelerators with places.
+        session (entries of its configuration), libraries, and provider, accelerators with places, or order: providers
+        by backend, each taking what it likes. With `explain` the session logs what a provider leaves to others.
 
         With `usual` the libraries alone count: the session sets nothing, and each call is fed arrays and returns new
         ones.
@@ -168,5 +208,5 @@ class OnnxRuntimeDriver:
         if segment.get("options", {}).get("try"):
             return supports(ort, lambda: _options(ort, segment["options"]), segment)
         with refusing():
-            ort.InferenceSession(segment["model"], _options(ort, segment.get("options", {})), providers=[CPU])
+            _opened(ort, _options(ort, segment.get("options", {})), segment)
         return {"whole": True}

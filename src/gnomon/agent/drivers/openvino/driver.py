@@ -45,6 +45,7 @@ class OpenVinoModel:
         options = segment.get("options", {})
         streams = int(options.get("streams", 1))
         self._placed: Placed | None = None
+        self._queried: dict[str, str] = {}
         self._counted: list[list[Any]] = []
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
@@ -64,6 +65,8 @@ class OpenVinoModel:
         with refusing():
             if compiled is not None:
                 self._compiled = compiled
+            elif "order" in options:
+                self._compiled, self._queried = _by_itself(ov, segment["model"], options, shapes, profiled=profiled)
             elif "backends" in options:
                 self._placed = Placed(ov, segment["model"], options, shapes)
                 self._compiled = self._placed.compiled(profiled=profiled)
@@ -90,7 +93,7 @@ class OpenVinoModel:
             self._request.set_tensor(port, tensor)
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
         infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
-        if self._request.query_state():
+        if options.get("device") != "AUTO" and self._request.query_state():
             # Each call begins as the first: one that went on from the state before would be another, and longer where
             # the state grows.
             infer = _from_the_start(infer, self._request)
@@ -138,9 +141,12 @@ class OpenVinoModel:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
         Of a model on several devices, the device of each operator by its index; Refused where it is not the planned.
+        Of one that HETERO cut by itself, the device that it has found for each operation of the file.
         """
         if self._placed is not None:
             return self._placed.where(self._compiled)
+        if self._queried:
+            return [{"operators": [name], "backend": device} for name, device in self._queried.items()]
         devices = ",".join(self._compiled.get_property("EXECUTION_DEVICES"))
         report: list[Place] = []
         for node in self._compiled.get_runtime_model().get_ordered_ops():
@@ -161,7 +167,11 @@ class OpenVinoModel:
         # A counter is the mean of all calls up to then in whole microseconds, and says "not run" where that is 0: as of
         # a short kernel, once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
-        rows = _timed(self._counted, lambda entry: (sources.get(entry.node_name, []), str(entry.exec_type)), ran)
+        rows = _timed(
+            self._counted,
+            lambda entry: (sources.get(hetero.submodel_of(entry.node_name)[1], []), str(entry.exec_type)),
+            ran,
+        )
         for row in rows:
             row["wall_ns"] = undisturbed(row["wall_ns"], skip)
         self.close()
@@ -173,6 +183,22 @@ class OpenVinoModel:
         self._request = None
         self._compiled = None
         self._keep.clear()
+
+
+def _by_itself(
+    ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]], *, profiled: bool = False
+) -> tuple[Any, dict[str, str]]:
+    """The model compiled for AUTO or HETERO (the option `device`), which choose of the backends in `order`.
+
+    Of HETERO also the device that it found for each operation.
+    """
+    core = _extended(hetero.opened(ov, options["order"], int(options.get("threads", 1))), options)
+    model = _read(core, path, shapes)
+    if options["device"] == "AUTO" and model.get_variables():
+        raise Refused("OpenVINO's AUTO does not set back what a model keeps from call to call")
+    device = hetero.listed(options["device"], options["order"])
+    queried = dict(core.query_model(model, device)) if options["device"] == "HETERO" else {}
+    return core.compile_model(model, device, {**options.get("session", {}), "PERF_COUNT": profiled}), queried
 
 
 class Placed:
@@ -468,7 +494,8 @@ class OpenVinoDriver:
         }
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Compile a segment; options are threads and precision, or threads and those of `Placed`, or `usual` alone.
+        """Compile a segment; options are threads and precision, or threads and those of `Placed` or `_by_itself`, or
+        `usual` alone.
 
         All take libraries, and but for the usual one session, properties as OpenVINO has them.
         """
@@ -486,6 +513,9 @@ class OpenVinoDriver:
         with refusing():
             if "backends" in options:
                 return _taken(ov, segment["model"], options)
+            if "order" in options:
+                _by_itself(ov, segment["model"], options, _told_shapes(options))
+                return {"whole": True}
             core = _extended(ov.Core(), options)
             model = _read(core, segment["model"], _told_shapes(options))
             core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
