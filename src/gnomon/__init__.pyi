@@ -71,6 +71,7 @@ from gnomon.api.tune import overlay_analyze as overlay_analyze
 from gnomon.api.tune import overlay_collect as overlay_collect
 from gnomon.api.tune import tune as tune
 from gnomon.api.tune import tuned_files as tuned_files
+from gnomon.api.where import where as where
 
 __version__: str
 __all__: list[str]

@@ -46,6 +46,15 @@ JOBS: Mapping[str, Job] = {
         },
         documents=_documents("check", check="CheckDocument check_report"),
     ),
+    "where": Job(
+        section=PLACING,
+        commands={
+            "where": CommandRow(
+                "gnomon.api.where:where", "Show which operator runs on which backend, and why, without measuring."
+            )
+        },
+        documents=_documents("where", where="WhereDocument where_report"),
+    ),
     "commands": Job(
         section=RESULTS,
         commands={

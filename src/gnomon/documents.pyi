@@ -53,3 +53,4 @@ from gnomon.jobs.tune.document import ExecDocument as ExecDocument
 from gnomon.jobs.tune.document import TunedDocument as TunedDocument
 from gnomon.jobs.tune.document import TunedFilesDocument as TunedFilesDocument
 from gnomon.jobs.tune.document import TuneDocument as TuneDocument
+from gnomon.jobs.where.document import WhereDocument as WhereDocument

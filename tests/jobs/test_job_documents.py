@@ -211,6 +211,7 @@ def test_a_document_of_a_large_model_stays_small() -> None:
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check",),
+    "where": ("where",),
     "deploy": ("deployed",),
     "commands": ("commands",),
     "place": ("place", "fleet", "sweep"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import OperatorSamples, Run, Samples
 from gnomon.measure.campaign import Measured
-from gnomon.session.kernels import Breakdown, Kernel, Sources, _absorb, breakdown, by_clock, kernels
+from gnomon.session.kernels import Breakdown, Kernel, Sources, absorb, breakdown, by_clock, kernels
 
 
 def whole_of(made: Breakdown) -> float:
@@ -83,10 +83,10 @@ def test_without_a_profiled_run_there_are_none() -> None:
 
 def test_an_activation_joins_what_feeds_it_and_a_product_what_reads_it() -> None:
     home = {0: 7, 2: 8}
-    _absorb(line(3, [5, 0, 5]), home)
+    absorb(line(3, [5, 0, 5]), home)
     assert home == {0: 7, 1: 7, 2: 8}
     home = {0: 7, 2: 8}
-    _absorb(line(3, [5, 5, 5]), home)
+    absorb(line(3, [5, 5, 5]), home)
     assert home == {0: 7, 1: 8, 2: 8}
 
 
@@ -94,7 +94,7 @@ def test_a_sum_joins_the_later_of_what_feeds_it() -> None:
     # 1 reads 0, and 2 adds both up: a runtime adds while it computes 1, which has all that the sum needs.
     for feeds in ([[], [0], [0, 1]], [[], [0], [1, 0]]):
         home = {0: 3, 1: 4}
-        _absorb(graph_of(feeds, [5, 5, 0]), home)
+        absorb(graph_of(feeds, [5, 5, 0]), home)
         assert home[2] == 4
 
 
@@ -104,7 +104,7 @@ def test_every_operator_finds_a_home_where_the_graph_hangs_together(data: st.Dat
     macs = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
     known = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(0, 3), min_size=1))
     home = dict(known)
-    _absorb(graph_of(feeds, macs), home)
+    absorb(graph_of(feeds, macs), home)
     assert home.keys() == set(range(count))
     assert known.items() <= home.items()  # nobody is moved
     assert set(home.values()) == set(known.values())

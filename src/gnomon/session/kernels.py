@@ -93,7 +93,7 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
     """The kernels in order of execution, every operator of the graph in exactly one where that can be told.
 
     Runtimes name a fused kernel after one of its operators. A kernel with a name that the runtime made up is matched
-    by kind first (`_matched`); the other operators are found from the graph: see `_absorb`.
+    by kind first (`_matched`); the other operators are found from the graph: see `absorb`.
     """
     runs = [run for run in profiled.runs if run.operators]
     if not runs:
@@ -110,7 +110,7 @@ def kernels(graph: Graph, profiled: Measured) -> tuple[Kernel, ...]:
             home.setdefault(index, number)
     matched = _matched(graph, {number: row.name for number, row in enumerate(rows) if not row.sources}, home)
     home.update({index: number for number, index in matched.items()})
-    _absorb(graph, home)
+    absorb(graph, home)
     members: dict[int, list[int]] = {}
     for index, number in sorted(home.items()):
         members.setdefault(number, []).append(index)
@@ -164,7 +164,7 @@ def _likeness(name: str, kind: str) -> tuple[int, int]:
     return (1, len(said[-1])) if shortened else (0, 0)
 
 
-def _absorb(graph: Graph, home: dict[int, int]) -> None:
+def absorb(graph: Graph, home: dict[int, int]) -> None:
     """Give operators without a kernel that of a neighbour, the likelier neighbours first, until nothing changes.
 
     What computes (has multiply-accumulates) was folded forward into what reads it; what follows it, into what feeds

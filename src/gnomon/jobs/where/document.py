@@ -1,0 +1,106 @@
+"""The JSON document of `gnomon where`, which is what the function returns; docs/jobs/where.md describes each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gnomon.errors import GATE_FAILED
+from gnomon.measure.environment import Doubt
+from gnomon.report import units
+from gnomon.report.answer import FirstVersion
+from gnomon.session.document import ModelPart, OperatorPart
+from gnomon.session.targets import Missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePart(OperatorPart):
+    """An operator of the model as a runtime loads it: `data` is the type and shape of what it makes first.
+
+    It lies on `backend`, "unknown" where the runtime does not tell; `there` says whether that was asked for. `reason`
+    is what was said of why it is not: "" where nothing was.
+    """
+
+    data: str
+    backend: str
+    there: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPart:
+    """A configuration that was loaded, with all operators.
+
+    `asked` are the backends that were asked for, none where any will do. What lies there has the `share` of the
+    multiply-accumulates, of the operators where those are not known. `crossings` are the tensors that go from one
+    backend to another.
+    """
+
+    name: str
+    runtime: str
+    asked: tuple[str, ...]
+    share: float
+    crossings: int
+    nodes: tuple[NodePart, ...]
+
+    @property
+    def backends(self) -> dict[str, list[NodePart]]:
+        """The operators by where they lie, those first that were asked for."""
+        found: dict[str, list[NodePart]] = {}
+        for node in sorted(self.nodes, key=lambda node: not node.there):
+            found.setdefault(node.backend, []).append(node)
+        return found
+
+    @property
+    def fallback(self) -> str:
+        """What is not where it was asked for, and why, in a sentence without its full stop; "" where nothing is."""
+        left = [node for node in self.nodes if not node.there]
+        if not left:
+            return ""
+        first, count = left[0], len(self.nodes) - len(left)
+        alike = sum(node.there and node.type == first.type for node in self.nodes)
+        shown = f"{alike} other {first.type} are there, so type, shape or settings decide" if alike else "none is there"
+        told = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"
+        taken = f"{count} of {len(self.nodes)}" if count else "none"
+        return (
+            f"{self.name}: {' or '.join(self.asked) or 'a known backend'} has {taken}; the first on {first.backend} is "
+            f"{first.type} {first.name!r} ({first.data}): {told}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WhereDocument(FirstVersion):
+    """Where configurations run a model's operators. `asked` are the backends that were named, `doubts` what `gnomon
+    check` finds and what was done to load the model, `missing` runtimes and backends that were left out. With
+    `fail_below` less than that share of any is a failure, and so is a backend that was named and left out.
+    """
+
+    format: Literal["gnomon-where"] = "gnomon-where"
+    model: ModelPart
+    device: str
+    versions: Mapping[str, str]
+    asked: tuple[str, ...]
+    loaded: tuple[LoadedPart, ...]
+    doubts: tuple[Doubt, ...]
+    missing: tuple[Missing, ...]
+    fail_below: float | None
+    seconds: float
+
+    main = "loaded"
+
+    def headline(self) -> tuple[str, str]:
+        """The file, and how much of it lies where it was asked for, in the configuration with the least there."""
+        name, least = Path(self.model.path).name, min(self.loaded, key=lambda part: part.share)
+        of = "multiply-accumulates" if self.model.macs else "operators"
+        where = " or ".join(least.asked) or "a known backend"
+        return name, f"{least.name} has {units.share(least.share)} of the {of} of {name} on {where}"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the gate, where `fail_below` makes one."""
+        least = min(part.share for part in self.loaded)
+        used = {backend for part in self.loaded for backend in (part.runtime, *part.asked, *part.backends)}
+        failed = self.fail_below is not None and (least < self.fail_below or set(self.asked) - used)
+        return GATE_FAILED if failed else 0

@@ -1,0 +1,58 @@
+"""What `gnomon where` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gnomon.jobs.where.document import NodePart, WhereDocument
+from gnomon.models.model import FORMATS
+from gnomon.report import units
+from gnomon.report.page import Page, Table
+from gnomon.report.plain import listed, many, shorten
+from gnomon.session.targets import merged
+
+_ROWS, _MOST, _LONGEST = 7, 2, 240
+"""Rows and reasons that fit a screen, and the letters of a reason."""
+
+
+def where_report(document: WhereDocument, page: Page) -> None:
+    """What lies where, and why not where it was asked for; every operator in the details."""
+    model = document.model
+    page.headline(f"{document.headline()[1]}.")
+    what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}"
+    page.conditions(f"{Path(model.path).name} on {document.device}: {what}; asked in {units.time(document.seconds)}.")
+    rows = [(part, on) for part in document.loaded for on in part.backends.items()]
+    page.table(
+        Table(rows, most=_ROWS, more="rows")
+        .text("configuration", lambda row: row[0].name)
+        .text("backend", lambda row: row[1][0])
+        .number("operators", lambda row: len(row[1][1]))
+        .number("of the MACs", lambda row: _share(row[1][1], row[0].nodes))
+        .number("crossings", lambda row: row[0].crossings)
+    )
+    fallbacks = [part.fallback for part in document.loaded if part.fallback]
+    left_out = [f"Left out: {one.name}: {one.reason}" for one in merged(document.missing)]
+    for told in (*fallbacks[:_MOST], *left_out[:_MOST]):
+        page.item(f"{shorten(told, _LONGEST)}.")
+    if document.doubts:
+        page.line(f"To know of the file: {listed([doubt.kind for doubt in document.doubts])}.")
+    with page.details("every operator"):
+        for doubt in document.doubts:
+            page.item(f"{doubt.message}.", doubt.hint)
+        for part in document.loaded:
+            page.heading(part.name)
+            page.table(
+                Table(part.nodes)
+                .text("operator", lambda node: node.name)
+                .text("type", lambda node: node.type)
+                .text("makes", lambda node: node.data)
+                .text("backend", lambda node: node.backend)
+                .text("why", lambda node: node.reason, most=90)
+            )
+
+
+def _share(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> str:
+    """The share of the multiply-accumulates that some operators have of all."""
+    whole = sum(node.macs or 0 for node in of)
+    return units.share(sum(node.macs or 0 for node in nodes) / whole) if whole else "-"
