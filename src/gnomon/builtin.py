@@ -49,9 +49,7 @@ JOBS: Mapping[str, Job] = {
     "where": Job(
         section=PLACING,
         commands={
-            "where": CommandRow(
-                "gnomon.api.where:where", "Show which operator runs on which backend, and why, without measuring."
-            )
+            "where": CommandRow("gnomon.api.where:where", "Show which operator runs where, and why, in seconds.")
         },
         documents=_documents("where", where="WhereDocument where_report"),
     ),

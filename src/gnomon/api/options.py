@@ -98,25 +98,6 @@ SessionOptions = Annotated[
         "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
     ),
 ]
-Dims = Annotated[
-    Mapping[str, int | Sequence[int]],
-    option(
-        "--dim",
-        repeat=True,
-        read=dimension,
-        metavar="NAME=N[,N]",
-        help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
-        "several sizes. May be repeated.",
-    ),
-]
-Signature = Annotated[
-    str,
-    option(
-        "--signature",
-        metavar="NAME",
-        help="Run this signature of a TFLite or Circle file.  [default: the file's first subgraph]",
-    ),
-]
 Fetch = Annotated[
     bool,
     option(
@@ -270,16 +251,38 @@ class MeasureOptions(CommonOptions, total=False):
     budget_s: float
 
 
-class ModelOptions(CommonOptions, total=False):
+class ShapeOptions(TypedDict, total=False):
+    """What a model leaves open."""
+
+    shapes: Shapes
+    dims: Annotated[
+        Mapping[str, int | Sequence[int]],
+        option(
+            "--dim",
+            repeat=True,
+            read=dimension,
+            metavar="NAME=N[,N]",
+            help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
+            "several sizes. May be repeated.",
+        ),
+    ]
+    signature: Annotated[
+        str,
+        option(
+            "--signature",
+            metavar="NAME",
+            help="Run this signature of a TFLite or Circle file.  [default: the file's first subgraph]",
+        ),
+    ]
+
+
+class ModelOptions(CommonOptions, ShapeOptions, total=False):
     """How to measure one model: `CommonOptions`, and its inputs.
 
     Each of several `threads` is a configuration of its own, for `place` and `profile` alone. For these several sizes of
     a dimension in `dims`, and several files of an input or a folder of them, give an answer each: a `Sweep`.
     """
 
-    shapes: Shapes
-    dims: Dims
-    signature: Signature
     inputs: Annotated[
         Mapping[str, PathLike | Sequence[PathLike]],
         option(
@@ -293,15 +296,12 @@ class ModelOptions(CommonOptions, total=False):
     ]
 
 
-class WhereOptions(TypedDict, total=False):
+class WhereOptions(ShapeOptions, total=False):
     """What loads a model, and where."""
 
     device: DeviceName
     runtimes: Runtimes
     backends: Backends
-    shapes: Shapes
-    dims: Dims
-    signature: Signature
     options: SessionOptions
     fetch: Fetch
     timeout_s: Timeout

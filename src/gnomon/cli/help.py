@@ -41,7 +41,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 EXAMPLES = (
     "gnomon check model.onnx",
     "gnomon check model.tflite --json",
-    "gnomon where model.onnx",
     "gnomon where model.onnx --runtime onnxruntime --backend webgpu --fail-below 95%",
     "gnomon place model.onnx",
     "gnomon place model.tflite --threads 1,4 --budget 20",

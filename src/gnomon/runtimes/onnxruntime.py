@@ -24,7 +24,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import WholeModelRuntime, choosing, environment_configurations, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, chooser, environment_configurations, usual_configuration
 from gnomon.wire import Options, Packaged, Provider, Segment
 
 _CPU = "cpu"
@@ -87,9 +87,8 @@ class OnnxRuntime(WholeModelRuntime):
             )
             for one in environment_configurations(self.name, wish, backends)
         )
-        if not (accelerators and wish.by_itself):
-            return made
-        return (*made, choosing(made[0], "order", {"order": accelerators}))
+        more = [chooser(made[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
+        return (*made, *more)
 
     def usual(self, probe: Probe) -> Configuration:
         """A session with no options, fed by `run`."""

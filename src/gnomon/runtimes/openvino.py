@@ -26,13 +26,7 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import (
-    TOLERANCE,
-    WholeModelRuntime,
-    choosing,
-    environment_configurations,
-    usual_configuration,
-)
+from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, chooser, environment_configurations, usual_configuration
 from gnomon.wire import Answer, Options, Packaged, Segment
 
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
@@ -71,8 +65,9 @@ class OpenVino(WholeModelRuntime):
             made += self._placed(probe, devices, wish)
         if len(devices) > 1 and wish.by_itself:
             reported = {device.upper().replace("-", "_"): device for device in devices}
-            placed, order = replace(made[-1], reported=reported), [*devices[1:], devices[0]]
-            made += (choosing(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
+            placed = replace(next(self._placed(probe, devices, wish)), reported=reported)
+            order = [*devices[1:], devices[0]]
+            made += (chooser(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
         return tuple(made)
 
     def usual(self, probe: Probe) -> Configuration:

@@ -107,16 +107,15 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
     """What a runtime does by itself, or what becomes of the backends that are named, its first one beside them."""
-    home = probe.backends[0]
-    backends = (home, *(b for b in wish.backends if b != home)) if {*wish.backends} - {home, runtime.name} else ()
+    home = probe.backends[:1]
+    backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
     found = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
-    found = tuple(c for c in found if "session" in c.options) or found
-    if ordered := tuple(c for c in found if "order" in c.options):
-        return ordered
-    if backends:
-        return tuple(c for c in found if c.accelerators or set(wish.backends).intersection(c.backends)) or found[:1]
-    alone = [c for c in found if len(c.backends) == 1 and not c.apart]
-    return tuple([c for c in found if c.accelerators] + alone[:1]) or found[-1:]
+    ordered = [c for c in found if "order" in c.options]
+    named = [c for c in found if set(wish.backends).intersection(c.backends)] if backends else []
+    beside = [c for c in found if c.accelerators]
+    alone = [] if backends else [c for c in found if len(c.backends) == 1 and not c.apart]
+    tried = [c for c in alone[1:] if "session" in c.options]
+    return tuple(ordered or named or beside + alone[:1] + tried or found[-1:])
 
 
 def _with_options(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:

@@ -79,16 +79,14 @@ def environment_configurations(
         )
 
 
-def choosing(placed: Configuration, name: str, options: Options) -> Configuration:
+def chooser(placed: Configuration, name: str, options: Options) -> Configuration:
     """The configuration in which a runtime chooses itself of the devices on which operators can be `placed`."""
     return replace(
         placed,
         name=labelled(placed.runtime, name),
         backends=(name,),
         options={"threads": placed.options["threads"], **options},
-        environment={},
         transfers=False,
-        steps_within=False,
     )
 
 

@@ -61,7 +61,7 @@ def test_what_a_plugin_leaves_to_the_cpu_has_its_reason(tmp_path: Path) -> None:
     assert part.asked == ("qnn",)
     assert lying(part)["qnn"] == ["sigmoid", "swish", "mul", "relu"]
     erf = next(node for node in part.nodes if node.name == "erf")
-    assert (erf.backend, erf.there) == ("cpu", False)
+    assert erf.backend == "cpu"
     assert "Operators of type `Erf` are not supported" in erf.reason
     assert part.crossings == 2
     assert part.share == pytest.approx(4 / 6)  # there are no multiply-accumulates to go by
@@ -71,7 +71,7 @@ def test_a_type_that_a_provider_lacks_stays_on_the_cpu(tmp_path: Path) -> None:
     part = provided(nodes_in(tmp_path, TensorProto.DOUBLE), "webgpu")
     assert lying(part)["webgpu"] == ["fc"]
     assert part.share == 1.0
-    left = {node.name: node for node in part.nodes if not node.there}
+    left = {node.name: node for node in part.nodes if node.backend not in part.asked}
     assert left.keys() == {"in", "sin", "out"}
     assert "kernel not found" in left["in"].reason
     assert left["sin"].data == "float64 (1, 8)"
@@ -83,7 +83,7 @@ def test_a_provider_that_takes_nothing_is_said(tmp_path: Path) -> None:
     )
     part = provided(path, "webgpu")
     assert (part.share, lying(part)) == (0.0, {"cpu": ["det"]})
-    assert part.fallback.startswith("onnxruntime[order]: webgpu has none; the first on cpu is Det 'det'")
+    assert part.fallback.startswith("onnxruntime[order]: webgpu has 0 of 1; the first on cpu is Det 'det'")
 
 
 def test_a_backend_that_is_not_here_is_refused_with_what_there_is(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,23 +19,27 @@ from gnomon.session.targets import Missing
 class NodePart(OperatorPart):
     """An operator of the model as a runtime loads it: `data` is the type and shape of what it makes first.
 
-    It lies on `backend`, "unknown" where the runtime does not tell; `there` says whether that was asked for. `reason`
-    is what was said of why it is not: "" where nothing was.
+    It lies on `backend`, "unknown" where the runtime does not tell. `reason` is what was said of why it does not lie
+    where it was asked for: "" where nothing was.
     """
 
     data: str
     backend: str
-    there: bool
     reason: str
+
+
+def share_of(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> float:
+    """The share that operators have of the multiply-accumulates of all, or of their number where there are none."""
+    macs = sum(node.macs or 0 for node in of)
+    return sum(node.macs or 0 for node in nodes) / macs if macs else len(nodes) / max(1, len(of))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPart:
     """A configuration that was loaded, with all operators.
 
-    `asked` are the backends that were asked for, none where any will do. What lies there has the `share` of the
-    multiply-accumulates, of the operators where those are not known. `crossings` are the tensors that go from one
-    backend to another.
+    `asked` are the backends that were asked for; where any will do, those that it uses. What lies there has the `share`
+    of the multiply-accumulates, see `share_of`. `crossings` are the tensors that go from one backend to another.
     """
 
     name: str
@@ -49,25 +53,22 @@ class LoadedPart:
     def backends(self) -> dict[str, list[NodePart]]:
         """The operators by where they lie, those first that were asked for."""
         found: dict[str, list[NodePart]] = {}
-        for node in sorted(self.nodes, key=lambda node: not node.there):
+        for node in sorted(self.nodes, key=lambda node: node.backend not in self.asked):
             found.setdefault(node.backend, []).append(node)
         return found
 
     @property
     def fallback(self) -> str:
         """What is not where it was asked for, and why, in a sentence without its full stop; "" where nothing is."""
-        left = [node for node in self.nodes if not node.there]
-        if not left:
+        there = [node for node in self.nodes if node.backend in self.asked]
+        first = next((node for node in self.nodes if node.backend not in self.asked), None)
+        if first is None:
             return ""
-        first, count = left[0], len(self.nodes) - len(left)
-        alike = sum(node.there and node.type == first.type for node in self.nodes)
+        alike = sum(node.type == first.type for node in there)
         shown = f"{alike} other {first.type} are there, so type, shape or settings decide" if alike else "none is there"
         told = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"
-        taken = f"{count} of {len(self.nodes)}" if count else "none"
-        return (
-            f"{self.name}: {' or '.join(self.asked) or 'a known backend'} has {taken}; the first on {first.backend} is "
-            f"{first.type} {first.name!r} ({first.data}): {told}"
-        )
+        has = f"{self.name}: {' or '.join(self.asked) or 'what is known'} has {len(there)} of {len(self.nodes)}"
+        return f"{has}; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {told}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,8 +95,7 @@ class WhereDocument(FirstVersion):
         """The file, and how much of it lies where it was asked for, in the configuration with the least there."""
         name, least = Path(self.model.path).name, min(self.loaded, key=lambda part: part.share)
         of = "multiply-accumulates" if self.model.macs else "operators"
-        where = " or ".join(least.asked) or "a known backend"
-        return name, f"{least.name} has {units.share(least.share)} of the {of} of {name} on {where}"
+        return name, f"{least.name} has {units.share(least.share)} of the {of} of {name} on {' or '.join(least.asked)}"
 
     @property
     def exit_code(self) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from gnomon.jobs.where.document import NodePart, WhereDocument
+from gnomon.jobs.where.document import WhereDocument, share_of
 from gnomon.models.model import FORMATS
 from gnomon.report import units
 from gnomon.report.page import Page, Table
@@ -22,13 +21,14 @@ def where_report(document: WhereDocument, page: Page) -> None:
     page.headline(f"{document.headline()[1]}.")
     what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}"
     page.conditions(f"{Path(model.path).name} on {document.device}: {what}; asked in {units.time(document.seconds)}.")
+    of = "of the MACs" if model.macs else "share"
     rows = [(part, on) for part in document.loaded for on in part.backends.items()]
     page.table(
         Table(rows, most=_ROWS, more="rows")
         .text("configuration", lambda row: row[0].name)
         .text("backend", lambda row: row[1][0])
         .number("operators", lambda row: len(row[1][1]))
-        .number("of the MACs", lambda row: _share(row[1][1], row[0].nodes))
+        .number(of, lambda row: units.share(share_of(row[1][1], row[0].nodes)))
         .number("crossings", lambda row: row[0].crossings)
     )
     fallbacks = [part.fallback for part in document.loaded if part.fallback]
@@ -50,9 +50,3 @@ def where_report(document: WhereDocument, page: Page) -> None:
                 .text("backend", lambda node: node.backend)
                 .text("why", lambda node: node.reason, most=90)
             )
-
-
-def _share(nodes: Sequence[NodePart], of: Sequence[NodePart]) -> str:
-    """The share of the multiply-accumulates that some operators have of all."""
-    whole = sum(node.macs or 0 for node in of)
-    return units.share(sum(node.macs or 0 for node in nodes) / whole) if whole else "-"

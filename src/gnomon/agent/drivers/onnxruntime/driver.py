@@ -20,7 +20,6 @@ from .providers import ASSIGNED, CPU, built_in, plugins_here, report_of, session
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
-_VERBOSE = 0
 _LEFT = re.compile(r"not found|not support|unsupported|fallback to CPU", re.IGNORECASE)
 """How providers say that they leave a node to those behind them."""
 
@@ -142,7 +141,7 @@ def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
     """
     options = segment.get("options", {})
     if options.get("explain"):
-        settings.log_severity_level = _VERBOSE
+        settings.log_severity_level = 0
     if "order" in options:
         return session_of(ort, settings, segment["model"], options["order"], None, {})
     provider = options.get("provider", CPU)

@@ -167,11 +167,11 @@ class OpenVinoModel:
         # A counter is the mean of all calls up to then in whole microseconds, and says "not run" where that is 0: as of
         # a short kernel, once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
-        rows = _timed(
-            self._counted,
-            lambda entry: (sources.get(hetero.submodel_of(entry.node_name)[1], []), str(entry.exec_type)),
-            ran,
-        )
+
+        def told(entry: Any) -> tuple[list[Any], str]:
+            return sources.get(hetero.submodel_of(entry.node_name)[1], []), str(entry.exec_type)
+
+        rows = _timed(self._counted, told, ran)
         for row in rows:
             row["wall_ns"] = undisturbed(row["wall_ns"], skip)
         self.close()
@@ -196,7 +196,7 @@ def _by_itself(
     model = _read(core, path, shapes)
     if options["device"] == "AUTO" and model.get_variables():
         raise Refused("OpenVINO's AUTO does not set back what a model keeps from call to call")
-    device = hetero.listed(options["device"], options["order"])
+    device = f"{options['device']}:{','.join(map(hetero.device_name, options['order']))}"
     queried = dict(core.query_model(model, device)) if options["device"] == "HETERO" else {}
     return core.compile_model(model, device, {**options.get("session", {}), "PERF_COUNT": profiled}), queried
 

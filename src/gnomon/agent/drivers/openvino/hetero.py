@@ -138,12 +138,7 @@ def _spread(ov: Any, constant: Any, devices: Mapping[str, str]) -> None:
 
 def hetero(backends: Sequence[str]) -> str:
     """The device that places operations on those of the backends."""
-    return listed("HETERO", backends)
-
-
-def listed(device: str, backends: Sequence[str]) -> str:
-    """A device that chooses of those of the backends, in the order of their precedence: "HETERO:GPU,CPU"."""
-    return f"{device}:{','.join(map(device_name, backends))}"
+    return "HETERO:" + ",".join(device_name(backend) for backend in backends)
 
 
 def submodels(compiled: Any) -> list[str]:
