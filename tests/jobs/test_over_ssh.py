@@ -20,6 +20,7 @@ from gnomon.errors import RuntimeMissingError
 from gnomon.jobs.place.across import AcrossPlacer
 from gnomon.jobs.place.document import PlaceDocument
 from gnomon.jobs.place.job import place, profile
+from gnomon.jobs.where.job import where
 from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.effort import Effort
 from gnomon.models.load import convert
@@ -94,6 +95,14 @@ def test_weights_in_a_file_of_their_own_go_with_the_model(board: Board, small: E
     )
     assert profile(request).columns
     assert not list(board.cache.rglob("private.txt"))
+
+
+def test_where_asks_the_device(equipped: Board, tmp_path: Path) -> None:
+    model = saved(tmp_path, matmul_onnx())
+    found = where(ModelRequest(model=model, device=equipped.config(), runtimes=("onnxruntime",)))
+    assert found.device == "board"
+    assert [(part.asked, part.share) for part in found.loaded] == [(("onnxruntime",), 1.0)]
+    assert equipped.clean()
 
 
 @pytest.mark.slow

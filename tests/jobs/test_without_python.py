@@ -21,7 +21,9 @@ from gnomon.errors import RuntimeMissingError
 from gnomon.jobs.devices.job import examine
 from gnomon.jobs.devices.visit import clean_cache
 from gnomon.jobs.place.job import place
+from gnomon.jobs.where.job import where
 from gnomon.measure.effort import Effort
+from gnomon.runtimes.base import Wish
 from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
@@ -93,6 +95,18 @@ def run_as_the_readme_says(server: SshServer, package: Path) -> subprocess.Compl
         text=True,
         timeout=60,
     )
+
+
+def test_where_a_model_runs_is_told_by_the_programs_trace(
+    server: SshServer, zoo_model: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = reached(server, monkeypatch)
+    request = ModelRequest(
+        model=zoo_model("mix.circle"), device=config, runtimes=("onert",), wish=Wish(backends=("ruy",))
+    )
+    (part,) = where(request).loaded
+    assert {backend: len(nodes) for backend, nodes in part.backends.items()} == {"ruy": 27, "cpu": 2}
+    assert {node.type for node in part.nodes if node.backend == "cpu"} == {"MAX_POOL_2D", "RESHAPE"}
 
 
 def test_a_runtime_without_a_program_is_said_to_be_missing(
