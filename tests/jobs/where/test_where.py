@@ -77,6 +77,20 @@ def test_a_type_that_a_provider_lacks_stays_on_the_cpu(tmp_path: Path) -> None:
     assert left["sin"].data == "float64 (1, 8)"
 
 
+def test_what_follows_an_open_shape_stays_on_the_cpu(tmp_path: Path) -> None:
+    nodes = [
+        node("Sigmoid", ["x"], ["a"], "still"),
+        node("NonZero", ["a"], ["i"], "which"),
+        node("Cast", ["i"], ["f"], "cast", to=TensorProto.FLOAT),
+        node("Sigmoid", ["f"], ["s"], "moving"),
+        node("ReduceMax", ["s"], ["y"], "top", keepdims=0),
+    ]
+    made = model(nodes, [value("x", [4, 4])], [value("y", [])])
+    part = provided(save(made, tmp_path / "open.onnx"), "qnn")
+    assert lying(part) == {"qnn": ["still"], "cpu": ["which", "cast", "moving", "top"]}
+    assert next(node.data for node in part.nodes if node.name == "moving") == "float32 (2, ?)"
+
+
 def test_a_provider_that_takes_nothing_is_said(tmp_path: Path) -> None:
     path = save(
         model([node("Det", ["x"], ["y"], "det")], [value("x", [4, 4])], [value("y", [])]), tmp_path / "det.onnx"
