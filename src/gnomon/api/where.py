@@ -21,8 +21,7 @@ def where(
         option(
             read=percent,
             metavar="95%",
-            help="Exit with 1 where a configuration has less of the multiply-accumulates than this on the backends "
-            "that were asked for.",
+            help="Exit with 1 where less of the multiply-accumulates than this is on what was asked for.",
         ),
     ] = None,
     on_message: Callable[[str], None] | None = None,

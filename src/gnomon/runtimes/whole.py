@@ -81,13 +81,8 @@ def environment_configurations(
 
 def chooser(placed: Configuration, name: str, options: Options) -> Configuration:
     """The configuration in which a runtime chooses itself of the devices on which operators can be `placed`."""
-    return replace(
-        placed,
-        name=labelled(placed.runtime, name),
-        backends=(name,),
-        options={"threads": placed.options["threads"], **options},
-        transfers=False,
-    )
+    own = {"threads": placed.options["threads"], **options}
+    return replace(placed, name=labelled(placed.runtime, name), backends=(name,), options=own, transfers=False)
 
 
 def usual_configuration(runtime: str, *reported: str, precision: str = "float32") -> Configuration:

@@ -61,9 +61,10 @@ class LoadedPart:
     def fallback(self) -> str:
         """What is not where it was asked for, and why, in a sentence without its full stop; "" where nothing is."""
         there = [node for node in self.nodes if node.backend in self.asked]
-        first = next((node for node in self.nodes if node.backend not in self.asked), None)
-        if first is None:
+        left = [node for node in self.nodes if node.backend not in self.asked]
+        if not left:
             return ""
+        first = left[0]
         alike = sum(node.type == first.type for node in there)
         shown = f"{alike} other {first.type} are there, so type, shape or settings decide" if alike else "none is there"
         told = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"

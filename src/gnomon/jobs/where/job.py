@@ -9,7 +9,6 @@ from dataclasses import replace
 from gnomon import wire
 from gnomon.core.codec import fields_of
 from gnomon.core.graph import Graph
-from gnomon.errors import MeasurementError
 from gnomon.jobs.where.document import LoadedPart, NodePart, WhereDocument, share_of
 from gnomon.measure.progress import Tell
 from gnomon.models.model import named_shape
@@ -19,7 +18,7 @@ from gnomon.session.document import OperatorPart, model_part
 from gnomon.session.kernels import Sources, absorb
 from gnomon.session.model_session import Lab, open_lab
 from gnomon.session.request import ModelRequest
-from gnomon.session.targets import Missing, Target, describe, reason_of, reasons_of
+from gnomon.session.targets import Missing, Target, describe, nothing_runs, reason_of
 from gnomon.store.address import record_address
 from gnomon.system.process import guarded_folder
 
@@ -38,7 +37,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
                 lacking = probe.details.get("lacking", {})
                 lab.missing += [Missing(name=f"{name}:{backend}", reason=why) for backend, why in lacking.items()]
             if not loaded:
-                raise MeasurementError(f"no runtime runs the model ({reasons_of(lab.missing)})")
+                raise nothing_runs(lab.device.name, tuple(target.runtime for target in lab.targets), lab.missing)
             return WhereDocument(
                 model=model_part(request.model, lab.graph),
                 device=lab.device.name,
@@ -67,8 +66,8 @@ def _loaded(lab: Lab, target: Target) -> LoadedPart | None:
     given = {i: b for b in reversed(own.backends[1:]) if b in asked for i in target.support.operators.get(b, ())}
     traced = trace_of(contender_in(lab, target, "single", own.name, given, key=own.name, assigned=True))
     (segment,) = traced.job["segments"]
-    explained: wire.Segment = {**segment, "options": {**segment["options"], "explain": True}}
-    traced = replace(traced, job={**traced.job, "segments": [explained]})
+    segment = {**segment, "options": {**segment["options"], "explain": True}}
+    traced = replace(traced, job={**traced.job, "segments": [segment]})
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
     found = lab.runner.measure(own.name, [traced], effort)[traced.key]
     if found.failure is not None:
@@ -88,8 +87,8 @@ def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> 
             if index is not None:
                 home.setdefault(index, number)
     absorb(graph, home)
-    backends = list({row["backend"] for row in rows})
-    rest: wire.Place = {"operators": [], "backend": backends[0] if len(backends) == 1 else _UNKNOWN}
+    alike = len({row["backend"] for row in rows}) == 1
+    rest: wire.Place = {"operators": [], "backend": rows[0]["backend"] if alike else _UNKNOWN}
     return [rows[home[op.index]] if op.index in home else rest for op in graph.operators]
 
 

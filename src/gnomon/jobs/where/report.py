@@ -19,8 +19,8 @@ def where_report(document: WhereDocument, page: Page) -> None:
     """What lies where, and why not where it was asked for; every operator in the details."""
     model = document.model
     page.headline(f"{document.headline()[1]}.")
-    what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}"
-    page.conditions(f"{Path(model.path).name} on {document.device}: {what}; asked in {units.time(document.seconds)}.")
+    what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}, loaded in {units.time(document.seconds)}"
+    page.conditions(f"{Path(model.path).name} on {document.device}: {what}.")
     of = "of the MACs" if model.macs else "share"
     rows = [(part, on) for part in document.loaded for on in part.backends.items()]
     page.table(
