@@ -35,7 +35,7 @@ ZOO = {
     "ppocr-det.onnx": ONNX,
     "ppocr-rec.onnx": ONNX,
 }
-SHAPES = {"ppocr-cls": (1, 3, 48, 192), "ppocr-det": (1, 3, 320, 320), "ppocr-rec": (1, 3, 48, 320)}
+SHAPES = {"ppocr-cls": (1, 3, 48, 192), "ppocr-det": (1, 3, 480, 480), "ppocr-rec": (1, 3, 48, 320)}
 PROVIDERS = {"CPUExecutionProvider": "cpu", "WebGpuExecutionProvider": "webgpu", "onnxruntime": "cpu"}
 """What ONNX Runtime calls its providers in a profile, and its configuration on the CPU alone."""
 

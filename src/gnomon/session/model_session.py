@@ -370,7 +370,8 @@ def _looked_at(model: Model, wish: Wish) -> tuple[tuple[Finding, ...], Wish]:
     from gnomon.models.check import CURE, findings_of  # the first process begins without it
 
     findings = findings_of(model)
-    if any(finding.kind == "subnormal" for finding in findings) and not any(CURE in own for _, own in wish.options):
+    given = wish.by_itself == "only" or any(CURE in own for _, own in wish.options)
+    if any(finding.kind == "subnormal" for finding in findings) and not given:
         wish = replace(wish, options=(*wish.options, ("onnxruntime", {CURE: "1"})))
     return findings, wish
 

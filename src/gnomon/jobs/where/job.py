@@ -22,8 +22,6 @@ from gnomon.session.targets import Missing, Target, describe, nothing_runs, reas
 from gnomon.store.address import record_address
 from gnomon.system.process import guarded_folder
 
-_UNKNOWN = "unknown"
-
 
 def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell | None = None) -> WhereDocument:
     """Where runtimes run the operators of a model on a device. Raises GnomonError."""
@@ -59,15 +57,15 @@ def _loaded(lab: Lab, target: Target) -> LoadedPart | None:
     own, probe = target.configuration, lab.probes[target.runtime.name]
     beside = tuple(accelerator.backend for accelerator in own.accelerators)
     whole = len(own.backends) == 1 and "order" not in own.options
-    named = (
-        own.backends if whole else tuple(name for name in lab.request.wish.backends if name not in probe.backends[:1])
-    )
+    named = own.backends if whole else tuple(b for b in lab.request.wish.backends if b not in probe.backends[:1])
     asked = () if own.usual else beside or named or own.backends
     given = {i: b for b in reversed(own.backends[1:]) if b in asked for i in target.support.operators.get(b, ())}
     traced = trace_of(contender_in(lab, target, "single", own.name, given, key=own.name, assigned=True))
     (segment,) = traced.job["segments"]
     segment = {**segment, "options": {**segment["options"], "explain": True}}
-    traced = replace(traced, job={**traced.job, "segments": [segment]})
+    # A short trace may be cut off at its end.
+    calls = 1 if own.reported else -(-100 // max(1, len(target.placed.graph.operators)))
+    traced = replace(traced, job={**traced.job, "segments": [segment]}, calls_least=calls)
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
     found = lab.runner.measure(own.name, [traced], effort)[traced.key]
     if found.failure is not None:
@@ -88,7 +86,7 @@ def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> 
                 home.setdefault(index, number)
     absorb(graph, home)
     alike = len({row["backend"] for row in rows}) == 1
-    rest: wire.Place = {"operators": [], "backend": rows[0]["backend"] if alike else _UNKNOWN}
+    rest: wire.Place = {"operators": [], "backend": rows[0]["backend"] if alike else "unknown"}
     return [rows[home[op.index]] if op.index in home else rest for op in graph.operators]
 
 
@@ -99,7 +97,7 @@ def _part(target: Target, probe: Probe, asked: tuple[str, ...], places: Sequence
     labels = [names.get(row["backend"], row["backend"]) for row in places]
     # What a runtime does by itself is asked of those beside its first backend, if it gives them anything.
     asked = asked or tuple(backend for backend in probe.backends[1:] if backend in labels)
-    asked = asked or tuple(dict.fromkeys(label for label in labels if label != _UNKNOWN))
+    asked = asked or tuple(dict.fromkeys(label for label in labels if label != "unknown"))
     refusals = [reason_of(failure, target.runtime) for b, failure in target.support.failures.items() if b in asked]
     nodes = tuple(
         NodePart(
