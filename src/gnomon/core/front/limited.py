@@ -335,6 +335,7 @@ class _Search:
         for number, table in enumerate(core.pairs.values()):
             self.joint[number, : table.shape[0], : table.shape[1]] = table
         self.most = root.most - core.const[1:]
+        self.orders = (self.slots, _breadth_first(len(sizes), core.pairs))
         self.pool = np.zeros((0, len(sizes)), dtype=np.int32)
         self.points = np.zeros((0, width))
 
@@ -427,7 +428,8 @@ class _Search:
         """Look at assignments that begin as one of some rows and end as another."""
         cuts = np.linspace(1, len(self.slots), _BETWEEN).astype(np.intp)
         for one, other in permutations(self.pool[rows], 2):
-            self._learnt(np.where(self.slots < cuts[:, None], one, other))
+            for order in self.orders:
+                self._learnt(np.where(order < cuts[:, None], one, other))
 
     def _found(self, assignment: Ints) -> None:
         self.learn(assignment)
@@ -486,6 +488,22 @@ class _Search:
             bound = max(node.bound, float(node.bounds[slot, choice]))
             found.append(replace(node, kept=kept, bound=bound, wide=1.0, failed=False))
         return found
+
+
+def _breadth_first(count: int, pairs: Pairs) -> Ints:
+    """The place of each slot where the graph is walked from the first on, neighbours before what is behind them."""
+    around: list[list[int]] = [[] for _ in range(count)]
+    for i, j in pairs:
+        around[i].append(j)
+        around[j].append(i)
+    places: dict[int, int] = {}
+    for start in range(count):
+        queue = [start] if start not in places else []
+        for slot in queue:  # the list grows while it is walked
+            if slot not in places:
+                places[slot] = len(places)
+                queue += around[slot]
+    return np.array([places[slot] for slot in range(count)], dtype=np.intp)
 
 
 def _near(prices: Floats, window: float) -> Floats:
