@@ -9,22 +9,13 @@ from __future__ import annotations
 
 import heapq
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gnomon.core.cost import OutOfTime, Stop, never
 
 _COSTLY_ENTRIES = 200_000.0  # total table entries above which a second order is worth its time
-
-
-def _half_of_memory() -> float:
-    """Half of the machine's memory in bytes, 8 GB at most; 8 GB where it does not say how much it has."""
-    try:
-        return min(8e9, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2)
-    except (AttributeError, ValueError, OSError):
-        return 8e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +28,7 @@ class Limits:
 
     table_entries: float = float(1 << 29)
     total_entries: float = float(1 << 36)
-    held_bytes: float = field(default_factory=_half_of_memory)
+    held_bytes: float = 8e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
