@@ -51,17 +51,6 @@ def test_each_net_once_the_same_for_one_seed_and_only_from_the_pool() -> None:
     assert sorted(suggest(columns(), pool, 50)) == list(range(50))
 
 
-def test_with_a_bound_the_second_half_is_near_it() -> None:
-    pool = counts(400)
-    y = measured(pool, noise=0.01)
-    estimator = fit(columns(), pool[:30], y[:30])
-    bound = float(np.quantile(y, 0.7))
-    found = suggest(columns(), pool, 20, given=pool[:30], near=(estimator, bound))
-    assert len(set(found)) == 20
-    distance = np.abs(y[found] / bound - 1)
-    assert np.median(distance[10:]) < 0.05 < np.median(distance[:10])
-
-
 def test_other_devices_say_where_devices_differ() -> None:
     pool = counts(200)
     rng = np.random.default_rng(0)

@@ -66,14 +66,6 @@ def suggest_nets(
     given: Annotated[PathLike | None, option(metavar="CSV", help="Nets that are measured already.")] = None,
     others: Others = (),
     work: Work = None,
-    near: Annotated[
-        PathLike | None,
-        option("--estimator", metavar="JSON", help="With --bound: says which nets are near it."),
-    ] = None,
-    bound_s: Annotated[
-        float | None,
-        option("--bound", read=latency, metavar="2ms", help="Half of the nets are taken near this latency."),
-    ] = None,
     seed: Annotated[int, option(least=0, most=2**31 - 2, metavar="N", help="Seed of what is drawn.")] = 0,
     out: Csv = "nets.csv",
     overwrite: Overwrite = False,
@@ -85,18 +77,12 @@ def suggest_nets(
     """
     path = _unused(out, overwrite=overwrite)
     described = job.described(table, space, work=work, tell=on_message)
-    if (bound_s is None) != (near is None):
-        raise UsageError("a bound needs an estimator, and the other way round", hint="Give --bound and --estimator.")
-    bound = None
-    if near is not None and bound_s is not None:
-        bound = load_estimator(near, space).estimator, bound_s
     of_pool = [row.assignment for row in _nets(pool, described)]
     nets = job.suggest_nets(
         described,
         count,
         pool=None if pool is None else of_pool,
         given=_nets(given, described),
-        near=bound,
         others=_measured_nets(others, described),
         seed=seed,
     )

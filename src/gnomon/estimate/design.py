@@ -4,7 +4,7 @@ Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bay
 1995). Up to a dozen nets are D-optimal, with exchanges (Fedorov, Theory of Optimal Experiments, 1972): they span the
 columns. More are I-optimal: after them the times of the whole pool are as sure as can be. What is beyond two dozen is
 drawn from the pool as it is, for a model that is fitted to chosen nets alone does not learn how nets of the usual sort
-scatter; so is the second half where other devices are known, or it is taken near a bound if there is one.
+scatter; so is the second half where other devices are known.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gnomon.errors import UsageError
-from gnomon.estimate.columns import Columns, Floats, Unknown
-from gnomon.estimate.estimator import Estimator
+from gnomon.estimate.columns import Columns, Floats
 from gnomon.estimate.fit import Source
 from gnomon.estimate.prior import NOISE, build
 
@@ -35,14 +34,12 @@ def suggest(
     count: int,
     *,
     given: ArrayLike = (),
-    near: tuple[Estimator, float] | None = None,
     sources: Sequence[Source] = (),
     seed: int = 0,
 ) -> NDArray[np.intp]:
     """Row numbers of the pool (nets, columns) to measure, in the order of their use; needs no measured time.
 
-    `given` are rows that are measured already, `sources` the other devices that the fit will have. `near` are a bound
-    in seconds near which the second half is taken, and before it the estimator that says which nets are near. Raises
+    `given` are rows that are measured already, `sources` the other devices that the fit will have. Raises
     UsageError for a count that the pool cannot give.
     """
     x = columns.matrix(pool, "nets of the pool")
@@ -57,18 +54,12 @@ def suggest(
     z, old = both[: len(x)], both[len(x) :]
     rng = np.random.default_rng(seed)
     half = (count + 1) // 2
-    if near is not None:
-        chosen = d_optimal(z, half, old)
-    elif count <= _SPAN_ALL or sources:  # other devices say what nets of the usual sort take
+    if count <= _SPAN_ALL or sources:  # other devices say what nets of the usual sort take
         chosen = d_optimal(z, min(count, max(_SPAN_ALL, half)), old)
     else:
         chosen = i_optimal(z, min(count, max(_USUAL_ALL, half)), old)
     rest = np.setdiff1d(np.arange(len(x)), chosen)
-    more = count - len(chosen)
-    if near is None:
-        drawn = rng.choice(rest, more, replace=False)
-    else:
-        drawn = _near(near, x, z, (chosen, old, rest), more)
+    drawn = rng.choice(rest, count - len(chosen), replace=False)
     return np.concatenate([chosen, drawn]).astype(np.intp)
 
 
@@ -160,27 +151,3 @@ def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floa
     # What a device has of its own is learnt after what it shares with the others.
     own = dict.fromkeys(columns.kinds, _OWN if sources else 1.0)
     return np.concatenate([b.design(x1) * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)
-
-
-def _near(
-    near: tuple[Estimator, float],
-    x: Floats,
-    z: Floats,
-    taken: tuple[NDArray[np.intp], Floats, NDArray[np.intp]],
-    count: int,
-) -> NDArray[np.intp]:
-    """Of the rest, those whose time may be on either side of the bound and that still tell something."""
-    chosen, old, rest = taken
-    estimator, bound_s = near
-    told = estimator.predict(x[rest], unknown=Unknown.WIDEN)
-    half = np.maximum(told.high_s - told.mean_s, 1e-300)
-    closeness = np.exp(-0.5 * ((told.mean_s - bound_s) / half) ** 2)
-    seen = _Seen(z[rest], np.concatenate([z[chosen], old]))
-    free = np.ones(len(rest), dtype=bool)
-    picked: list[int] = []
-    for _ in range(count):
-        best = int(np.argmax(np.where(free, closeness * np.sqrt(np.maximum(seen.leverage, 0.0)), -np.inf)))
-        picked.append(best)
-        free[best] = False
-        seen.change(best)
-    return rest[np.array(picked, dtype=np.intp)]

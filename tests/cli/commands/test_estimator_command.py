@@ -113,12 +113,8 @@ def test_what_is_chosen_of_a_pool_is_lines_of_it(bench: Bench) -> None:
     assert len(read_nets(out.read_bytes(), bench.found.space.space)) == 2
 
 
-def test_suggest_without_a_table_and_near_a_bound(bench: Bench) -> None:
+def test_suggest_without_a_table(bench: Bench) -> None:
     assert len(document("suggest", "--space", bench.space, "--k", 4, "--out", bench.folder / "n.csv")["nets"]) == 4
-    words = ("suggest", "--table", bench.table, "--space", bench.space, "--out", bench.folder / "n.csv")
-    with pytest.raises(UsageError, match="a bound needs an estimator"):
-        run(*words, "--bound", "50us")
-    assert len(document(*words, "--bound", "50us", "--estimator", bench.estimator)["nets"]) == 10
 
 
 @pytest.mark.parametrize("command", ["fit", "suggest", "export", "predict"])

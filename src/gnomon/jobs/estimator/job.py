@@ -321,7 +321,6 @@ def suggest_nets(
     *,
     pool: Sequence[Sequence[int]] | Ints | None = None,
     given: Sequence[NetRow] = (),
-    near: tuple[Estimator, float] | None = None,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
@@ -329,8 +328,7 @@ def suggest_nets(
 
     They are `count`, all of them different; without it ten, or all where there are fewer.
 
-    They are chosen from the nets of `pool`, or from nets that are drawn. Half of them are near a bound, where one is
-    given. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
+    They are chosen from the nets of `pool`, or from nets that are drawn. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
     """
     from gnomon.estimate.design import suggest
 
@@ -347,7 +345,7 @@ def suggest_nets(
     count = min(_USUAL, len(nets)) if count is None else count
     before = found.rows([row.assignment for row in given]) if given else ()
     sources = sources_of(found, others)
-    chosen = suggest(found.columns, found.rows(nets), count, given=before, near=near, sources=sources, seed=seed)
+    chosen = suggest(found.columns, found.rows(nets), count, given=before, sources=sources, seed=seed)
     return tuple(tuple(int(c) for c in nets[index]) for index in chosen)
 
 
