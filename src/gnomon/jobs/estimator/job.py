@@ -328,7 +328,8 @@ def suggest_nets(
 
     They are `count`, all of them different; without it ten, or all where there are fewer.
 
-    They are chosen from the nets of `pool`, or from nets that are drawn. `others` are samples of other devices that the fit will have. UsageError where there are too few nets.
+    They are chosen from the nets of `pool`, or from nets that are drawn. `others` are samples of other devices that the
+    fit will have. UsageError where there are too few nets.
     """
     from gnomon.estimate.design import suggest
 
