@@ -171,7 +171,9 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert requested(monkeypatch, "m.onnx") == ModelRequest(model=Path("m.onnx"), wish=Wish(usual=True, by_itself="too"))
+    assert requested(monkeypatch, "m.onnx") == ModelRequest(
+        model=Path("m.onnx"), wish=Wish(usual=True, by_itself="too")
+    )
     assert requested(monkeypatch, "m.onnx", "-n", "1") == ModelRequest(model=Path("m.onnx"), wish=Wish(by_itself="too"))
 
 
