@@ -16,7 +16,7 @@ OTHERS = (
     *("metaschedule workloads", "metaschedule records", "tuning log", "unit", "selection"),
     *("declared commands", "printed times"),
     *("profile", "profile accuracy", "profile latency", "table manifest", "table rows"),
-    *("npz", "npz member", "idx", "weights"),
+    *("npz", "npz member", "weights"),
 )
 MODELS = (
     *("onnx", "flatbuffers", "OpenVINO model", "ncnn model", "nnpackage", "nnpackage config"),
