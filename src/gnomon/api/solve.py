@@ -128,6 +128,13 @@ def front(
     ] = 0.0,
     under: Under = MappingProxyType({}),
     memory: Memory = MappingProxyType({}),
+    sweep: Annotated[
+        str | None,
+        option(
+            metavar="NAME[:CHOICE]",
+            help="Instead: the least of the first other objective at 20 limits of this one, such as memory:gpu.",
+        ),
+    ] = None,
     time_limit_s: TimeLimit = 60.0,
     on_progress: Watch | None = None,
 ) -> FrontDocument:
@@ -143,6 +150,8 @@ def front(
             on_progress(Progress(stage="search for trade-offs", done=len(front), total=len(front), left_s=left_s))
 
     text, limits = _problem_text(problem), _limits(under, memory)
+    if sweep is not None:
+        return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
 
 

@@ -24,9 +24,10 @@ def test_report() -> None:
         "certificate": "exact",
         "objectives": PROBLEM["objectives"],
         "points": [
-            {"assignment": ["gpu", "gpu"], "code": "3", "cost": [1.0, 302.0]},
-            {"assignment": ["cpu", "cpu"], "code": "0", "cost": [2.0, 2.0]},
+            {"assignment": ["gpu", "gpu"], "code": "3", "cost": [1.0, 302.0], "at_most": None},
+            {"assignment": ["cpu", "cpu"], "code": "0", "cost": [2.0, 2.0], "at_most": None},
         ],
+        "swept": None,
     }
 
 

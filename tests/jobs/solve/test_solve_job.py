@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.core.solver.placement_problems import exhaustive, random_problem
 
+from gnomon.api.solve import front
 from gnomon.core.cost import CostModel, Objective
 from gnomon.core.space import Slot, Space, parse_decimal
 from gnomon.errors import InfeasibleError, UsageError
@@ -107,3 +108,22 @@ def test_code_of_thousands_of_digits() -> None:
     report = json.loads(solve_problem(write_problem(CostModel(Space(slots), (Objective("t"),), costs))).to_json())
     assert len(report["code"]) > 5000
     assert Space(slots).names(Space(slots).decode(parse_decimal(report["code"]))) == tuple(report["assignment"])
+
+
+def test_a_sweep_shows_what_a_limit_costs() -> None:
+    """Each point is the least that keeps its limit, by exhaustive search; below the last one nothing does."""
+    rng = np.random.default_rng(0)
+    slots = tuple(Slot(f"s{i}", ("cpu", "gpu", "npu")) for i in range(5))
+    costs = tuple(rng.uniform(1, 9, (3, 2)).round(2) for _ in slots)
+    model = CostModel(Space(slots), (Objective("o0", "s"), Objective("o1", "B")), costs)
+    every = model.evaluate([model.space.decode(code) for code in range(model.space.size)])
+    found = front(json.loads(write_problem(model)), sweep="o1")
+    assert found.certificate == "exact" and found.swept is not None and found.swept.name == "o1"
+    most = [point.at_most or 0.0 for point in found.points]
+    assert most == sorted(most) and 2 < len(most) <= 20
+    for at_most, point in zip(most, found.points, strict=True):
+        assert point.cost[0] == pytest.approx(every[every[:, 1] <= at_most, 0].min())
+    if len(most) < 20:
+        assert every[:, 1].min() > most[-1] * (20 - len(most)) / 20
+    with pytest.raises(UsageError, match="no objective but"):
+        front(json.loads(write_problem(random_problem(3))), sweep="o0")

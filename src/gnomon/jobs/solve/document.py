@@ -60,21 +60,26 @@ class ObjectivePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontPointPart:
-    """A point: a choice a slot, its code as a text, and its cost in each objective."""
+    """A point: a choice a slot, its code as a text, and its cost in each objective.
+
+    Of a sweep it is the least that keeps the limit `at_most`; else that is null.
+    """
 
     assignment: tuple[str, ...]
     code: str
     cost: tuple[float, ...]
+    at_most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FrontDocument(FirstVersion):
-    """What `gnomon front` found, and what is proved of it."""
+    """What `gnomon front` found, and what is proved of it; `swept` is what `--sweep` limits."""
 
     format: Literal["gnomon-front"] = "gnomon-front"
     certificate: str | Mapping[str, float]
     objectives: tuple[ObjectivePart, ...]
     points: tuple[FrontPointPart, ...]
+    swept: ObjectivePart | None = None
     seconds: float
 
     main = "points"

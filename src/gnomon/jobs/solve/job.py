@@ -13,12 +13,14 @@ from gnomon.core.codec import fields_of
 from gnomon.core.cost import CostModel, Limit, limit_on
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.front.limited import solve_within
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
-from gnomon.errors import UsageError
+from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, LimitPart, ObjectivePart, SolveDocument
 from gnomon.values import quantity
 
+_SWEPT = 20  # limits of a sweep
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
 
 
@@ -60,6 +62,55 @@ def _limit_part(model: CostModel, limit: Limit, price: float | None, assignment:
     )
 
 
+def sweep_limit(
+    text: str | bytes, place: str, *, under: Mapping[str, float | str], time_limit_s: float | None = None
+) -> FrontDocument:
+    """Read a problem, and find the least of its first objective but for NAME at limits of NAME, or of NAME:CHOICE.
+
+    The limits are as far apart, up to what the best assignment uses without one; the least that something keeps is the
+    last. Raises as `solve_problem`, and UsageError where there is no other objective.
+    """
+    begin = time.perf_counter()
+    model = _limited(read_problem(text), under)
+    name, _, choice = place.partition(":")
+    limit = limit_on(model, name, [choice] if choice else [], math.inf)
+    others = [objective.name for objective in model.objectives if objective.name != name]
+    if not others:
+        raise UsageError(f"the problem has no objective but {name}", hint="Sweep another, such as switches.")
+
+    def solved(within: CostModel, left: int) -> Solution:
+        rest_s = None if time_limit_s is None else time_limit_s - (time.perf_counter() - begin)
+        share_s = None if rest_s is None else max(rest_s / left, _LEAST_S)
+        return solve_within(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
+
+    found = solved(model, _SWEPT)
+    most = model.used(limit, found.assignment)
+    points, apart = [_point(found, most)], 0.0
+    for left in range(_SWEPT - 1, 0, -1) if most > 0 else ():
+        at_most = most * left / _SWEPT
+        try:
+            found = solved(replace(model, limits=(*model.limits, replace(limit, at_most=at_most))), left)
+        except InfeasibleError:
+            break
+        points.append(_point(found, at_most))
+        apart = max(apart, math.inf if found.bound <= 0 < found.value else found.value / found.bound - 1)
+    return FrontDocument(
+        certificate="exact" if apart <= 0 else {"epsilon": apart} if apart < math.inf else "heuristic",
+        objectives=_objectives(model),
+        swept=ObjectivePart(name=limit.name, unit=limit.unit),
+        points=tuple(reversed(points)),
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _point(found: Solution, at_most: float) -> FrontPointPart:
+    return FrontPointPart(assignment=found.choices, code=decimal(found.code), cost=found.cost, at_most=at_most)
+
+
+def _objectives(model: CostModel) -> tuple[ObjectivePart, ...]:
+    return tuple(ObjectivePart(name=o.name, unit=o.unit) for o in model.objectives)
+
+
 def _limited(model: CostModel, under: Mapping[str, float | str]) -> CostModel:
     """The model with further limits. UsageError for what it has not, and for other units."""
     limits = list(model.limits)
@@ -98,7 +149,7 @@ def front_problem(
     seconds = time.perf_counter() - begin
     return FrontDocument(
         certificate=found.certificate.document(),
-        objectives=tuple(ObjectivePart(name=o.name, unit=o.unit) for o in model.objectives),
+        objectives=_objectives(model),
         points=tuple(
             FrontPointPart(
                 assignment=tuple(model.space.names(point.assignment)),

@@ -37,15 +37,30 @@ def _limit_line(limit: LimitPart) -> str:
 def front_report(document: FrontDocument, page: Page) -> None:
     """How many trade-offs there are, what is proved about them, and some of them from end to end."""
     points = document.points
-    page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
+    if document.swept is None:
+        page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
+    else:
+        page.headline(
+            f"The least at {many(len(points), 'limit')} of {document.swept.name}: {_swept_proof(document.certificate)}."
+        )
     shown = points if page.every else [points[i] for i in _spread(len(points))]
     note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
     table = Table(shown, note=note)
+    if document.swept is not None:
+        unit = document.swept.unit
+        table.number(f"{document.swept.name} at most", lambda point: units.value(point.at_most or 0.0, unit or ""))
     for k, objective in enumerate(document.objectives):
         table.number(_title(objective), _cost(k))
     page.draw("gnomon.jobs.solve.picture:front_charts", document)
     page.table(table.text("assignment", lambda point: assignment_text(point.assignment, most=8), most=64))
     page.line(f"Found in {units.time(document.seconds)}.", indent=1)
+
+
+def _swept_proof(certificate: str | Mapping[str, float]) -> str:
+    """What a certificate, as JSON, says about the points of a sweep."""
+    if isinstance(certificate, Mapping):
+        return f"each proved within {100 * certificate['epsilon']:.3g} % of the least"
+    return "each proved" if certificate == "exact" else "the best found; not all are proved"
 
 
 def proof(certificate: str | Mapping[str, float]) -> str:
