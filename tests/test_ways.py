@@ -149,7 +149,7 @@ def test_an_objective_is_one_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert run(["pareto", "--help"]) == 0
     assert "heat" in capsys.readouterr().out
     assert run(["pareto", "none.onnx", "--objective", "heat", "--under", "heat=80MB"]) == 2
-    assert "measured in K is not measured in MB" in capsys.readouterr().err
+    assert "heat: '80MB': what is measured in K is not measured in MB" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("short_visits")

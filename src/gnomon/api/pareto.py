@@ -47,7 +47,10 @@ def bound(text: str) -> tuple[str, float]:
     name, _, rest = text.partition("=")
     if not name:
         raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
-    return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
+    try:
+        return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _objectives_help() -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 from gnomon.core.front.front import Front
-from gnomon.errors import ProblemError, system_errors
+from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.formats.problem import MOST_LETTERS
 from gnomon.jobs.solve import job
 from gnomon.jobs.solve.document import FrontDocument, SolveDocument
@@ -150,6 +150,8 @@ def front(
             on_progress(Progress(stage="search for trade-offs", done=len(front), total=len(front), left_s=left_s))
 
     text, limits = _problem_text(problem), _limits(under, memory)
+    if sweep is not None and epsilon:
+        raise UsageError("a sweep has no epsilon: each of its points is the least", hint="Leave --epsilon out.")
     if sweep is not None:
         return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)

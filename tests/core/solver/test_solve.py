@@ -40,6 +40,17 @@ def test_elimination_is_exhaustive_search(block: int) -> None:
     assert 20 < solved < 100  # both outcomes are met
 
 
+def test_without_memory_for_elimination_highs_solves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    model = graph_problem([(a, b) for a in range(8) for b in range(a)], [3] * 8, seed=0)
+    least = solve(model).value
+    monkeypatch.setattr(elimination, "_eliminate", full)
+    found = solve(model)
+    assert found.method == "milp" and found.value == pytest.approx(least)
+
+
 def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elimination, "_BLOCK_ENTRIES", 6)
     test_elimination_is_exhaustive_search(3)

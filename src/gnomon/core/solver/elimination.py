@@ -267,7 +267,7 @@ class Minimum:
 
 
 def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) -> Minimum | None:
-    """The exact minimum, or None if the tables would exceed the limits.
+    """The exact minimum, or None if the tables would exceed the limits or the memory that there is.
 
     `order` is that of an earlier minimum on the same graph. Of several minima it always finds the same one. Raises
     OutOfTime where `stop` says so.
@@ -281,7 +281,10 @@ def minimise(energy: Energy, *, order: Order | None = None, stop: Stop = never) 
         if order is None:
             return None
         width = max(width, order.width)
-        _eliminate(reduction, order, assignment, stop)
+        try:
+            _eliminate(reduction, order, assignment, stop)
+        except MemoryError:  # the machine has less than the limits allow
+            return None
     reduction.recover(assignment)
     return Minimum(assignment=tuple(assignment.tolist()), width=width, order=order)
 

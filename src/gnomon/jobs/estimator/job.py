@@ -336,7 +336,8 @@ def suggest_nets(
     if not found.space.space.slots:
         raise UsageError("the space has no slot, and so a single net", hint="Give it slots, or measure the net itself.")
     if pool is None:
-        need_units(found, "not any numbers make a net: they are chosen from those of --pool CSV")
+        if not found.tables.units:
+            raise UsageError(f"nets of {found.space.name} are chosen from a csv of them", hint="Give it: --pool CSV.")
         pool = _pool(found, seed)
     known = set(found.nets([row.assignment for row in given]))
     nets = np.array([net for net in dict.fromkeys(found.nets(pool)) if net not in known], dtype=np.int64)
