@@ -1,15 +1,18 @@
-"""What the site of the documents has beside `docs/`: README, CONTRIBUTING and CHANGELOG, and links to them."""
+"""Pages that the site has beside the files of `docs/`: README, CONTRIBUTING, CHANGELOG, and the help of every command."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Documents beside the folder of documents, and their pages."""
+REFERENCE = "<!-- the site has the help of every command here -->"
+"""The line of docs/commands.md that `scripts/command_reference.py` takes the place of."""
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)]*)?\)")
 
@@ -23,8 +26,16 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def reference() -> str:
+    """The help of every command of the gnomon in this checkout."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "scripts")]
+    import command_reference
+
+    return str(command_reference.reference())
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turns links as they are in the checkout into links of the site."""
+    """Turns links as they are in the checkout into links of the site, and writes the help of the commands."""
     here = posixpath.dirname(page.file.src_uri)
     beside = page.file.src_uri in PAGES.values()
 
@@ -44,4 +55,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     # Words behind a fence's language are the tests' ("console run"), and no option of the highlighter.
     markdown = re.sub(r"^(```[a-z]+) [^`\n]*$", r"\1", markdown, flags=re.MULTILINE)
-    return _LINK.sub(turned, markdown)
+    markdown = _LINK.sub(turned, markdown)
+    return markdown.replace(REFERENCE, reference()) if REFERENCE in markdown else markdown

@@ -40,7 +40,7 @@ def words(text: str) -> set[str]:
     return {part for code in re.findall(r"`([^`\n]+)`", text) for part in re.findall(r"[a-z][a-z0-9_]*", code)}
 
 
-@pytest.mark.parametrize("name", ["formats/place-json.md", "commands.md"])
+@pytest.mark.parametrize("name", ["formats/place-json.md", "formats/profile-json.md"])
 def test_every_key_is_described(name: str) -> None:
     document = (placement() if name == "formats/place-json.md" else profiled()).document()
     told = words(described(name)) | words(described("formats/documents.md"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,13 @@ def links(path: Path) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors that a document's headings make, as common hosts of Markdown name them."""
+    """The anchors that a document's headings make, as common hosts of Markdown name them.
+
+    Those of docs/commands.md include the help of every command, which only the site has.
+    """
     text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    if path == ROOT / "docs" / "commands.md":
+        script = [sys.executable, str(ROOT / "scripts" / "command_reference.py")]
+        text += subprocess.run(script, capture_output=True, text=True, check=True).stdout
     plain = (re.sub(r"[^\w\- ]", "", match["text"].lower()) for match in _HEADING.finditer(text))
     return {heading.replace(" ", "-") for heading in plain}

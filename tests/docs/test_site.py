@@ -40,6 +40,12 @@ def test_the_site_is_built_with_every_page_and_link(site: Path) -> None:
     assert "gnomon.api.place.place" in (site / "api" / "index.html").read_text(encoding="utf-8")
 
 
+def test_the_page_of_commands_has_the_help_of_each(site: Path) -> None:
+    page = (site / "commands" / "index.html").read_text(encoding="utf-8")
+    assert 'id="gnomon-estimator-suggest"' in page
+    assert "--fail-slower" in page
+
+
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert not FETCHED.search(page.read_text(encoding="utf-8")), page
