@@ -1,4 +1,4 @@
-"""Pages that the site has beside the files of `docs/`: README, CONTRIBUTING, CHANGELOG, and the help of every command."""
+"""Pages of the site beside the files of `docs/`: README, CONTRIBUTING, CHANGELOG, and the help of every command."""
 
 from __future__ import annotations
 
