@@ -14,6 +14,8 @@ PAGES = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGE
 REFERENCE = "<!-- the site has the help of every command here -->"
 """The line of docs/commands.md that `scripts/command_reference.py` takes the place of."""
 
+_CONSOLE = re.compile(r"^```console[^`\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TYPED = re.compile(r"(?:^\$ (?:.*\\\n)*.*\n)+", re.MULTILINE)
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -32,6 +34,16 @@ def reference() -> str:
     import command_reference
 
     return str(command_reference.reference())
+
+
+def copied(console: re.Match[str]) -> str:
+    """A console block as blocks of commands, which can be pasted as they stand, and blocks of what these print."""
+    parts, end = [], 0
+    for typed in _TYPED.finditer(console[1]):
+        parts += [("text", console[1][end : typed.start()]), ("sh", re.sub(r"^\$ ", "", typed[0], flags=re.MULTILINE))]
+        end = typed.end()
+    parts.append(("text", console[1][end:]))
+    return "\n\n".join(f"```{language}\n{text}```" for language, text in parts if text)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -53,6 +65,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return f"`{whole}`"
         return f"{before}{posixpath.relpath(inside, here or '.')}{anchor})"
 
+    markdown = _CONSOLE.sub(copied, markdown)
     # Words behind a fence's language are the tests' ("console run"), and no option of the highlighter.
     markdown = re.sub(r"^(```[a-z]+) [^`\n]*$", r"\1", markdown, flags=re.MULTILINE)
     markdown = _LINK.sub(turned, markdown)

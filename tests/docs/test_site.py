@@ -46,6 +46,14 @@ def test_the_page_of_commands_has_the_help_of_each(site: Path) -> None:
     assert "--fail-slower" in page
 
 
+def test_what_the_site_copies_can_be_pasted(site: Path) -> None:
+    page = (site / "readme" / "index.html").read_text(encoding="utf-8")
+    code = [re.sub(r"<[^>]*>", "", block) for block in re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)]
+    assert any(block.startswith("gnomon place ppocr-rec.onnx -v\n") for block in code)
+    assert any(block.startswith("Use openvino") for block in code)
+    assert not [block for block in code if block.startswith("$ ")]
+
+
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert not FETCHED.search(page.read_text(encoding="utf-8")), page
