@@ -18,6 +18,7 @@ from benchmarks.common import arguments, publish
 from gnomon.core.pricing.price import SegmentPrices, SegmentTime
 from gnomon.core.solver.solve import solve
 from gnomon.jobs.place.across import AcrossPlacer, Chain, merge
+from gnomon.jobs.place.limits import Limits
 from gnomon.measure.effort import Effort
 
 BLOCKS, SEEDS = 8, 60
@@ -39,6 +40,7 @@ class MadeUp(AcrossPlacer):
         self.files = cast(Any, SimpleNamespace(places=range(BLOCKS + 1)))
         self.lab = cast(Any, SimpleNamespace(request=SimpleNamespace(seed=seed, effort=Effort())))
         self._taken, self._refused, self.processes = set(), [], 0
+        self.limits, self._lost = Limits(), set()
 
     def chain(self, kind: Any, label: str, chain: Chain, predicted_s: float | None) -> Any:
         """Nothing is built."""

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from gnomon.errors import UsageError
+
 WAIT_S = 600.0
 """How long a device that vanishes may stay away."""
 MOST_SEED = 2**31 - 1
@@ -142,6 +144,14 @@ def quantity(text: str, unit: str | None = None) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text!r} is not finite")
     return number
+
+
+def quantity_in(place: str, most: float | str, unit: str) -> float:
+    """The most of what is limited at a place, such as memory:gpu, in its unit. UsageError for other units."""
+    try:
+        return quantity(most, unit) if isinstance(most, str) else float(most)
+    except ValueError as error:
+        raise UsageError(f"the limit on {place}: {error}", hint="Give an amount such as 4GB.") from None
 
 
 def percent(text: str) -> float:

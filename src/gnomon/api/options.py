@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 from gnomon.errors import UsageError
@@ -22,6 +23,7 @@ from gnomon.values import (
     file,
     folder,
     input_files,
+    quantity,
     runtime_options,
     seconds,
     shape,
@@ -98,6 +100,39 @@ SessionOptions = Annotated[
         "checked. RUNTIME:library=FILE always loads a library of operators, which is code. May be repeated.",
     ),
 ]
+
+
+def limit(text: str) -> tuple[str, str]:
+    """What is limited, and the most of it, whose unit is that of what is limited."""
+    name, sign, most = (part.strip() for part in text.rpartition("="))
+    if not sign or not name:
+        raise ValueError(f"{text!r} is not a limit: give NAME=4GB, or NAME:CHOICE=4GB")
+    quantity(most)
+    return name, most
+
+
+Under = Annotated[
+    Mapping[str, float | str],
+    option(
+        "--under",
+        repeat=True,
+        read=limit,
+        metavar="NAME[:CHOICE]=4GB",
+        help="At most so much of an objective, of all or of what one choice costs; or of switches, or operators. "
+        "May be repeated.",
+    ),
+]
+Memory = Annotated[
+    Mapping[str, float | str],
+    option("--memory", repeat=True, read=limit, metavar="CHOICE=4GB", help="The same as --under memory:CHOICE=4GB."),
+]
+
+
+def limits_of(under: Mapping[str, float | str], memory: Mapping[str, float | str]) -> dict[str, float | str]:
+    """All limits, by what `--under` calls them."""
+    return {**under, **{f"memory:{choice}": most for choice, most in memory.items()}}
+
+
 Fetch = Annotated[
     bool,
     option(
@@ -344,9 +379,10 @@ def model_request(
     sweeps: bool = False,
     usual: bool = False,
     limited: bool = False,
+    under: Mapping[str, float | str] = MappingProxyType({}),
 ) -> ModelRequest:
     """The request that the options mean for a model; `sweeps` says that the job takes several numbers of threads, and
-    `limited` that it heeds `max_time_s`.
+    `limited` that it heeds `max_time_s`. `under` are limits of a placement, as `limits_of` gives them.
 
     Without a number of threads a `usual` one tries one, all cores, and each runtime's own default; others take one.
 
@@ -374,6 +410,7 @@ def model_request(
         measure=measure,
         max_time_s=options.get("max_time_s"),
         quick=options.get("quick", False),
+        under=dict(under),
         **_measuring(options, sweeps=sweeps, usual=usual),
     )
 

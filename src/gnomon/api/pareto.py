@@ -17,6 +17,7 @@ from gnomon.api.options import (
     model_request,
 )
 from gnomon.api.pictures import draw
+from gnomon.core.cost import OPERATORS, SWITCHES
 from gnomon.core.graph import By
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto import job
@@ -47,10 +48,18 @@ def bound(text: str) -> tuple[str, float]:
     name, _, rest = text.partition("=")
     if not name:
         raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
+    if name.partition(":")[0] in ("memory", OPERATORS, SWITCHES):
+        told = f"here whole processes are measured: give {MEMORY}=80MB, or limit {name} by"
+        raise ValueError(f"{told} gnomon place MODEL --under {text}")
     try:
         return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def process_memory(text: str) -> float:
+    """The most memory of a process, in bytes. ValueError for that of one choice, which `place` limits."""
+    return bound(f"memory:{text}" if "=" in text else f"{MEMORY}={text}")[1]
 
 
 def _objectives_help() -> str:
@@ -127,6 +136,10 @@ class ParetoOptions(Options, total=False):
             metavar="OBJECTIVE=80MB",
             help="Write the package of the fastest point under this bound. May be repeated.",
         ),
+    ]
+    memory: Annotated[
+        float,
+        option("--memory", read=process_memory, metavar="80MB", help=f"The same as --under {MEMORY}=80MB."),
     ]
     dumpfile: Annotated[
         PathLike | None,
@@ -209,7 +222,7 @@ def pareto_request(
         plan=plan,
         others=tuple(others),
         pick=options.get("pick"),
-        under=dict(options.get("under", {})),
+        under={**options.get("under", {}), **({MEMORY: options["memory"]} if "memory" in options else {})},
         out=None if out is None else Path(out),
         overwrite=overwrite,
         dumpfile=None if dumpfile is None else Path(dumpfile),

@@ -19,17 +19,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 
 from gnomon.api.options import (
     Fetch,
+    Memory,
     Model,
     OldRecords,
     Options,
     Overwrite,
     Package,
     PathLike,
+    Under,
     device_option,
+    limits_of,
     model_request,
     names_of,
     package_path,
@@ -64,6 +68,8 @@ def place(
     measure: OldRecords = True,
     picture: Annotated[bool, option("--no-picture", off=True, help="Draw no picture.")] = True,
     deploy_to: Annotated[str | None, option("--deploy", metavar="DEVICE", help="Then deploy it there.")] = None,
+    under: Under = MappingProxyType({}),
+    memory: Memory = MappingProxyType({}),
     on_progress: Watch | WatchOf | None = None,
     on_message: Callable[[str], None] | TellOf | None = None,
     **options: Unpack[Options],
@@ -81,7 +87,8 @@ def place(
     `out`-NAMEvalue. Several `devices` give a `FleetDocument`, whose `on_progress` gives the watch of a device by its
     name, and whose `on_message` is called with a name and a sentence.
     """
-    how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture}
+    limits = limits_of(under, memory)
+    how: dict[str, Any] = {"overwrite": overwrite, "measure": measure, "picture": picture, "under": limits}
     how |= {"on_progress": on_progress, "on_message": on_message}
     names = tuple(dict.fromkeys(names_of(devices)))
     parts = parts_of(options)
@@ -105,7 +112,7 @@ def place(
             return place(model, out=where, **how, **own)
 
         return cast("PlaceDocument", _sweep(model, parts, part, how["on_message"]))
-    request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True)
+    request = model_request(model, options, measure=measure, sweeps=True, usual=True, limited=True, under=limits)
     watch, tell = how["on_progress"], how["on_message"]
     answer = _answer_of_before(request, folder, tell, overwrite=overwrite)
     if answer is None:
@@ -221,6 +228,7 @@ def place_on(
     overwrite: bool = False,
     measure: bool = True,
     picture: bool = True,
+    under: Mapping[str, float | str] = MappingProxyType({}),
     on_progress: WatchOf | None = None,
     on_message: TellOf | None = None,
     **options: Unpack[Options],
@@ -235,7 +243,8 @@ def place_on(
     from gnomon.session.request import timed
 
     each: list[Options] = [{**options, "device": name} for name in dict.fromkeys(names_of(devices))]
-    asked = [model_request(model, own, measure=measure, sweeps=True, usual=True, limited=True) for own in each]
+    how: dict[str, Any] = {"sweeps": True, "usual": True, "limited": True, "under": under}
+    asked = [model_request(model, own, measure=measure, **how) for own in each]
     requests = {request.device.name: timed(request) for request in asked}
     answered_before: set[str] = set()
 

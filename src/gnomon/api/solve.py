@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
 
+from gnomon.api.options import Memory, Under, limits_of
 from gnomon.core.front.front import Front
 from gnomon.errors import ProblemError, UsageError, system_errors
 from gnomon.formats.problem import MOST_LETTERS
@@ -18,7 +19,7 @@ from gnomon.jobs.solve.document import FrontDocument, SolveDocument
 from gnomon.measure.progress import Progress, Watch
 from gnomon.options import option
 from gnomon.system.files import read_at_most, read_regular
-from gnomon.values import quantity, seconds
+from gnomon.values import seconds
 
 _HINT = "Give a JSON file of gnomon-problem; what a program prints comes by PROGRAM | gnomon solve -"
 
@@ -37,15 +38,6 @@ def objective_weights(text: str) -> dict[str, float]:
         if not name:
             raise ValueError(f"{part!r} names no objective: give latency=1,memory=0.1")
     return numbers
-
-
-def amount(text: str) -> tuple[str, str]:
-    """What is limited, and the most of it, whose unit is that of the problem."""
-    name, sign, most = (part.strip() for part in text.rpartition("="))
-    if not sign or not name:
-        raise ValueError(f"{text!r} is not a limit: give NAME=4GB, or NAME:CHOICE=4GB")
-    quantity(most)
-    return name, most
 
 
 def read_problem(path: str) -> bytes:
@@ -67,21 +59,6 @@ def _read(path: Path) -> bytes:
 TimeLimit = Annotated[
     float | None,
     option("--time-limit", read=seconds, help="Seconds after which it ends with what it has found and proved."),
-]
-Under = Annotated[
-    Mapping[str, float | str],
-    option(
-        "--under",
-        repeat=True,
-        read=amount,
-        metavar="NAME[:CHOICE]=4GB",
-        help="At most so much of an objective, of all or of what one choice costs; or of switches, or operators. "
-        "May be repeated.",
-    ),
-]
-Memory = Annotated[
-    Mapping[str, float | str],
-    option("--memory", repeat=True, read=amount, metavar="CHOICE=4GB", help="The same as --under memory:CHOICE=4GB."),
 ]
 Problem = Annotated[str | bytes | Path | Mapping[str, object], option(metavar="PROBLEM", read=read_problem)]
 
@@ -111,7 +88,7 @@ def solve(
     Raises ProblemError for a malformed problem and InfeasibleError where no assignment is allowed. From Python a
     problem is its JSON text, a file of it (a Path), or its values; an amount without a unit is one of the objective's.
     """
-    text, limits = _problem_text(problem), _limits(under, memory)
+    text, limits = _problem_text(problem), limits_of(under, memory)
     return job.solve_problem(text, weights, method=method, under=limits, time_limit_s=time_limit_s)
 
 
@@ -149,16 +126,12 @@ def front(
         if on_progress is not None:
             on_progress(Progress(stage="search for trade-offs", done=len(front), total=len(front), left_s=left_s))
 
-    text, limits = _problem_text(problem), _limits(under, memory)
+    text, limits = _problem_text(problem), limits_of(under, memory)
     if sweep is not None and epsilon:
         raise UsageError("a sweep has no epsilon: each of its points is the least", hint="Leave --epsilon out.")
     if sweep is not None:
         return job.sweep_limit(text, sweep, under=limits, time_limit_s=time_limit_s)
     return job.front_problem(text, epsilon=epsilon, under=limits, time_limit_s=time_limit_s, watch=watch)
-
-
-def _limits(under: Mapping[str, float | str], memory: Mapping[str, float | str]) -> dict[str, float | str]:
-    return {**under, **{f"memory:{choice}": most for choice, most in memory.items()}}
 
 
 def _problem_text(problem: str | bytes | Path | Mapping[str, object]) -> str | bytes:

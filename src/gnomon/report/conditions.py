@@ -81,3 +81,18 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
     parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
     known = ", ".join(filter(None, parts))
     return f"{name} on {where}{known and f': {known}'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitPart:
+    """A limit: what is used of it and what is left, and by how much one unit more of it would lower the bound.
+
+    `price` is in weighted units, right for small changes alone, and null where it is not known.
+    """
+
+    name: str
+    unit: str
+    at_most: float
+    used: float
+    slack: float
+    price: float | None

@@ -159,6 +159,11 @@ def value(number: float | None, unit: str) -> str:
     return "-" if number is None else f"{digits(number)} {unit}"
 
 
+def limited(number: float, unit: str) -> str:
+    """A number in the unit of a limit, which is "" for a count."""
+    return value(number, unit) if unit else f"{number:g}"
+
+
 def steps(low: float, high: float, most: int) -> list[float]:
     """Round numbers on a linear axis, about `most` of them."""
     raw = (high - low) / most

@@ -103,7 +103,9 @@ class Verified:
     failure: Failure | None
 
 
-def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False) -> Verdict:
+def prove(
+    lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False, barred: Collection[str] = ()
+) -> Verdict:
     """Measure the contenders interleaved in fresh processes until it is decided, and choose; see `judge_contenders`.
 
     Without a mix the profile, which was interleaved, goes on as long as it leaves the choice open. Beside a mix all are
@@ -135,14 +137,20 @@ def prove(lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: 
         profiled={c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"},
         busy=next((d.message for d in worst(lab.runner.environments) if d.kind in ("busy", "steal")), ""),
         priced=priced,
+        barred=barred,
     )
-    return verdict if lab.link else predicted_verdict(verdict)
+    verdict = verdict if lab.link else predicted_verdict(verdict, barred)
+    if verdict.chosen.contender.key in barred:
+        told = "; ".join(f"{p.contender.label}: {describe(p.measured.failure)}" for p in verdict.proved if not p.ok)
+        raise MeasurementError(f"nothing that keeps the limits ran with right outputs ({told})", hint=AGAIN)
+    return verdict
 
 
-def predicted_verdict(verdict: Verdict) -> Verdict:
+def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict:
     """The verdict where nothing may be measured: a plan that the record has no runs of is chosen by its prediction.
 
-    It must promise 2 % more than the best single backend took, as differences below that are not told apart.
+    It must promise 2 % more than the best single backend took, as differences below that are not told apart, unless
+    that is `barred`.
     """
     plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
     if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
@@ -151,7 +159,7 @@ def predicted_verdict(verdict: Verdict) -> Verdict:
         level(verdict.best_single.measured, verdict.clocks.of(verdict.best_single.contender))
         / plan.contender.predicted_s
     )
-    if gain < _WORTH:
+    if gain < _WORTH and verdict.best_single.contender.key not in barred:
         return verdict
     alone = verdict.best_single.contender.label
     told = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
@@ -196,6 +204,7 @@ def judge_contenders(
     profiled: Mapping[str, Measured] | None = None,
     busy: str = "",
     priced: bool = False,
+    barred: Collection[str] = (),
 ) -> Verdict:
     """Choose from what was measured of each contender, by its key.
 
@@ -203,7 +212,8 @@ def judge_contenders(
     not among what was `profiled`. `converted` are the keys of those that run the model as it was converted. Only what
     computes in one of `precisions` is chosen, and of what leaves its outputs to be checked, if there is such.
     `busy` says what else worked on the machine meanwhile, if anything did.
-    `priced` says that mixes were thought of, so that without a plan none promised a gain.
+    `priced` says that mixes were thought of, so that without a plan none promised a gain. Where all single contenders
+    are `barred` from being chosen, they are what the fastest mix is compared with.
 
     A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
     were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
@@ -251,6 +261,8 @@ def judge_contenders(
     faster = [p for p in proved.values() if p.ok and p.against_best and p.against_best.verdict == "faster"]
     mixes = [p for p in faster if p.contender.kind != "single" and p.against_best and p.against_best.unit == "process"]
     chosen = proved[best.key]
+    if best.key in barred:
+        mixes = [p for p in proved.values() if p.ok and p.contender.kind != "single"]
     if mixes:
         chosen = min(mixes, key=lambda p: level(p.measured, clocks.of(p.contender)))
         # What else is faster must be surely faster than the plan, which is the one that was solved for.
@@ -285,6 +297,7 @@ def judge_contenders(
             default,
             undecided=undecided,
             priced=priced,
+            barred=best.key in barred,
         ),
         clocks=clocks,
         clock=clocks.of(*contenders),
@@ -389,8 +402,9 @@ def _reason(
     *,
     undecided: str,
     priced: bool,
+    barred: bool,
 ) -> str:
-    """The answer in one sentence."""
+    """The answer in one sentence; `barred` says that the best single backend breaks a limit."""
     alone = best.contender.label
     if chosen.contender.on_software or best.contender.on_software:
         how = "Mix: " if chosen is not best else "Use "
@@ -399,7 +413,7 @@ def _reason(
     if chosen is not best and chosen.against_best is not None:
         gain = chosen.against_best.speedup
         faster = f"{gain.ratio:.2f} times as fast as {alone} alone {ratio_interval(gain.low, gain.high)}"
-        parts = [f"Mix: {chosen.contender.label} is {faster}", _beside(default)]
+        parts = [f"Mix: {chosen.contender.label} is {faster}", f"{alone} breaks a limit" * barred, _beside(default)]
         return f"{'; '.join(filter(None, parts))}."
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
     beside = None if undecided else default

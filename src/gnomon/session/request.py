@@ -85,6 +85,7 @@ class ModelRequest(MeasureRequest):
     Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
     `measure` False decides from what the results database holds of this model on this device, which then need not be
     reachable; `interrupted` from the run that Ctrl-C has just ended. A `quick` one measures whole models alone.
+    `under` has the most of what a placement may use, by NAME or NAME:CHOICE.
     UsageError where the job shall start again and measure nothing.
     """
 
@@ -96,6 +97,7 @@ class ModelRequest(MeasureRequest):
     measure: bool = True
     interrupted: bool = False
     quick: bool = False
+    under: Mapping[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         MeasureRequest.__post_init__(self)  # a class with slots is made twice: `super()` would mean the first one

@@ -442,7 +442,8 @@ class _Search:
         plan = self.plan.barring(np.stack([node.kept for node in nodes]))
         hard = np.array([self._hardness(node) for node in nodes])
         least = np.array([node.bound for node in nodes])
-        wide = np.maximum(2 * hard, 3e-6 * np.abs(least)) * [node.wide for node in nodes]
+        unit = np.maximum(np.abs(least), abs(self.upto))  # the bound may be 0
+        wide = np.maximum(2 * hard, 3e-6 * unit) * [node.wide for node in nodes]
         upto = np.minimum(self.upto, least + wide)
         shares = (upto - least) / (abs(self.upto) or 1.0)
         prices = np.stack([_near(node.prices, share) for node, share in zip(nodes, shares, strict=True)])

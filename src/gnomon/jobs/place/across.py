@@ -25,10 +25,11 @@ from gnomon.core.cost import CostModel, Objective, PairCost
 from gnomon.core.graph import Graph
 from gnomon.core.pricing.price import Array, SegmentPrices, SegmentTime, segment_prices
 from gnomon.core.sample import Run
-from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
-from gnomon.errors import ModelError
+from gnomon.errors import InfeasibleError, ModelError
+from gnomon.jobs.place.limits import Limits, names_of, solved
 from gnomon.measure.campaign import SEGMENT, Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
 from gnomon.runtimes.base import PlacedModel, chained_options
@@ -258,12 +259,16 @@ class AcrossPlacer:
 
     files: SegmentFiles
 
-    def __init__(self, lab: Lab, targets: Sequence[Target], folder: Path, *, most_blocks: int = 8) -> None:
+    def __init__(
+        self, lab: Lab, targets: Sequence[Target], folder: Path, limits: Limits | None = None, *, most_blocks: int = 8
+    ) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
+        self.limits = limits or Limits()
         self.targets = tuple(targets)
         # Where a chain that ran began and ended segments; and for each that was refused, one of which ends is to blame.
         self._taken: set[End] = set()
         self._refused: list[set[End]] = []
+        self._lost: set[str] = set()  # whole models that break a limit
 
     def whole(self, target: Target, predicted_s: float | None = None) -> Contender:
         """The whole model in one configuration."""
@@ -310,6 +315,8 @@ class AcrossPlacer:
         own = [t.placed.graph is self.lab.graph and t.configuration.clean for t in self.targets]
         mixable = [i for i, trace in enumerate(traces) if own[i] and trace.ok]
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
+        self._lost = {c.label for c in wholes if self.limits.broken(c)}
+        always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
         # One that has lost as a whole is worth no chain, unless its profiler tells parts of the model apart.
         mixable = [
             i
@@ -339,7 +346,11 @@ class AcrossPlacer:
             return unmixed("the graph has no cut that is narrow enough")
         prior, least = found
         ideal = float(least.min(axis=1).sum())
-        if ideal > _WORTH * float(totals.min()) and not always:
+        alone = [
+            SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
+        ]
+        best_s = self._best_s(alone)
+        if ideal > _WORTH * best_s and not always:
             return unmixed("no block is faster elsewhere by more than the noise, even if cuts were free", ideal)
         # The proof alone would take as long as what was done.
         if self.lab.runner.over("price chains", needs_s=self.lab.request.used_s):
@@ -348,17 +359,31 @@ class AcrossPlacer:
         fastest = min(range(len(wholes)), key=lambda k: wholes[k].predicted_s or 0.0)
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
-        alone = [
-            SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
-        ]
-        times = alone + self.price_chains(prior, alone, anchor, greedy)
-        enough_s = math.inf if always else float(totals.min())
-        prices, solution = self._settle(prior, times, anchor, enough_s)
+        enough_s = math.inf if always else best_s
+        try:
+            times = alone + self.price_chains(prior, alone, anchor, greedy)
+            prices, solution = self._settle(prior, times, anchor, enough_s)
+        except InfeasibleError as error:
+            return unmixed(error.message, ideal)
         extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
         why = "" if extra else "with the cost of its cuts no mix is predicted to be faster than one runtime"
         return AcrossResult(
             contenders=(*wholes, *extra), prices=prices, solution=solution, ideal_s=ideal or None, why=why
         )
+
+    def _best_s(self, alone: Sequence[SegmentTime]) -> float:
+        """Seconds of the fastest whole model that keeps the limits."""
+        kept = (time.time_s for time in alone if self.targets[time.backend].configuration.name not in self._lost)
+        return min(kept, default=math.inf)
+
+    def _solved(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> Solution:
+        """The exact minimum within the limits."""
+        model = self._model(prices, extra_s)
+        if self.limits.demands:
+            names = [names_of(t.configuration, t.configuration.name) for t in self.targets]
+            groups = [self.files.cutter.order[a:b] for a, b in pairwise(self.files.places)]
+            model = self.limits.within(model, self.lab.graph, groups, names)
+        return solved(model)
 
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
         """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
@@ -391,7 +416,7 @@ class AcrossPlacer:
         chains = random_chains(blocks, len(self.targets), max(2, blocks // 2), rng)
         if len(greedy) > 1 and greedy not in chains:
             chains.append(greedy)
-        enough_s = _WORTH * min(time.time_s for time in alone)
+        enough_s = _WORTH * self._best_s(alone)
         times: list[SegmentTime] = []
         tried: set[Chain] = set()
         while chains:
@@ -410,13 +435,14 @@ class AcrossPlacer:
         extra_s: dict[End, float] = {}
         found: list[Chain] = []
         for _ in range(_ATTEMPTS * (room > 0)):
-            chain = merge(solve(self._model(prices, extra_s)).assignment)
+            chain = merge(self._solved(prices, extra_s).assignment)
             if len(found) == room or len(chain) < 2 or prices.chain_s(chain) > enough_s:
                 break
             if chain not in tried and chain not in found:
                 found.append(chain)
+            whole_s = enough_s if enough_s < math.inf else prices.chain_s(chain)
             for end in self._ends(chain):
-                extra_s[end] = extra_s.get(end, 0.0) + _OTHERWISE * enough_s
+                extra_s[end] = extra_s.get(end, 0.0) + _OTHERWISE * whole_s
         return found
 
     def _times(
@@ -453,7 +479,7 @@ class AcrossPlacer:
         tried: set[Chain] = set()
         while True:
             prices = segment_prices(prior, times)
-            solution = solve(self._model(prices))
+            solution = self._solved(prices)
             chain = merge(solution.assignment)
             enough = len(tried) >= _REFITS and self._ends(chain) <= self._taken
             if len(chain) < 2 or chain in tried or enough or prices.chain_s(chain) > enough_s:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from gnomon.core.codec import fields_of
 from gnomon.core.graph import Graph
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
 from gnomon.core.stats import may_be_as_fast, summarise
-from gnomon.errors import MeasurementError
+from gnomon.errors import GnomonError, InfeasibleError, MeasurementError
 from gnomon.jobs.place.across import AcrossPlacer, AcrossResult
 from gnomon.jobs.place.document import (
     ColumnPart,
@@ -30,6 +31,7 @@ from gnomon.jobs.place.document import (
     SolutionPart,
     SustainedPart,
 )
+from gnomon.jobs.place.limits import Limits
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.environment import Doubt
@@ -38,6 +40,8 @@ from gnomon.models.check import CURE
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
 from gnomon.session.contender import (
+    AGAIN,
+    Clocks,
     Contender,
     Proved,
     blocks,
@@ -221,11 +225,11 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     return made
 
 
-def _inside_placer(lab: Lab, target: Target) -> InsidePlacer:
+def _inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """What places inside one runtime: it is loaded where a target has several backends."""
     from gnomon.jobs.place.inside import inside_placer
 
-    return inside_placer(lab, target)
+    return inside_placer(lab, target, limits)
 
 
 def column_part(
@@ -373,8 +377,9 @@ def contender_part(
     rows: Sequence[PlacedOperator],
     times: Breakdown | None,
     traced: Measured | None,
+    breaks: str = "",
 ) -> ContenderPart:
-    """A contender and its runs, by the clock that compares it.
+    """A contender and its runs, by the clock that compares it; which limits it `breaks`.
 
     `rows` are the operators where it assigns the same ones: those of a model that was converted are none of them.
     `times` are where its time goes, and `traced` its runs with the profiler on, as far as these are known.
@@ -402,11 +407,12 @@ def contender_part(
         profiler_overhead_s=times.overhead_s if times else None,
         kernels=tuple(map(kernel_part, times.own)) if times else (),
         runs=runs_part(measured, contender.graph, traced),
+        breaks=breaks,
     )
 
 
 def _contender_parts(
-    lab: Lab, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown]
+    lab: Lab, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown], limits: Limits
 ) -> tuple[ContenderPart, ...]:
     parts = []
     for proved in verdict.proved:
@@ -414,7 +420,8 @@ def _contender_parts(
         alike = rows if contender.graph is verdict.chosen.contender.graph else ()
         traced = lab.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
         clock = verdict.clocks.of(contender)
-        parts.append(contender_part(proved, clock, alike, times.get(contender.label), traced))
+        breakdown = times.get(contender.label)
+        parts.append(contender_part(proved, clock, alike, breakdown, traced, limits.broken(contender)))
     return tuple(parts)
 
 
@@ -460,20 +467,29 @@ def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator],
 
 def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
     """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
+    limits = Limits(lab.request.under)
+    unknown = [target for target in lab.targets if not limits.knows(target)]
+    lab.targets = tuple(target for target in lab.targets if target not in unknown)
+    why = "the graph of its model has no weights, so that its memory is not known"
+    lab.missing += [Missing(name=target.configuration.name, reason=why) for target in unknown]
+    limits.check(lab.targets)
     request, sensitivity = lab.request, reference(lab)
-    inside, across, others, refused = _price(lab, folder)
+    inside, across, others, refused = _price(lab, folder, limits)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
     mixes = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
     clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
-    verdict = prove(lab, contenders, clocks, priced=mixes and not lab.runner.stopped)
-    verdict = replace(verdict, proved=(*verdict.proved, *refused))
-    verdict, verified, ran_on = _deploy(lab, verdict, out, overwrite=overwrite)
+    kept, lost = _parted(lab, contenders, limits, clocks, across.why if across else "")
+    barred = {c.key for c in kept if limits.broken(c)}
+    verdict = prove(lab, kept, clocks, priced=mixes and not lab.runner.stopped, barred=barred)
+    verdict = replace(verdict, proved=(*verdict.proved, *refused, *lost))
+    verdict, verified, ran_on = _deploy(lab, verdict, out, limits, overwrite=overwrite)
     chosen = verdict.chosen.contender
     lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
     times = breakdowns(lab, verdict, inside, across)
     rows = operator_rows(verdict, ran_on, times, inside, across)
-    parts = _contender_parts(lab, verdict, rows, times)
+    parts = _contender_parts(lab, verdict, rows, times, limits)
+    solution = _solution_of(chosen, inside, across)
     warnings = _weighed(_all_doubts(lab, verdict, sensitivity), {c.label: c.level_s for c in parts if c.level_s})
     field = [(proved.contender, proved.measured) for proved in verdict.proved]
     conditions = conditions_part(lab)
@@ -486,6 +502,8 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         operators=rows,
         verified=verified,
         solutions=_solutions(inside, across),
+        limits=limits.parts(chosen, ran_on, solution.prices if solution else ()),
+        limits_cost_s=_limits_cost_s(parts, chosen.label, solution) if limits.demands else None,
         unattributed_s={label: split.unattributed_s for label, split in times.items()},
         ideal_s=across.ideal_s if across else None,
         why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
@@ -508,14 +526,51 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     )
 
 
-def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
+def _parted(
+    lab: Lab, contenders: Sequence[Contender], limits: Limits, clocks: Clocks, why: str
+) -> tuple[list[Contender], list[Proved]]:
+    """Those that keep the limits, and what was measured of single ones that break one.
+
+    Where no single one keeps them, the fastest is among the former, to compare a mix with. InfeasibleError where there
+    is neither.
+    """
+    kept = limits.free(contenders)
+    lost = [c for c in contenders if c not in kept and c.kind == "single"]
+    if not kept:
+        told = "; ".join([*(f"{c.label}: {limits.broken(c)}" for c in lost), *filter(None, [why])])
+        raise InfeasibleError(f"nothing that was found keeps the limits ({told})", hint="Allow as much as one of them.")
+    if not any(c.kind == "single" for c in kept):
+        kept.append(min(lost, key=lambda c: level(lab.runner.known(c.key), clocks.of(*lost))))
+    return kept, [
+        Proved(contender=c, measured=lab.runner.known(c.key), against_best=None) for c in lost if c not in kept
+    ]
+
+
+def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
+    """What was solved for where a contender was among the choices."""
+    own = {part.configuration.name for part in chosen.parts}
+    solutions = [result.solution for result in inside if {result.target.configuration.name} == own]
+    return next(iter(solutions), across.solution if across else None)
+
+
+def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:
+    """How much longer the choice takes than without limits: by the prices, else than what was left out for a limit."""
+    if solution is not None and solution.free is not None:
+        return max(0.0, solution.value - solution.free)
+    chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
+    return max((chosen_s - part.level_s for part in parts if part.breaks and part.level_s and chosen_s), default=0.0)
+
+
+def _price(
+    lab: Lab, folder: Path, limits: Limits
+) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
     across those that take the model whole, with as many threads as the fastest. The others are returned as they are;
     last are those that are refused, but nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
-    within = [_inside_placer(lab, t) for t in lab.targets if t not in whole]
-    across = AcrossPlacer(lab, whole, folder)
+    within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
+    across = AcrossPlacer(lab, whole, folder, limits)
     singles = {placer: placer.singles() for placer in within}
     wholes = [across.whole(target) for target in whole]
     every = [c for group in (*singles.values(), wholes) for c in group]
@@ -526,7 +581,7 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
     refused = nearly_right(lab, every, field, clock)
     lab.doubts += precision_hints(lab, field, clock)
     results: list[InsideResult] = []
-    problems: list[MeasurementError] = []
+    problems: list[GnomonError] = []
     untraced: list[Contender] = []
     for placer in within:
         mine = [c for c in singles[placer] if c in field]
@@ -535,9 +590,10 @@ def _price(lab: Lab, folder: Path) -> tuple[list[InsideResult], AcrossResult | N
             continue
         try:
             results += [placer.run(mine, clock)] if mine else []
-        except MeasurementError as error:  # one configuration that cannot be priced does not end the others
+        except (MeasurementError, InfeasibleError) as error:  # one that cannot be priced does not end the others
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
+            untraced += mine if isinstance(error, InfeasibleError) else []
     wholes = [c for c in wholes if c in field]
     if problems and not results and not wholes:
         raise problems[0]
@@ -558,16 +614,22 @@ def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
     return [c for c in set_ if c.threads == fastest.threads]
 
 
-def _deploy(lab: Lab, verdict: Verdict, out: Path, *, overwrite: bool) -> tuple[Verdict, Verified, Mapping[int, str]]:
+def _deploy(
+    lab: Lab, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
+) -> tuple[Verdict, Verified, Mapping[int, str]]:
     """Write the winner's package and run it; a package that does not do what it should gives way to the next.
 
-    Returns also where each operator ran in it.
+    Returns also where each operator ran in it. MeasurementError where what ran breaks a limit.
     """
-    order = [verdict.chosen, verdict.best_single]
+    order = [verdict.chosen, *(one for one in [verdict.best_single] if not limits.broken(one.contender))]
     for number, proved in enumerate(order):
         write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
         verified, ran_on = verify(lab, out, proved.contender)
-        if verified.ok or verified.skipped or proved is verdict.best_single:
+        broken = limits.broken(proved.contender, ran_on)
+        last = proved is order[-1]
+        if last and broken:
+            raise MeasurementError(f"{proved.contender.label} ran and breaks a limit: {broken}", hint=AGAIN)
+        if not broken and (verified.ok or verified.skipped or last):
             return replace(verdict, chosen=proved), verified, ran_on
         told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
         lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))

@@ -16,7 +16,7 @@ from gnomon.core.stats import Comparison, Speedup, Summary
 from gnomon.measure.environment import Doubt
 from gnomon.report import units
 from gnomon.report.answer import Answer
-from gnomon.report.conditions import ConditionsPart
+from gnomon.report.conditions import ConditionsPart, LimitPart
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import Accelerator
 from gnomon.session.document import (
@@ -76,7 +76,8 @@ class MeasuredPart:
 class ContenderPart(MeasuredPart):
     """An assignment that was measured as a whole, interleaved with the others, in fresh processes.
 
-    `settings` are those of its configurations, by their names.
+    `settings` are those of its configurations, by their names. `breaks` says which limits it breaks, "" for none: it
+    then was measured in the profile alone.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class ContenderPart(MeasuredPart):
     usual: bool = False
     precision: str = "float32"
     failure: Failure | None
+    breaks: str = ""
     assignment: tuple[str | None, ...]
     operators_s: tuple[float | None, ...]
     unattributed_s: float | None
@@ -198,6 +200,7 @@ class PlaceDocument(MeasuredDocument):
 
     `reference_checked_by` is who else computed the reference's outputs, "" where
     nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
+    `limits_cost_s` is how much longer the choice takes than without `limits`, null where that is not known.
     """
 
     format: Literal["gnomon-place"] = "gnomon-place"
@@ -207,6 +210,8 @@ class PlaceDocument(MeasuredDocument):
     operators: tuple[PlacedOperator, ...]
     verified: Verified
     solutions: Mapping[str, SolutionPart]
+    limits: tuple[LimitPart, ...] = ()
+    limits_cost_s: float | None = None
     unattributed_s: Mapping[str, float]
     ideal_s: float | None
     why_not_mixed: str | None

@@ -30,10 +30,11 @@ from gnomon.core.pricing.transfers import (
     transfer_model,
     wiring_of,
 )
-from gnomon.core.solver.solve import Solution, solve
+from gnomon.core.solver.solve import Solution
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import median, quantile, trimmed_mean
 from gnomon.errors import MeasurementError
+from gnomon.jobs.place.limits import Limits, names_of, solved
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.session.contender import Anchor, Contender, Kind, contender_in, level, measure_beside, trace_of
@@ -69,10 +70,11 @@ class InsideResult:
 
 
 class InsidePlacer:
-    """Prices and solves one target of a lab."""
+    """Prices and solves one target of a lab, within limits."""
 
-    def __init__(self, lab: Lab, target: Target) -> None:
+    def __init__(self, lab: Lab, target: Target, limits: Limits | None = None) -> None:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
+        self.limits = limits or Limits()
         support = target.support.operators
         self.backends = tuple(b for b in target.configuration.backends if support.get(b))
         self._observed: dict[tuple[int, ...], float] = {}
@@ -118,13 +120,13 @@ class InsidePlacer:
         refits = 0
         while True:
             prices = self._allowed(operator_prices(observations, len(self.backends)))
-            solution = tried = solve(self._model(prices))
+            solution = tried = self._solved(self._model(prices))
             gain = self._gain(partial(_sum_s, prices), solution, alive)
             if gain < WORTH and not refits:
                 # Where a neighbour slowed the runs without a trace, the constants that make up for it hide a gain among
                 # small operators. What the traces alone promise is run once, so that it is seen and not priced.
                 traced = self._allowed(self._traced_table(alive))
-                tried = solve(self._model(traced))
+                tried = self._solved(self._model(traced))
                 gain = self._gain(partial(_sum_s, traced), tried, alive)
             if tried.assignment in self._observed or refits == REFITS or gain < WORTH:
                 break
@@ -156,7 +158,7 @@ class InsidePlacer:
 
     def _gain(self, total_s: TotalOf, solution: Solution, alive: Sequence[Contender]) -> float:
         """How many times as fast as the best single backend the solution is, by the prices."""
-        best = min(total_s(self.assignment(c)) for c in alive)
+        best = min((total_s(self.assignment(c)) for c in self.limits.free(alive)), default=math.inf)
         return best / solution.value if solution.value > 0 else 1.0
 
     def _contenders(
@@ -233,6 +235,12 @@ class InsidePlacer:
             slot_costs=tuple(row[:, None] for row in prices),
         )
 
+    def _solved(self, model: CostModel, groups: Sequence[Sequence[int]] | None = None) -> Solution:
+        """The exact minimum within the limits; `groups` are the operators of each slot, without any one each."""
+        own = groups or [(op.index,) for op in self.graph.operators]
+        names = [names_of(self.target.configuration, backend) for backend in self.backends]
+        return solved(self.limits.within(model, self.graph, own, names))
+
     def _fastest_run(
         self, alive: Sequence[Contender], clock: Clock
     ) -> tuple[tuple[tuple[int, ...], float], float] | None:
@@ -246,7 +254,8 @@ class InsidePlacer:
         if not plans:
             return None
         taken_s = min(plans)
-        gain = min(level(self.lab.runner.known(c.key), clock) for c in alive) / taken_s
+        levels_s = (level(self.lab.runner.known(c.key), clock) for c in self.limits.free(alive))
+        gain = min(levels_s, default=math.inf) / taken_s
         return ((plans[taken_s], taken_s), gain) if gain >= WORTH else None
 
     def _traced_table(self, singles: Sequence[Contender]) -> Array:
@@ -323,8 +332,8 @@ class TransferPlacer(InsidePlacer):
     fits what each operator takes on each side and what a crossing costs. See docs/runtimes/ncnn.md.
     """
 
-    def __init__(self, lab: Lab, target: Target) -> None:
-        super().__init__(lab, target)
+    def __init__(self, lab: Lab, target: Target, limits: Limits | None = None) -> None:
+        super().__init__(lab, target, limits)
         support = target.support
         self.folded = support.folded
         self.wiring = wiring_of(self.graph, _FREE, self.folded)
@@ -366,7 +375,7 @@ class TransferPlacer(InsidePlacer):
                     hint="The reasons are among what was skipped.",
                 )
             prices = fit_transfers(self.wiring, runs, sides=max(2, len(self.backends)))
-            solution = self._solved(prices)
+            solution = self._placed(prices)
             gain = self._gain(prices.total_s, solution, alive)
             if solution.assignment in self._runs or refits == REFITS or gain < WORTH:
                 break
@@ -398,9 +407,13 @@ class TransferPlacer(InsidePlacer):
         """Everything that the backend takes on it, the rest at home."""
         return self.along(super().single(backend))
 
-    def _solved(self, prices: TransferPrices) -> Solution:
+    def _placed(self, prices: TransferPrices) -> Solution:
         """The exact minimum, its assignment that of the operators alone."""
-        found = solve(transfer_model([op.name for op in self.graph.operators], self.backends, prices))
+        groups: list[list[int]] = [[] for _ in self.graph.operators]
+        for index in range(len(groups)):
+            groups[self.folded.get(index, index)].append(index)
+        model = transfer_model([op.name for op in self.graph.operators], self.backends, prices)
+        found = self._solved(model, groups)
         sides = self.along(found.assignment[: self.wiring.count])
         return replace(found, assignment=sides, choices=tuple(self.backends[side] for side in sides))
 
@@ -470,6 +483,6 @@ def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
     return tuple(Step(operators=operators, time_s=median(times)) for operators, times in found.items())
 
 
-def inside_placer(lab: Lab, target: Target) -> InsidePlacer:
+def inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """What prices and solves a target of several backends: with transfers, where they have memories of their own."""
-    return TransferPlacer(lab, target) if target.configuration.transfers else InsidePlacer(lab, target)
+    return (TransferPlacer if target.configuration.transfers else InsidePlacer)(lab, target, limits)

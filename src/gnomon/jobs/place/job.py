@@ -127,6 +127,10 @@ def place(
         from gnomon.session.package import check_destination
 
         check_destination(out, overwrite=overwrite)
+        if request.under:
+            from gnomon.jobs.place.limits import Limits
+
+            Limits(request.under)
 
     def once(again: ModelRequest) -> PlaceDocument:
         with (

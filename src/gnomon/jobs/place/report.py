@@ -33,6 +33,7 @@ from gnomon.jobs.place.shared_report import (
     unproved,
 )
 from gnomon.jobs.place.sustained_report import sustained_text
+from gnomon.jobs.solve.report import limit_line
 from gnomon.report import units
 from gnomon.report.chart import CHOSEN, LOOKS
 from gnomon.report.page import Page, Table, ends_of
@@ -57,6 +58,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
     page.headline(document.decision.reason)
     _measured_model(document, page)
     contenders_table(document, page)
+    _limits(document, page)
     with page.details("why nothing is mixed"):
         _why_not_mixed(document, page)
     with page.details("the solver's proof"):
@@ -146,6 +148,19 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
             page.item(f"{contender.label} {how}: {failure_text(contender.failure)}")
     with page.details("what rose or fell while measuring"):
         _restless([c.label for c in alive if (summary := c.summary(clock)) and summary.trend], page)
+
+
+def _limits(document: PlaceDocument, page: Page) -> None:
+    """What the choice uses of each limit, what the limits cost, and what they leave out."""
+    if document.limits:
+        cost_s, names = document.limits_cost_s, listed([limit.name for limit in document.limits])
+        cost = f": {units.time(cost_s)} over no limit" if cost_s else ", which cost nothing"
+        page.heading(f"Within limits of {names}{cost}, by the prices")
+    for limit in document.limits:
+        page.line(limit_line(limit, units.time), indent=1)
+    for contender in document.contenders:
+        if contender.breaks:
+            page.item(f"{contender.label} is not a candidate: {contender.breaks}.")
 
 
 def _restless(labels: Sequence[str], page: Page) -> None:

@@ -7,21 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnomon.report.answer import FirstVersion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitPart:
-    """A limit: what is used of it and what is left, and by how much one unit more of it would lower the bound.
-
-    `price` is in weighted units, right for small changes alone, and null where it is not known.
-    """
-
-    name: str
-    unit: str
-    at_most: float
-    used: float
-    slack: float
-    price: float | None
+from gnomon.report.conditions import LimitPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

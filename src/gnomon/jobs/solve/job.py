@@ -17,8 +17,9 @@ from gnomon.core.solver.solve import Solution
 from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
-from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, LimitPart, ObjectivePart, SolveDocument
-from gnomon.values import quantity
+from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
+from gnomon.report.conditions import LimitPart
+from gnomon.values import quantity_in
 
 _SWEPT = 20  # limits of a sweep
 _LEAST_S = 1e-3  # where reading took the rest: a first assignment is found all the same
@@ -116,13 +117,8 @@ def _limited(model: CostModel, under: Mapping[str, float | str]) -> CostModel:
     limits = list(model.limits)
     for place, most in under.items():
         name, _, choice = place.partition(":")
-        limit = limit_on(model, name, [choice] if choice else [], most if isinstance(most, int | float) else 0.0)
-        if isinstance(most, str):
-            try:
-                limit = replace(limit, at_most=quantity(most, limit.unit))
-            except ValueError as error:
-                raise UsageError(f"the limit on {place}: {error}", hint="Give an amount such as 4GB.") from None
-        limits.append(limit)
+        limit = limit_on(model, name, [choice] if choice else [], 0.0)
+        limits.append(replace(limit, at_most=quantity_in(place, most, limit.unit)))
     return replace(model, limits=tuple(limits)) if under else model
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, LimitPart, ObjectivePart, SolveDocument
+from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
 from gnomon.report import units
+from gnomon.report.conditions import LimitPart
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import assignment_text
 from gnomon.report.plain import many
@@ -23,14 +24,15 @@ def solve_report(document: SolveDocument, page: Page) -> None:
     if document.free is not None and document.bound is not None:
         page.line(f"Limits cost {max(0.0, document.bound - document.free):.3g} over no limit.", indent=1)
     for limit in document.limits:
-        page.line(_limit_line(limit), indent=1)
+        page.line(limit_line(limit, "{:.3g}".format), indent=1)
     page.line(f"By {document.method} (width {document.width}) in {units.time(document.seconds)}.", indent=1)
 
 
-def _limit_line(limit: LimitPart) -> str:
-    """What is used of a limit, and what more of it would save."""
-    used, most, slack = (units.value(n, limit.unit or "in all") for n in (limit.used, limit.at_most, limit.slack))
-    saves = f"; 1 % more saves about {limit.price * limit.at_most / 100:.3g}" if limit.price and limit.at_most else ""
+def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
+    """What is used of a limit, and what more of it would save; `cost` writes what is minimised."""
+    used, most, slack = (units.limited(n, limit.unit) for n in (limit.used, limit.at_most, limit.slack))
+    saved = cost(limit.price * limit.at_most / 100) if limit.price and limit.at_most else ""
+    saves = f"; 1 % more saves about {saved}" if saved else ""
     return f"{limit.name}: {used} of at most {most}, {slack} left{saves}."
 
 
