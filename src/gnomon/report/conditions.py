@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnomon.report import units
 from gnomon.report.plain import listed
+
+if TYPE_CHECKING:
+    from gnomon.core.cost import Limit
 
 _MOST_SHAPES = 3
 """Inputs whose shapes stand in a report's second line."""
@@ -96,3 +99,12 @@ class LimitPart:
     used: float
     slack: float
     price: float | None
+
+
+def limit_parts(limits: Sequence[Limit], uses: Sequence[float], prices: Sequence[float]) -> tuple[LimitPart, ...]:
+    """The limits with their uses, and with a solver's prices where it knows them."""
+    known: Sequence[float | None] = prices or [None] * len(limits)
+    return tuple(
+        LimitPart(name=one.name, unit=one.unit, at_most=one.at_most, used=used, slack=one.at_most - used, price=price)
+        for one, used, price in zip(limits, uses, known, strict=True)
+    )

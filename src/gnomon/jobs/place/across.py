@@ -28,7 +28,7 @@ from gnomon.core.sample import Run
 from gnomon.core.solver.solve import Solution
 from gnomon.core.space import Slot, Space
 from gnomon.core.stats import quantile
-from gnomon.errors import InfeasibleError, ModelError
+from gnomon.errors import ModelError
 from gnomon.jobs.place.limits import Limits, names_of, solved
 from gnomon.measure.campaign import SEGMENT, Candidate
 from gnomon.measure.effort import QUANTILE, Clock, Effort
@@ -301,6 +301,8 @@ class AcrossPlacer:
 
         That it cannot is said from what each block takes at least, never from time that was shared out within a kernel.
 
+        InfeasibleError where no whole model and no chain of blocks keeps the limits.
+
         `always` prices chains even where the times inside the graph say that it cannot pay.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
@@ -360,11 +362,8 @@ class AcrossPlacer:
         anchor = Anchor(candidate=wholes[fastest].candidate, clock=clock)
         greedy = merge([int(b) for b in prior.argmin(axis=1)])
         enough_s = math.inf if always else best_s
-        try:
-            times = alone + self.price_chains(prior, alone, anchor, greedy)
-            prices, solution = self._settle(prior, times, anchor, enough_s)
-        except InfeasibleError as error:
-            return unmixed(error.message, ideal)
+        times = alone + self.price_chains(prior, alone, anchor, greedy)
+        prices, solution = self._settle(prior, times, anchor, enough_s)
         extra = self._extra(prices, merge(solution.assignment), greedy, enough_s)
         why = "" if extra else "with the cost of its cuts no mix is predicted to be faster than one runtime"
         return AcrossResult(
@@ -379,7 +378,7 @@ class AcrossPlacer:
     def _solved(self, prices: SegmentPrices, extra_s: Mapping[End, float] | None = None) -> Solution:
         """The exact minimum within the limits."""
         model = self._model(prices, extra_s)
-        if self.limits.demands:
+        if self.limits.asked:
             names = [names_of(t.configuration, t.configuration.name) for t in self.targets]
             groups = [self.files.cutter.order[a:b] for a, b in pairwise(self.files.places)]
             model = self.limits.within(model, self.lab.graph, groups, names)

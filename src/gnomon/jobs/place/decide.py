@@ -37,6 +37,7 @@ from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Tell
 from gnomon.models.check import CURE
+from gnomon.report.conditions import limit_parts
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
 from gnomon.session.contender import (
@@ -377,9 +378,8 @@ def contender_part(
     rows: Sequence[PlacedOperator],
     times: Breakdown | None,
     traced: Measured | None,
-    breaks: str = "",
 ) -> ContenderPart:
-    """A contender and its runs, by the clock that compares it; which limits it `breaks`.
+    """A contender and its runs, by the clock that compares it.
 
     `rows` are the operators where it assigns the same ones: those of a model that was converted are none of them.
     `times` are where its time goes, and `traced` its runs with the profiler on, as far as these are known.
@@ -407,7 +407,6 @@ def contender_part(
         profiler_overhead_s=times.overhead_s if times else None,
         kernels=tuple(map(kernel_part, times.own)) if times else (),
         runs=runs_part(measured, contender.graph, traced),
-        breaks=breaks,
     )
 
 
@@ -420,8 +419,8 @@ def _contender_parts(
         alike = rows if contender.graph is verdict.chosen.contender.graph else ()
         traced = lab.runner.known(trace_of(contender).key) if len(contender.parts) == 1 else None
         clock = verdict.clocks.of(contender)
-        breakdown = times.get(contender.label)
-        parts.append(contender_part(proved, clock, alike, breakdown, traced, limits.broken(contender)))
+        part = contender_part(proved, clock, alike, times.get(contender.label), traced)
+        parts.append(replace(part, breaks=limits.broken(contender)))
     return tuple(parts)
 
 
@@ -468,18 +467,14 @@ def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator],
 def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
     """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
     limits = Limits(lab.request.under)
-    unknown = [target for target in lab.targets if not limits.knows(target)]
-    lab.targets = tuple(target for target in lab.targets if target not in unknown)
-    why = "the graph of its model has no weights, so that its memory is not known"
-    lab.missing += [Missing(name=target.configuration.name, reason=why) for target in unknown]
-    limits.check(lab.targets)
+    limits.check(lab.graph, lab.targets)
     request, sensitivity = lab.request, reference(lab)
     inside, across, others, refused = _price(lab, folder, limits)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
     mixes = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
     clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
-    kept, lost = _parted(lab, contenders, limits, clocks, across.why if across else "")
+    kept, lost = _parted(lab, contenders, limits, clocks)
     barred = {c.key for c in kept if limits.broken(c)}
     verdict = prove(lab, kept, clocks, priced=mixes and not lab.runner.stopped, barred=barred)
     verdict = replace(verdict, proved=(*verdict.proved, *refused, *lost))
@@ -502,8 +497,8 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         operators=rows,
         verified=verified,
         solutions=_solutions(inside, across),
-        limits=limits.parts(chosen, ran_on, solution.prices if solution else ()),
-        limits_cost_s=_limits_cost_s(parts, chosen.label, solution) if limits.demands else None,
+        limits=limit_parts(limits.asked, limits.uses(chosen, ran_on), solution.prices if solution else ()),
+        limits_cost_s=_limits_cost_s(parts, chosen.label, solution) if limits.asked else None,
         unattributed_s={label: split.unattributed_s for label, split in times.items()},
         ideal_s=across.ideal_s if across else None,
         why_not_mixed=(across.why if across else next((r.why for r in inside if r.why), "")) or None,
@@ -527,7 +522,7 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
 
 
 def _parted(
-    lab: Lab, contenders: Sequence[Contender], limits: Limits, clocks: Clocks, why: str
+    lab: Lab, contenders: Sequence[Contender], limits: Limits, clocks: Clocks
 ) -> tuple[list[Contender], list[Proved]]:
     """Those that keep the limits, and what was measured of single ones that break one.
 
@@ -537,7 +532,7 @@ def _parted(
     kept = limits.free(contenders)
     lost = [c for c in contenders if c not in kept and c.kind == "single"]
     if not kept:
-        told = "; ".join([*(f"{c.label}: {limits.broken(c)}" for c in lost), *filter(None, [why])])
+        told = "; ".join(f"{c.label}: {limits.broken(c)}" for c in lost)
         raise InfeasibleError(f"nothing that was found keeps the limits ({told})", hint="Allow as much as one of them.")
     if not any(c.kind == "single" for c in kept):
         kept.append(min(lost, key=lambda c: level(lab.runner.known(c.key), clocks.of(*lost))))
@@ -594,11 +589,15 @@ def _price(
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
             untraced += mine if isinstance(error, InfeasibleError) else []
-    wholes = [c for c in wholes if c in field]
-    if problems and not results and not wholes:
+    mixed, wholes = None, [c for c in wholes if c in field]
+    try:
+        mixed = across.run(wholes, clock) if wholes else None
+    except InfeasibleError as error:
+        problems.append(error)
+        untraced += wholes
+    if problems and not results and mixed is None:
         raise problems[0]
-    others = [c for c in alive if c not in field] + untraced
-    return results, across.run(wholes, clock) if wholes else None, others, refused
+    return results, mixed, [c for c in alive if c not in field] + untraced, refused
 
 
 def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from gnomon.core.codec import fields_of
-from gnomon.core.cost import CostModel, Limit, limit_on
+from gnomon.core.cost import CostModel, limit_on
 from gnomon.core.front.front import Front, exact_front
 from gnomon.core.front.limited import solve_within
 from gnomon.core.solver.solve import Solution
@@ -18,7 +18,7 @@ from gnomon.core.space import decimal
 from gnomon.errors import InfeasibleError, UsageError
 from gnomon.formats.problem import read_problem
 from gnomon.jobs.solve.document import FrontDocument, FrontPointPart, ObjectivePart, SolveDocument
-from gnomon.report.conditions import LimitPart
+from gnomon.report.conditions import limit_parts
 from gnomon.values import quantity_in
 
 _SWEPT = 20  # limits of a sweep
@@ -44,23 +44,10 @@ def solve_problem(
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
     found = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
-    prices = found.prices or (None,) * len(model.limits)
-    limits = [_limit_part(model, *pair, found.assignment) for pair in zip(model.limits, prices, strict=True)]
-    own = {"assignment": found.choices, "code": decimal(found.code), "limits": tuple(limits)}
+    limits = limit_parts(model.limits, [model.used(one, found.assignment) for one in model.limits], found.prices)
+    own = {"assignment": found.choices, "code": decimal(found.code), "limits": limits}
     seconds = {"seconds": time.perf_counter() - begin}
     return SolveDocument(**fields_of(SolveDocument, found) | own | seconds)
-
-
-def _limit_part(model: CostModel, limit: Limit, price: float | None, assignment: Sequence[int]) -> LimitPart:
-    used = model.used(limit, assignment)
-    return LimitPart(
-        name=limit.name,
-        unit=limit.unit,
-        at_most=limit.at_most,
-        used=used,
-        slack=limit.at_most - used,
-        price=price,
-    )
 
 
 def sweep_limit(
