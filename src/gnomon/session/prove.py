@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from gnomon import wire
 from gnomon.core.brief import brief
 from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
-from gnomon.errors import MeasurementError
+from gnomon.errors import InfeasibleError, MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
@@ -104,15 +105,26 @@ class Verified:
 
 
 def prove(
-    lab: Lab, contenders: Sequence[Contender], clocks: Clocks, *, priced: bool = False, barred: Collection[str] = ()
+    lab: Lab,
+    contenders: Sequence[Contender],
+    clocks: Clocks,
+    *,
+    priced: bool = False,
+    barred: Mapping[str, str] = MappingProxyType({}),
 ) -> Verdict:
     """Measure the contenders interleaved in fresh processes until it is decided, and choose; see `judge_contenders`.
 
     Without a mix the profile, which was interleaved, goes on as long as it leaves the choice open. Beside a mix all are
     measured again, but for single contenders that the profile showed to be hopeless: they ran there beside the best.
+    So it is with those that are `barred`, with the reasons by their keys, unless all are: then the fastest of them is
+    what a mix is compared with. InfeasibleError where nothing else is left.
     """
     mixed = any(c.kind != "single" for c in contenders)
-    far = _hopeless(lab, contenders, clocks) if mixed else {}
+    kept = [c for c in contenders if c.key not in barred]
+    far = _hopeless(lab, kept, clocks) if mixed else {}
+    lost = sorted((c for c in contenders if c.key in barred), key=lambda c: level(lab.runner.known(c.key), "wall"))
+    lost = lost if any(c.kind == "single" for c in kept) else lost[1:]
+    far |= {c.key: lab.runner.known(c.key) for c in lost if mixed}
     left = [c for c in contenders if c.key not in far]
     under = "proof/" if mixed else ""
     renamed = {c.key: replace(c.candidate, key=f"{under}{c.key}", label=c.label, serial=c.serial) for c in left}
@@ -141,8 +153,9 @@ def prove(
     )
     verdict = verdict if lab.link else predicted_verdict(verdict, barred)
     if verdict.chosen.contender.key in barred:
-        told = "; ".join(f"{p.contender.label}: {describe(p.measured.failure)}" for p in verdict.proved if not p.ok)
-        raise MeasurementError(f"nothing that keeps the limits ran with right outputs ({told})", hint=AGAIN)
+        rows = [(p.contender, p.measured.failure) for p in verdict.proved]
+        told = "; ".join(f"{c.label}: {barred.get(c.key) or describe(failure)}" for c, failure in rows)
+        raise InfeasibleError(f"nothing that ran keeps the limits ({told})", hint="Allow as much as one of them uses.")
     return verdict
 
 
@@ -212,8 +225,8 @@ def judge_contenders(
     not among what was `profiled`. `converted` are the keys of those that run the model as it was converted. Only what
     computes in one of `precisions` is chosen, and of what leaves its outputs to be checked, if there is such.
     `busy` says what else worked on the machine meanwhile, if anything did.
-    `priced` says that mixes were thought of, so that without a plan none promised a gain. Where all single contenders
-    are `barred` from being chosen, they are what the fastest mix is compared with.
+    `priced` says that mixes were thought of, so that without a plan none promised a gain. What is `barred` is not
+    chosen; where all single contenders are, the fastest of them is what the fastest mix is compared with.
 
     A mix is chosen only if it is faster than the fastest single contender by more than the noise, and several processes
     were seen: one process cannot tell a gain from its luck. Among single contenders that are equally fast as far as can
@@ -222,10 +235,11 @@ def judge_contenders(
     thread is as fast, unless some are surely faster all the same. MeasurementError if none is left.
     """
     other = beside or {}
-    eligible = {c.key for c in contenders if _asked(c, precisions)}
+    eligible = {c.key for c in contenders if _asked(c, precisions) and c.key not in barred}
     if not any(results[key].ok for key in eligible):  # of commands alone nobody checks outputs
         eligible = {c.key for c in contenders if not c.checked}
-    singles = [c for c in contenders if c.kind == "single" and results[c.key].ok and c.key in eligible]
+    alive = [c for c in contenders if c.kind == "single" and results[c.key].ok]
+    singles = [c for c in alive if c.key in eligible] or [c for c in alive if c.key in barred]
     if not singles:
         told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
         raise MeasurementError(f"no single backend is left after the proof ({told})", hint=AGAIN)

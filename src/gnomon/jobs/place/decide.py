@@ -42,7 +42,6 @@ from gnomon.report.plain import listed
 from gnomon.runtimes.base import resolution_of
 from gnomon.session.contender import (
     AGAIN,
-    Clocks,
     Contender,
     Proved,
     blocks,
@@ -474,10 +473,10 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
     mixes = bool(inside) or bool(across and (across.solution or across.ideal_s is not None))
     clocks = choose_clocks(lab, {c.key: lab.runner.known(c.key) for c in contenders}, contenders)
-    kept, lost = _parted(lab, contenders, limits, clocks)
-    barred = {c.key for c in kept if limits.broken(c)}
-    verdict = prove(lab, kept, clocks, priced=mixes and not lab.runner.stopped, barred=barred)
-    verdict = replace(verdict, proved=(*verdict.proved, *refused, *lost))
+    barred = {c.key: why for c in contenders if (why := limits.broken(c))}
+    contenders = [c for c in contenders if c.kind == "single" or c.key not in barred]
+    verdict = prove(lab, contenders, clocks, priced=mixes and not lab.runner.stopped, barred=barred)
+    verdict = replace(verdict, proved=(*verdict.proved, *refused))
     verdict, verified, ran_on = _deploy(lab, verdict, out, limits, overwrite=overwrite)
     chosen = verdict.chosen.contender
     lab.runner.finish({"chosen": chosen.label, "reason": verdict.reason})
@@ -519,26 +518,6 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         conditions=conditions,
         **measured_facts(lab),
     )
-
-
-def _parted(
-    lab: Lab, contenders: Sequence[Contender], limits: Limits, clocks: Clocks
-) -> tuple[list[Contender], list[Proved]]:
-    """Those that keep the limits, and what was measured of single ones that break one.
-
-    Where no single one keeps them, the fastest is among the former, to compare a mix with. InfeasibleError where there
-    is neither.
-    """
-    kept = limits.free(contenders)
-    lost = [c for c in contenders if c not in kept and c.kind == "single"]
-    if not kept:
-        told = "; ".join(f"{c.label}: {limits.broken(c)}" for c in lost)
-        raise InfeasibleError(f"nothing that was found keeps the limits ({told})", hint="Allow as much as one of them.")
-    if not any(c.kind == "single" for c in kept):
-        kept.append(min(lost, key=lambda c: level(lab.runner.known(c.key), clocks.of(*lost))))
-    return kept, [
-        Proved(contender=c, measured=lab.runner.known(c.key), against_best=None) for c in lost if c not in kept
-    ]
 
 
 def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
@@ -588,13 +567,11 @@ def _price(
         except (MeasurementError, InfeasibleError) as error:  # one that cannot be priced does not end the others
             problems.append(error)
             lab.missing.append(Missing(name=placer.target.configuration.name, reason=error.message, hint=error.hint))
-            untraced += mine if isinstance(error, InfeasibleError) else []
     mixed, wholes = None, [c for c in wholes if c in field]
     try:
         mixed = across.run(wholes, clock) if wholes else None
     except InfeasibleError as error:
         problems.append(error)
-        untraced += wholes
     if problems and not results and mixed is None:
         raise problems[0]
     return results, mixed, [c for c in alive if c not in field] + untraced, refused
