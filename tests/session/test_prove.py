@@ -125,6 +125,18 @@ def test_what_a_program_that_plays_a_device_gains_is_no_claim() -> None:
     assert (slow.chosen.contender.key, slow.reason) == ("a", "Use a.")
 
 
+def test_what_is_barred_is_not_chosen_and_a_mix_is_where_all_single_ones_are() -> None:
+    results = times(1.5, greedy=1.6)
+    assert judge_contenders(FIELD, results, WALL).chosen.contender.key == "a"
+    one = judge_contenders(FIELD, results, WALL, barred=("a",))
+    assert one.chosen.contender.key == one.best_single.contender.key == "b"
+    every = judge_contenders(FIELD, results, WALL, barred=("a", "b"))
+    assert (every.chosen.contender.key, every.best_single.contender.key) == ("plan", "a")
+    assert "a breaks a limit" in every.reason
+    failed = {**results, "plan": refused("plan"), "greedy": refused("greedy")}
+    assert judge_contenders(FIELD, failed, WALL, barred=("a", "b")).chosen.contender.key == "a", "for `prove` to refuse"
+
+
 def test_refused_contenders_are_never_chosen() -> None:
     results = times(0.7, 0.6)
     verdict = judge_contenders(FIELD, {**results, "plan": refused("plan"), "greedy": refused("greedy")}, WALL)

@@ -237,7 +237,7 @@ def judge_contenders(
     other = beside or {}
     eligible = {c.key for c in contenders if _asked(c, precisions) and c.key not in barred}
     if not any(results[key].ok for key in eligible):  # of commands alone nobody checks outputs
-        eligible = {c.key for c in contenders if not c.checked}
+        eligible = {c.key for c in contenders if not c.checked and c.key not in barred}
     alive = [c for c in contenders if c.kind == "single" and results[c.key].ok]
     singles = [c for c in alive if c.key in eligible] or [c for c in alive if c.key in barred]
     if not singles:
