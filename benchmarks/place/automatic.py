@@ -18,7 +18,7 @@ from gnomon.jobs.place.document import ContenderPart, PlaceDocument
 _SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "efficientnet-lite0.onnx": {},
     "minilm-layer.onnx": {},
-    "ppocr-det.onnx": {"x": (1, 3, 320, 320)},
+    "ppocr-det.onnx": {},
     "ppocr-rec.onnx": {"x": (1, 3, 48, 320)},
     "ppocr-cls.onnx": {"x": (1, 3, 48, 192)},
 }
