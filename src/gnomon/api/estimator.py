@@ -228,7 +228,7 @@ def predict(
     shapes: Shapes | None = None,
     record: Record = None,
 ) -> PredictionsDocument | ModelPredictionDocument:
-    """Predict the latency of the nets of CSV by ESTIMATOR, or that of an ONNX MODEL by tables, with intervals.
+    """Predict the latency of the nets of CSV by ESTIMATOR, or that of a MODEL (ONNX, TFLite) by tables, with intervals.
 
     Raises GnomonError.
     """
@@ -266,15 +266,16 @@ def predict_model(
     coverage: float = 0.9,
     record: RecordLike | None = None,
 ) -> ModelPredictionDocument:
-    """What an ONNX model that was never measured is expected to take: see `predict`. Raises GnomonError.
+    """What an ONNX or TFLite model that was never measured is expected to take: see `predict`. Raises GnomonError.
 
     Its units are priced by `tables`; none: by those that were built on `device`, as the results database knows them.
     """
     from gnomon.jobs.estimator import models
 
-    chosen = [Path(table) for table in tables] or models.tables_of(device, record_address(record))
     fixed = {name: tuple(sizes) for name, sizes in (shapes or {}).items()}
-    return models.predict_model(Path(model), chosen, shapes=fixed, coverage=coverage)
+    own = [Path(table) for table in tables]
+    address = record_address(record)
+    return models.predict_model(Path(model), own, device=device, record=address, shapes=fixed, coverage=coverage)
 
 
 def explain_net(path: Estimator, nets: Nets, *, space: Space = None) -> ExplanationDocument:

@@ -28,7 +28,9 @@ NewTable = Annotated[PathLike, option(metavar="DIR", help="The new table.")]
 
 def build_table(
     *what: Annotated[Any, option(metavar="SPACE", complete="space", least=1)],
-    from_models: Annotated[bool, option("--from", help="The arguments are ONNX models, not a space.")] = False,
+    from_models: Annotated[
+        bool, option("--from", help="The arguments are ONNX or TFLite models, not a space.")
+    ] = False,
     out: Annotated[
         PathLike | None, option(metavar="DIR", help="The table.  [default: ./SPACE.table, or ./models.table]")
     ] = None,
@@ -49,8 +51,8 @@ def build_table(
 ) -> TableDocument:
     """Measure every unit of SPACE once: a name (gnomon table spaces), or FILE.py:ATTRIBUTE.
 
-    With --from MODEL.. those of ONNX models, which price other models (gnomon estimator predict MODEL). A --shape is
-    for each of them that leaves the input open, or for one: --shape MODEL@NAME=1,3,224,224.
+    With --from MODEL.. those of ONNX or TFLite models, which price other models (gnomon estimator predict MODEL).
+    A --shape is for each of them that leaves the input open, or for one: --shape MODEL@NAME=1,3,224,224.
     Results are written as they are measured: the same command completes a table that was interrupted.
 
     Raises GnomonError. From Python a space may be a `SearchSpace` too.

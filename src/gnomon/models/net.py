@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,20 @@ from gnomon.models.model import Limits, Model, is_known, model_errors
 from gnomon.models.onnx.file import onnx_package, parse_onnx
 from gnomon.models.order import moving_operators
 from gnomon.models.units import OPSET, VERSION_OF
-from gnomon.spaces.layers import Layer, Shape, Value, layer, output_shape
+from gnomon.spaces.layers import TYPES_OF, Layer, Shape, Value, layer, output_shape
 from gnomon.spaces.unit import Net, Node, single
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-_FLOATS = ("float32", "float16", "float64", "bfloat16")
-_MOST_VALUES = 64
+FLOATS = ("float32", "float16", "float64", "bfloat16")
+_QUANTISED = ("uint8", "int8", "uint16", "int16")
+_SUMS = "int32"
+"""The types of quantised values, and that of sums of their products."""
+
+MOST_INPUTS = 9
+MOST_VALUES = 64
 """Constants of so many numbers, axes and slices among them, are kept as they are: they decide what an operator does."""
 
 _BY_NUMBER = frozenset({"Resize", "Upsample", "Pow", "Range"})
@@ -58,12 +63,14 @@ class LeftOut:
 class ModelNet:
     """The net of a model, an operator a node, and what could not be part of it.
 
-    `nodes` maps the name of an operator of the model to the number of the node that it is part of.
+    `nodes` maps the name of an operator of the model to the number of the node that it is part of; `format` is the
+    model's.
     """
 
     net: Net
     left_out: tuple[LeftOut, ...]
     nodes: Mapping[str, int]
+    format: str
 
 
 def net_of_onnx(model: Model, name: object = None) -> ModelNet:
@@ -76,73 +83,35 @@ def net_of_onnx(model: Model, name: object = None) -> ModelNet:
     opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
     reader = _Reader(proto=proto, graph=model.graph, opset=next(opsets, 1))
     reader.read()
-    if reader.left_out and not reader.nodes:
-        raise ModelError(
-            f"{name or model.path} has no operator whose time could be predicted: "
-            + ", ".join(sorted({f"{one.type} ({one.reason})" for one in reader.left_out})),
-            hint="Measure it whole: gnomon profile MODEL.",
-        )
-    return ModelNet(net=reader.net(), left_out=tuple(reader.left_out), nodes=reader.owner)
+    return reader.found((value.name for value in proto.graph.output), name or model.path)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Walks the operators in their order; `ref` is where each tensor of the net comes from."""
+class NetReader:
+    """Collects the layers of a model, an operator after the other; `ref` is where each tensor of the net comes from.
 
-    proto: onnx.ModelProto
+    `owner` maps the name of an operator to the number of its node.
+    """
+
     graph: Graph
-    opset: int
     owner: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     inputs: list[Shape] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     ref: dict[str, int] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    values: dict[str, NDArray[Any]] = field(default_factory=dict)
-    readers: dict[str, list[int]] = field(default_factory=dict)
-    maker: dict[str, int] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
-    def read(self) -> None:
-        """Fill the net."""
-        self.tensors = {tensor.name: tensor for tensor in self.graph.tensors}
-        self._constants()
-        moving = {op.index for op in moving_operators(self.graph)}
-        for index in sorted(moving):
-            node = self.proto.graph.node[index]
-            for name in node.input:
-                self.readers.setdefault(name, []).append(index)
-            self.maker.update(dict.fromkeys(node.output, index))
-        for index in sorted(moving):
-            if index in self.done:
-                continue
-            before, done = len(self.nodes), set(self.done)
-            self._operator(self.graph.operators[index], self.proto.graph.node[index])
-            if len(self.nodes) > before:
-                members = (index, *(self.done - done))
-                self.owner.update((self.graph.operators[k].name, len(self.nodes) - 1) for k in members)
-
-    def net(self) -> Net:
-        """What was read; its output is that of the model which is computed last."""
-        outputs = [self.ref[value.name] for value in self.proto.graph.output if value.name in self.ref]
-        return Net(inputs=tuple(self.inputs), nodes=tuple(self.nodes), output=max(outputs, default=len(self.nodes) - 1))
-
-    def _constants(self) -> None:
-        from onnx import numpy_helper
-
-        external = onnx_package().TensorProto.EXTERNAL
-        for tensor in self.proto.graph.initializer:
-            if math.prod(tensor.dims) <= _MOST_VALUES and tensor.data_location != external:
-                self.values[tensor.name] = numpy_helper.to_array(tensor)
-        for node in self.proto.graph.node:
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                tensor = node.attribute[0].t
-                if math.prod(tensor.dims) <= _MOST_VALUES:
-                    self.values[node.output[0]] = numpy_helper.to_array(tensor)
-
-    def moves(self, name: str) -> bool:
-        """Whether a tensor is computed from the model's inputs, or is one of them."""
-        return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
+    def found(self, outputs: Iterable[str], name: object) -> ModelNet:
+        """What was read, of which the output is that of these which is computed last. ModelError for no layer."""
+        if self.left_out and not self.nodes:
+            raise ModelError(
+                f"{name} has no operator whose time could be predicted: "
+                + ", ".join(sorted({f"{one.type} ({one.reason})" for one in self.left_out})),
+                hint="Measure it whole: gnomon profile MODEL.",
+            )
+        last = max((self.ref[name] for name in outputs if name in self.ref), default=len(self.nodes) - 1)
+        net = Net(inputs=tuple(self.inputs), nodes=tuple(self.nodes), output=last)
+        return ModelNet(net=net, left_out=tuple(self.left_out), nodes=self.owner, format=self.graph.format)
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a tensor, None where it is not known or has no element."""
@@ -177,38 +146,119 @@ class _Reader:
         self.ref[output] = len(self.nodes) - 1
         return True
 
+    def add_as_it_is(
+        self,
+        operator: Operator,
+        ends: tuple[Sequence[str], Sequence[str]],
+        attributes: Mapping[str, Any],
+        operands: Sequence[Any],
+    ) -> None:
+        """An operator that is a kind by itself, from the computed ones of its inputs to its results, else left out."""
+        computed, made = ends
+        types = [[self.tensors[name].dtype for name in names] for names in ends]
+        own = {} if set(FLOATS).issuperset(types[0] + types[1]) else {TYPES_OF: types}
+        reason = "" if len(computed) <= MOST_INPUTS else "more than nine computed inputs"
+        try:
+            one = layer(
+                f"{self.graph.format}.{operator.type}" + (f".{len(computed)}" if len(computed) != 1 else ""),
+                shape=self.shape(made[0]) or (),
+                macs=operator.macs or 0,
+                attributes=text_of({**attributes, **own}),
+                operands=text_of(operands),
+            )
+            if not reason and self.add(one, computed, made[0]):
+                return
+        except (ProblemError, TypeError, ValueError):
+            reason = reason or "its attributes are not numbers or texts"
+        self.leave_out(operator, made, reason or "its shapes are not known")
+
+    def leave_out(self, operator: Operator, made: Sequence[str], reason: str) -> None:
+        """An operator that no layer can be, with its results."""
+        shapes = [self.shape(name) for name in made]
+        elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
+        name, macs = operator.name, operator.macs or 0
+        self.left_out.append(LeftOut(name=name, type=operator.type, elements=elements, reason=reason, macs=macs))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader(NetReader):
+    """Walks the operators of an ONNX file in their order."""
+
+    proto: onnx.ModelProto
+    opset: int
+    done: set[int] = field(default_factory=set)
+    values: dict[str, NDArray[Any]] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
+    maker: dict[str, int] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Fill the net."""
+        self.tensors = {tensor.name: tensor for tensor in self.graph.tensors}
+        self._constants()
+        moving = {op.index for op in moving_operators(self.graph)}
+        for index in sorted(moving):
+            node = self.proto.graph.node[index]
+            for name in node.input:
+                self.readers.setdefault(name, []).append(index)
+            self.maker.update(dict.fromkeys(node.output, index))
+        for index in sorted(moving):
+            if index in self.done:
+                continue
+            before, done = len(self.nodes), set(self.done)
+            self._operator(self.graph.operators[index], self.proto.graph.node[index])
+            if len(self.nodes) > before:
+                members = (index, *(self.done - done))
+                self.owner.update((self.graph.operators[k].name, len(self.nodes) - 1) for k in members)
+
+    def _constants(self) -> None:
+        from onnx import numpy_helper
+
+        external = onnx_package().TensorProto.EXTERNAL
+        for tensor in self.proto.graph.initializer:
+            if math.prod(tensor.dims) <= MOST_VALUES and tensor.data_location != external:
+                self.values[tensor.name] = numpy_helper.to_array(tensor)
+        for node in self.proto.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                tensor = node.attribute[0].t
+                if math.prod(tensor.dims) <= MOST_VALUES:
+                    self.values[node.output[0]] = numpy_helper.to_array(tensor)
+
+    def moves(self, name: str) -> bool:
+        """Whether a tensor is computed from the model's inputs, or is one of them."""
+        return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
+
     def _operator(self, operator: Operator, node: onnx.NodeProto) -> None:
         made = [name for name in node.output if name]
-        reason = self._why_not(node, made)
-        if reason:
-            shapes = [self.shape(name) for name in made]
-            elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
-            self._leave_out(operator, elements, reason)
-            return
         computed = [name for name in node.input if name and self.moves(name)]
+        if reason := self._why_not(operator, node, computed, made):
+            self.leave_out(operator, made, reason)
+            return
         if node.op_type in _VIEWS and self._view(computed[0], made[0]):
             return
-        if self._joined(operator.index, node, computed) or self._own_kind(node, computed, made[0]):
+        floats = all(self.tensors[name].dtype in FLOATS for name in (*computed, made[0]))
+        embeds = node.op_type == "Gather" and computed == [node.input[1]] and self._embedding(node, made[0])
+        own = floats and (self._joined(operator.index, node, computed) or self._own_kind(node, computed, made[0]))
+        if own or embeds or (floats and node.op_type == "Split" and self._split(node, computed[0], made)):
             return
-        if node.op_type == "Split" and self._split(node, computed[0], made):
-            return
-        self._generic(operator, node, computed, made[0])
+        self._generic(operator, node, computed, made)
 
-    def _why_not(self, node: onnx.NodeProto, made: Sequence[str]) -> str:
+    def _why_not(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: list[str]) -> str:
         if node.domain not in ("", "ai.onnx"):
             return f"of the domain {node.domain}"
         if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
             return "control flow"
-        if self.tensors[made[0]].dtype not in _FLOATS:
+        # Whole numbers that are no sums of products are shapes, places and conditions.
+        if self.tensors[made[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
             return "not of floating-point numbers"
-        if self.shape(made[0]) is None or any(self.shape(n) is None for n in node.input if n and self.moves(n)):
+        if self.shape(made[0]) is None or any(self.shape(name) is None for name in computed):
             return "its shape depends on values"
-        if len([name for name in node.input if name and self.moves(name)]) > 9:
-            return "" if node.op_type in ("Concat", "Sum", "Max", "Min") else "more than nine computed inputs"
+        known = (*FLOATS, *_QUANTISED, _SUMS)
+        if any(self.tensors[name].dtype not in known for name in computed) and node.op_type != "Gather":
+            return "reads numbers that are not floating-point"
         return ""
 
     def _view(self, name: str, made: str) -> bool:
-        if self.tensors[name].dtype not in _FLOATS:
+        if self.tensors[name].dtype not in (*FLOATS, *_QUANTISED):
             return False
         if self.shape(name) == self.shape(made):
             self.ref[made] = self.source(name)
@@ -219,7 +269,7 @@ class _Reader:
         """Whether the operator is a layer of a kind of its own."""
         kind = node.op_type
         if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
-            return kind == "Gather" and self._embedding(node, made)
+            return False
         if kind in _PLAIN:
             return self.add(layer(kind), computed, made)
         if kind == "ReduceMean" and self._pooled(node, computed, made):
@@ -353,7 +403,7 @@ class _Reader:
                 return False
             ends = [{"dtype": "int64", "shape": [1], "values": [n]} for n in (at, at + shape[axis], axis)]
             at += shape[axis]
-            one = layer("onnx.Slice", shape=shape, operands=_text([None, *ends]), attributes="{}")
+            one = layer("onnx.Slice", shape=shape, operands=text_of([None, *ends]), attributes="{}")
             if not self.add(one, [name], part):
                 return False
         return True
@@ -367,7 +417,7 @@ class _Reader:
         low, high = (float(end.item()) for end in ends if end is not None)
         return low, high
 
-    def _generic(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: str) -> None:
+    def _generic(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: list[str]) -> None:
         operands: list[Any] = []
         for name in node.input:
             if not name:
@@ -375,26 +425,9 @@ class _Reader:
             elif self.moves(name):
                 operands.append(None)
             else:
-                operands.append(self._operand(name, node.op_type))
-        whole = [name for name in computed if self.tensors[name].dtype not in _FLOATS]
-        reason = "reads numbers that are not floating-point" if whole else ""
-        arity = f".{len(computed)}" if len(computed) != 1 else ""
-        if not reason and len(computed) <= 9:
-            try:
-                one = layer(
-                    f"onnx.{node.op_type}{arity}",
-                    shape=self.shape(made) or (),
-                    macs=operator.macs or 0,
-                    attributes=_text({**dict(_attributes(node)), **self._version(node.op_type)}),
-                    operands=_text(operands),
-                )
-                if self.add(one, computed, made):
-                    return
-            except (ProblemError, TypeError, ValueError):
-                reason = "its attributes are not numbers or texts"
-        shape = self.shape(made)
-        elements = math.prod(shape) if shape is not None else None
-        self._leave_out(operator, elements, reason or "it has too many inputs")
+                operands.append(self._operand(name, operator))
+        attributes = {**dict(_attributes(node)), **self._version(node.op_type)}
+        self.add_as_it_is(operator, (computed, made), attributes, operands)
 
     def _version(self, kind: str) -> dict[str, int]:
         """The version of an operator, where it means something else in the operator set that units are written in."""
@@ -405,13 +438,9 @@ class _Reader:
         )
         return {VERSION_OF: own} if own not in (None, usual) else {}
 
-    def _leave_out(self, operator: Operator, elements: int | None, reason: str) -> None:
-        name, macs = operator.name, operator.macs or 0
-        self.left_out.append(LeftOut(name=name, type=operator.type, elements=elements, reason=reason, macs=macs))
-
-    def _operand(self, name: str, kind: str) -> dict[str, object]:
+    def _operand(self, name: str, operator: Operator) -> dict[str, object]:
         tensor, value = self.tensors.get(name), self.values.get(name)
-        if value is not None and value.dtype.kind in ("iub" if kind not in _BY_NUMBER else "iubf"):
+        if value is not None and value.dtype.name in deciding(operator):
             return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
         if tensor is None or not is_known(tensor):
             raise ProblemError(f"the shape of {name} is not known", hint="Give the model with its shapes.")
@@ -521,6 +550,12 @@ class _Reader:
         return [int(axis) for axis in axes or ()]
 
 
+def deciding(operator: Operator) -> tuple[str, ...]:
+    """The types of constants whose numbers say what an operator does: no weights, biases or zero points."""
+    whole = () if operator.macs else ("int64", "int32", "bool")
+    return (*whole, *FLOATS) if operator.type in _BY_NUMBER else whole
+
+
 def _attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     return dict(_attributes(node)).get(name, default)
 
@@ -539,5 +574,6 @@ def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
         yield attribute.name, value
 
 
-def _text(values: Any) -> str:
+def text_of(values: Any) -> str:
+    """Attributes or constants of a layer as JSON: the same text for the same values."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import GnomonError, ModelError, UsageError
 from gnomon.models.onnx.cut import save
 from gnomon.models.onnx.file import onnx_package
-from gnomon.spaces.layers import GENERIC, Layer, Shape, features_of, kind_of
-from gnomon.spaces.unit import Net, Unit, layer_name, net_of, shapes
+from gnomon.spaces.layers import GENERIC, TYPES_OF, Layer, Shape, features_of, kind_of
+from gnomon.spaces.unit import VIEWS, Net, Unit, layer_name, net_of, shapes
 
 if TYPE_CHECKING:
     import onnx
@@ -55,11 +55,31 @@ class Writer:
     weights: list[Any] = field(default_factory=list)
     given: dict[str, NDArray[Any]] = field(default_factory=dict)
     parts: dict[str, dict[str, float]] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
 
     def node(self, kind: str, name: str, inputs: Sequence[str], **attributes: Any) -> str:
         """Add an operator; its output has its name."""
         self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], name, **attributes))
         return name
+
+    def read(self, name: str, type_: str) -> str:
+        """A value in a type ("" and floats: the model's own): an input of the model has that of its first reader."""
+        wanted = self.type_of(type_)
+        if self.types.setdefault(name, wanted) == wanted:
+            return name
+        made = f"{name}.{wanted}"
+        if made not in self.types:
+            self.node("Cast", made, [name], to=self.element(wanted))
+            self.types[made], self.parts[made] = wanted, self.parts[name]
+        return made
+
+    def type_of(self, told: str) -> str:
+        """The type in which the model has values that are told to be of a type: its own for floats, and for ""."""
+        return told if told and "float" not in told else self.dtype.name
+
+    def element(self, type_: str) -> int:
+        """ONNX's number of a type."""
+        return int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(type_)))
 
     def power(self, name: str) -> float:
         """About the mean square of a value."""
@@ -100,6 +120,9 @@ class Job:
 def write_layer(writer: Writer, job: Job) -> str:
     """Adds a layer to the model and returns the name of its output."""
     kind = job.layer.kind
+    if not GENERIC.fullmatch(kind):
+        view = kind in VIEWS and writer.types.get(job.inputs[0], "")
+        job = replace(job, inputs=tuple(writer.read(name, view or "") for name in job.inputs))
     if kind in _PLAIN:
         made = writer.node(kind, job.name, job.inputs, **_PLAIN[kind])
     elif kind in _WRITERS:
@@ -111,6 +134,7 @@ def write_layer(writer: Writer, job: Job) -> str:
             f"a {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
         )
     writer.parts[made] = _parts(writer, job)
+    writer.types.setdefault(made, writer.types[job.inputs[0]] if kind in VIEWS else writer.dtype.name)
     return made
 
 
@@ -319,7 +343,9 @@ def _generic(writer: Writer, job: Job) -> str:
         operands = json.loads(str(job.layer["operands"]))
         attributes = json.loads(str(job.layer["attributes"]))
         attributes.pop(VERSION_OF, None)
-        waiting, rng = list(job.inputs), _random(writer, job)
+        computed, made = attributes.pop(TYPES_OF, ([], []))
+        typed = zip(job.inputs, computed or [""] * len(job.inputs), strict=True)
+        waiting, rng = [writer.read(name, type_) for name, type_ in typed], _random(writer, job)
         inputs: list[str] = []
         for place, operand in enumerate(operands):
             if operand is None:
@@ -328,12 +354,18 @@ def _generic(writer: Writer, job: Job) -> str:
                 inputs.append("")  # an input that is left out
             else:
                 values, shape = operand.get("values"), tuple(operand["shape"])
-                if values is None:
+                if values is None and computed:
+                    array = _quantised(rng, shape, np.dtype(operand["dtype"]))
+                elif values is None:
                     array = rng.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))
                 else:
                     array = np.array(values, operand["dtype"]).reshape(shape)
                 inputs.append(writer.weight(f"{job.name}.{place}", array))
-        return writer.node(match["name"], job.name, inputs, **attributes)
+        writer.types[job.name] = writer.type_of(made[0] if made else "")
+        writer.node(match["name"], job.name, inputs, **attributes)
+        # Results that nothing reads; some operators are not valid without them.
+        writer.nodes[-1].output.extend(f"{job.name}.{number}" for number in range(1, len(made)))
+        return job.name
     except GnomonError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, MemoryError) as error:
@@ -341,6 +373,16 @@ def _generic(writer: Writer, job: Job) -> str:
             f"the {match['name']} of a unit cannot be written: {type(error).__name__}: {error}",
             hint="Units of models are written by gnomon table build --from.",
         ) from error
+
+
+def _quantised(rng: np.random.Generator, shape: Shape, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Constants of a quantised operator: scales, weights, and zero points, which have at most one axis."""
+    if dtype.kind == "f":
+        return rng.uniform(0.01, 0.1, shape)
+    if len(shape) < 2:
+        return np.zeros(shape, dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
 _PLAIN: dict[str, dict[str, object]] = {
@@ -382,7 +424,6 @@ VERSION_OF = "@version"
 """Among the attributes of an operator as a model has it: the version of it, where that is not the one of `OPSET`."""
 
 IR_VERSION = 8
-_DTYPES = {"float32": "FLOAT", "float16": "FLOAT16"}
 
 
 def write_unit(unit: Unit, dest: Path, *, seed: int = 0) -> Path:
@@ -412,7 +453,6 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
     if len(dtypes) > 1:
         raise ModelError("the units of the net have several data types", hint="Use one data type.")
     dtype = dtypes.pop()
-    kind = getattr(onnx.TensorProto, _DTYPES[dtype])
     writer = Writer(onnx=onnx, dtype=np.dtype(dtype), seed=seed, given=dict(weights or {}))
     names = [f"x{k}" for k in range(len(net.inputs))]
     value_of = {-1 - k: name for k, name in enumerate(names)}
@@ -420,6 +460,7 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
     for index, node in enumerate(net.nodes):
         value_of[index] = _write_chain(writer, index, node.unit, [value_of[ref] for ref in node.inputs])
     value = value_of[net.output]
+    type_ = writer.types.get(value, dtype)
     if not any(value in node.output for node in writer.nodes):  # a net without operators hands its input on
         writer.node("Identity", "y", [value])
         value = "y"
@@ -434,10 +475,10 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
         writer.nodes,
         "net",
         [
-            onnx.helper.make_tensor_value_info(name, kind, list(shape))
+            onnx.helper.make_tensor_value_info(name, writer.element(writer.types.get(name, dtype)), list(shape))
             for name, shape in zip(names, net.inputs, strict=True)
         ],
-        [onnx.helper.make_tensor_value_info("y", kind, list(net.shape(net.output)))],
+        [onnx.helper.make_tensor_value_info("y", writer.element(type_), list(net.shape(net.output)))],
         writer.weights,
     )
     opsets = [onnx.helper.make_opsetid("", _opset_of(net))]

@@ -12,6 +12,7 @@ from typing import Any
 from gnomon.errors import ModelError, ProblemError, UsageError
 from gnomon.models.load import load
 from gnomon.models.net import ModelNet, net_of_onnx
+from gnomon.models.tflite_net import net_of_tflite
 from gnomon.models.units import OPSET
 from gnomon.session.model import read_model
 from gnomon.session.request import ModelRequest
@@ -22,15 +23,18 @@ from gnomon.system.process import guarded_folder
 
 
 def read_net(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelNet:
-    """The net of an ONNX model. UsageError for a model of another format."""
+    """The net of an ONNX or TFLite model. UsageError for a model of another format."""
     with ExitStack() as stack:
         read = read_model(ModelRequest(model=path, shapes=dict(shapes)), stack)
-        if read.model.graph.format != "onnx":
+        model = replace(read.model, path=read.source)
+        if model.graph.format == "tflite":
+            return net_of_tflite(model, path)
+        if model.graph.format != "onnx":
             raise UsageError(
-                f"{path} is a {read.model.graph.format} model, and units are read of ONNX models only",
+                f"{path} is a {model.graph.format} model, and units are read of ONNX and TFLite models only",
                 hint="Convert it to ONNX, or measure it whole: gnomon profile MODEL.",
             )
-        return net_of_onnx(replace(read.model, path=read.source), path)
+        return net_of_onnx(model, path)
 
 
 @functools.lru_cache(maxsize=4096)

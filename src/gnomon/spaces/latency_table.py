@@ -93,8 +93,8 @@ class Manifest:
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
     `overhead_s` is what a call of the no-op model takes, `other_s` what an operator does that is in no unit, such as a
     view (None: no net had one). `anchor` is the id of the unit that others were measured
-    beside, `anchor_calls_s` what it took when the table was begun, by process. `notes` are lines of other tools' files
-    that are kept for them.
+    beside, `anchor_calls_s` what it took when the table was begun, by process. `models` names the files that it was
+    built from. `notes` are lines of other tools' files that are kept for them.
     """
 
     space: str
@@ -106,6 +106,7 @@ class Manifest:
     anchor_calls_s: tuple[Above0, ...] = ()
     rules: tuple[str, ...] = ()
     evidence: tuple[Mapping[str, Any], ...] = ()
+    models: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     created_at_s: Seconds = 0.0
     gnomon_version: str = ""
@@ -138,6 +139,12 @@ class Table:
         """What each unit adds to a net: its call less the overhead, never below a thousandth of the call."""
         overhead = self.manifest.overhead_s
         return {row.unit: max(row.call_s - overhead, 1e-3 * row.call_s) for row in self.rows if row.call_s is not None}
+
+    @property
+    def format(self) -> str:
+        """The format of the models whose operators the units are: of all but TFLite files ONNX."""
+        kinds = (kind for row in self.rows for kind in row.unit.kinds)
+        return "tflite" if any(kind.startswith("tflite.") for kind in kinds) else "onnx"
 
     @property
     def failed(self) -> tuple[Row, ...]:
@@ -225,7 +232,8 @@ def merged(first: Table, second: Table) -> Table:
     # Each table's calls hold its own overhead: those of the second are brought to that of the first.
     lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
     brought = tuple(row if id(row) in own else _brought(row, scale, lift) for row in rows)
-    return Table(manifest=first.manifest, rows=brought)
+    models = tuple(dict.fromkeys((*first.manifest.models, *second.manifest.models)))
+    return Table(manifest=replace(first.manifest, models=models), rows=brought)
 
 
 def _speed(first: Manifest, second: Manifest) -> float:

@@ -48,11 +48,16 @@ _CONV: dict[str, Default] = {
     "bias": False,
 }
 
-GENERIC = re.compile(r"onnx\.(?P<name>[A-Za-z][A-Za-z0-9]*)(\.(?P<arity>[0-9]))?")
-"""The kinds that stand for an ONNX operator as it is: its name and how many of its inputs are computed, where not 1.
+GENERIC = re.compile(r"(?P<format>onnx|tflite)\.(?P<name>[A-Za-z][A-Za-z0-9_]*)(\.(?P<arity>[0-9]))?")
+"""The kinds that stand for an operator of a model's format as it is: its name and how many of its inputs are computed,
+where not 1.
 
 `shape` is what it makes, `macs` its multiply-adds, `attributes` and `operands` (its inputs in order: null for the next
 that is computed, else a constant) are JSON, as `gnomon.models.net` writes them."""
+
+
+TYPES_OF = "@types"
+"""Among these attributes: the types of what is computed that it reads, and of its results, where not all are floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,11 @@ class Layer:
             f"a {self.kind} has no attribute {name!r}",
             hint=f"Its attributes: {', '.join(n for n, _ in self.attributes) or 'none'}.",
         )
+
+    @property
+    def of_whole_numbers(self) -> bool:
+        """Whether it is an operator as it is that reads or makes other values than floats."""
+        return GENERIC.fullmatch(self.kind) is not None and f'"{TYPES_OF}":' in str(self["attributes"])
 
     def integer(self, name: str) -> int:
         """An attribute that is one number."""

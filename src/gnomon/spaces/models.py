@@ -35,10 +35,14 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise."""
+    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise.
+
+    `format` is that of all the models.
+    """
 
     nets: Mapping[str, Net]
     name: str = NAME
+    format: str = "onnx"
     files: Mapping[str, ModelFile] = field(default_factory=dict)
 
     @property

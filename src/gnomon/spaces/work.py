@@ -164,6 +164,11 @@ def _sort(unit: Unit, index: int, came: Shape) -> str:
     return "pointwise" if one.pair("kernel") == (1, 1) else "dense"
 
 
+def multiplies(unit: Unit) -> bool:
+    """Whether a unit has products: no runtime runs two such operators as one."""
+    return any(_work(unit)[: WORK.index("dense") + 1])
+
+
 def families(units: Sequence[Unit]) -> tuple[str, ...]:
     """What the heaviest layer of each unit does, as "multiplies:dense" or "moves:Relu".
 
@@ -195,13 +200,15 @@ def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
 @lru_cache(maxsize=1 << 16)
 def _family(unit: Unit) -> str:
     one, came, _ = _heaviest(unit)
+    # Whole numbers are computed by other kernels than those that have a fraction.
+    types = " of whole numbers" if any(layer.of_whole_numbers for layer in unit.layers) else ""
     if one.kind != "Conv":
         name = GENERIC.sub(r"\g<name>", one.kind)
-        return f"{'multiplies' if _work(unit)[WORK.index('dense')] else 'moves'}:{name}"
+        return f"{'multiplies' if _work(unit)[WORK.index('dense')] else 'moves'}:{name}{types}"
     group = one.integer("group")
     if group > 1:
-        return f"multiplies:{'depthwise' if group == came[1] else 'grouped'}"
-    return f"multiplies:{'pointwise' if one.pair('kernel') == (1, 1) else 'dense'}"
+        return f"multiplies:{'depthwise' if group == came[1] else 'grouped'}{types}"
+    return f"multiplies:{'pointwise' if one.pair('kernel') == (1, 1) else 'dense'}{types}"
 
 
 def _kept(perm: Sequence[int], shape: Shape) -> int:
@@ -219,7 +226,7 @@ def _features(unit: Unit) -> tuple[float, ...]:
     one, came, made = _heaviest(unit)
     done = dict(zip(WORK, _work(unit), strict=True))
     moved = sum(map(math.prod, unit.inputs)) + math.prod(unit.output)
-    axis = -1 if one.kind == "Linear" else min(1, len(came) - 1, len(made) - 1)
+    axis = -1 if one.kind == "Linear" or one.kind.startswith("tflite.") else min(1, len(came) - 1, len(made) - 1)
     reads = features_of(came) if one.kind == "Linear" else came[axis] if came else 1
     makes = made[axis] if made else 1
     names = dict(one.attributes)

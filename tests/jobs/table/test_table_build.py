@@ -22,7 +22,6 @@ from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, 
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
 from gnomon.jobs.estimator.models import space_of_models
-from gnomon.jobs.table import in_place
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.document import TableDocument
@@ -346,13 +345,12 @@ def test_units_of_models_are_priced_in_the_users_own_files(home: Path, tmp_path:
     assert len(keys) == 2  # the first model of another command is another one
 
 
-def test_conversions_around_a_unit_that_ran_alone_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conversions_around_a_unit_that_ran_alone_are_left_out() -> None:
     unit = single(layer("Relu"), ((1, 8, 4, 4),))
     added, own = TracedKernel(nodes=(), added=True, time_s=1e-6), TracedKernel(nodes=(0,), added=False, time_s=2e-6)
     on_device = PlacedNet(net=net_of(unit), placed=None, nodes={}, others=0)  # type: ignore[arg-type]
     traced = TracedNet(on_device=on_device, kernels=(added, own, added), interrupted=False)
-    monkeypatch.setattr(in_place, "written", lambda bench, net: on_device)
-    traces = SimpleNamespace(bench=None, trace=lambda one, processes: traced)
+    traces = SimpleNamespace(alone=lambda unit: on_device, trace=lambda one, processes: traced)
     row = Row(unit=unit, status="ok", at_s=0.0, call_s=5e-6, low_s=4.8e-6, high_s=5.4e-6)
     kept = without_added(row, traces, 1e-6)  # type: ignore[arg-type]
     found = {name: getattr(kept, name) for name in ("added", "low_s", "call_s", "high_s")}

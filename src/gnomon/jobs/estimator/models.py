@@ -32,7 +32,7 @@ from gnomon.jobs.estimator.document import (
 from gnomon.jobs.estimator.job import FOLDED
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.load import load
-from gnomon.models.model import is_known
+from gnomon.models.model import FORMATS, is_known
 from gnomon.models.net import ModelNet
 from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
@@ -53,10 +53,11 @@ APART = 0.1
 """By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
 
 
-def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
+def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
     """The tables that were built on a device, the newest and those alike, as the results database knows them.
 
-    `device` is its name or its address. UsageError where there is none any more.
+    `device` is its name or its address; the tables are of units of models of a format. UsageError where there is none
+    any more.
     """
     found: dict[Path, Manifest] = {}
     with read_store(record) as store:
@@ -66,12 +67,14 @@ def tables_of(device: str, record: RecordAddress | None) -> tuple[Path, ...]:
                 continue
             if files := last_files(store, campaign.id):
                 folder = Path(files[0].path).parent
-                if folder not in found and is_table(folder):
-                    found[folder] = read_table(folder).manifest
+                if folder not in found and is_table(folder) and (table := read_table(folder)).format == model_format:
+                    found[folder] = table.manifest
     if not found:
+        what = "operators" if model_format == "onnx" else f"--from MODEL.{model_format}"
         raise UsageError(
-            f"no table that was built on {device} is to be found",
-            hint=f"Build one: gnomon table build operators --device {shlex.quote(device)}. Or give --table DIR.",
+            f"no table that was built on {device} is to be found"
+            + ("" if model_format == "onnx" else f" for {FORMATS[model_format]} models"),
+            hint=f"Build one: gnomon table build {what} --device {shlex.quote(device)}. Or give --table DIR.",
         )
     newest = next(iter(found.values()))
     return tuple(folder for folder, manifest in found.items() if not _unlike(manifest, newest))
@@ -105,18 +108,26 @@ def joined(tables: Sequence[Table]) -> Table:
 
 def predict_model(
     path: Path,
-    tables: Sequence[Path],
+    tables: Sequence[Path] = (),
     *,
+    device: str = "local",
+    record: RecordAddress | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
 ) -> ModelPredictionDocument:
-    """What an ONNX model is expected to take where these tables were measured.
+    """What an ONNX or TFLite model is expected to take where these tables were measured; none: those of the device.
 
     `shapes` fix inputs that the file leaves open. Raises GnomonError for what cannot be read, and for tables of
     unlike contexts.
     """
-    table = joined([read_table(one) for one in tables])
     read = read_net(path, shapes or {})
+    tables = tables or tables_of(device, record, read.format)
+    table = joined([read_table(one) for one in tables])
+    if table.format != read.format:
+        raise UsageError(
+            f"the tables are of {FORMATS[table.format]} models, and {path} is none",
+            hint=f"Build one of its kind: gnomon table build --from {shlex.quote(str(path))}.",
+        )
     left_out = read.left_out
     counts = _kernels(read.net, table.manifest.rules)
     known = table.times_s
@@ -215,14 +226,18 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
     """
     nets: dict[str, Net] = {}
     files: dict[str, ModelFile] = {}
+    formats: set[str] = set()
     for path, own in zip(paths, shapes_by_model(paths, shapes), strict=True):
         name = path.stem
         while name in nets:
             name += "_"
         read = read_net(path, own)
+        formats.add(read.format)
+        if len(formats) > 1:
+            raise UsageError("a table is of models of one format", hint="Build a table of the models of each.")
         nets[name] = read.net
         files[name] = ModelFile(path=path, shapes=own, nodes=read.nodes, left_out=len(read.left_out))
-    return ModelSpace(nets=nets, files=files)
+    return ModelSpace(nets=nets, files=files, format=formats.pop())
 
 
 def shapes_by_model(

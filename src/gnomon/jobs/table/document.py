@@ -56,6 +56,7 @@ class TableDocument(FirstVersion):
     anchor: str | None
     fused: tuple[str, ...]
     evidence: tuple[Mapping[str, object], ...]
+    models: tuple[str, ...] = ()
     counts: Mapping[str, int]
     units: tuple[UnitPart, ...]
     complaints: tuple[str, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gnomon.jobs.table.in_place import MULTIPLY
 from gnomon.jobs.table.traces import TracedNet, Traces
 from gnomon.spaces.fuse import UNFUSED, USUAL, FusionRules, from_groups, rules, rules_of
 from gnomon.spaces.latency_table import Table
 from gnomon.spaces.loading import draw
 from gnomon.spaces.models import ModelSpace
 from gnomon.spaces.unit import Net
+from gnomon.spaces.work import multiplies
 
 _NETS, _FEW = 2, 16
 """Whole nets that are traced: together they have nearly all kinds of neighbours of a space; all where it has few, or
@@ -44,8 +44,7 @@ def _groups(traced: TracedNet) -> Iterator[list[int]]:
     for kernel in traced.kernels:
         group: list[int] = []
         for node in dict.fromkeys(kernel.nodes):
-            kinds = set(net.nodes[node].unit.kinds)
-            if kinds & MULTIPLY and any(MULTIPLY.intersection(net.nodes[one].unit.kinds) for one in group):
+            if multiplies(net.nodes[node].unit) and any(multiplies(net.nodes[one].unit) for one in group):
                 yield group
                 group = []
             group.append(node)

@@ -13,17 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gnomon.core.stats import median
-from gnomon.jobs.table.traces import TracedKernel, TracedNet, Traces, written
+from gnomon.jobs.table.traces import TracedKernel, TracedNet, Traces
 from gnomon.session.bench.baseline import Gauge, measure_beside_gauge, parts_of
 from gnomon.spaces.features import CountTables
 from gnomon.spaces.fuse import FusionRules, fused
 from gnomon.spaces.latency_table import Row
 from gnomon.spaces.loading import draw
 from gnomon.spaces.models import ModelSpace
-from gnomon.spaces.unit import VIEWS, Unit, net_of
-
-MULTIPLY = frozenset({"Conv", "Linear", "MatMul"})
-"""Kinds of layers that multiply: no runtime runs two of them as one."""
+from gnomon.spaces.unit import VIEWS, Unit
+from gnomon.spaces.work import multiplies
 
 _DRAWN = 256
 """Nets among which a few are chosen."""
@@ -142,7 +140,7 @@ def prices(traced: TracedNet, rules: FusionRules, whole_s: float) -> tuple[dict[
             continue
         times |= {group: 0.0 for group in units if group not in times}
         times[units[0]] += time_s
-        several = sum(not MULTIPLY.isdisjoint(net.nodes[group].unit.kinds) for group in units) > 1
+        several = sum(multiplies(net.nodes[group].unit) for group in units) > 1
         if several or (traced.interrupted and kernel.time_s > _LONG_S):
             unclear.update(units)
     if times:  # what was added behind the last kernel turns its result round
@@ -159,7 +157,7 @@ def without_added(row: Row, traces: Traces, overhead_s: float) -> Row:
     """The row of a unit that ran alone, without what the runtime put around it by its trace; as it is without one."""
     if row.call_s is None or row.call_s <= overhead_s:
         return row
-    traced = traces.trace(written(traces.bench, net_of(row.unit)), 1)
+    traced = traces.trace(traces.alone(row.unit), 1)
     if traced is None or not any(kernel.added for kernel in traced.kernels):
         return row
     own_s = _unprofiled(traced.kernels, row.call_s - overhead_s)

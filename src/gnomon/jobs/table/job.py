@@ -26,6 +26,7 @@ from gnomon.jobs.table.folder import (
 )
 from gnomon.jobs.table.fusion import fused_chains
 from gnomon.jobs.table.in_place import Prices, priced_in_place, without_added
+from gnomon.jobs.table.parts import part_writer
 from gnomon.jobs.table.traces import Traces
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
@@ -45,6 +46,7 @@ from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
+from gnomon.spaces.models import ModelSpace
 from gnomon.spaces.unit import Unit
 
 EFFORT = Effort(
@@ -116,11 +118,18 @@ def _build(
     start = time.monotonic()
     steps = Steps("units", told[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
+    models = asked.space if isinstance(asked.space, ModelSpace) else None
     question = {"space": asked.space.name, "protocol": _protocol(request.effort), "again": asked.again}
     with (
         ExitStack() as stack,
         open_bench(
-            request, kind="table", subject=asked.space.name, question=question, watch=steps, tell=told[1]
+            request,
+            kind="table",
+            subject=asked.space.name,
+            question=question,
+            watch=steps,
+            tell=told[1],
+            loads=models.format if models else "onnx",
         ) as bench,
     ):
         known = read_table(asked.out) if is_table(asked.out) else None
@@ -133,6 +142,8 @@ def _build(
         traces = Traces(bench=bench, space=asked.space, stack=stack)
         rules, evidence = fused_chains(traces, asked.rules, known)
         units = asked.space.tables(rules).units
+        if models is not None and models.format != "onnx":
+            bench.write = part_writer(models, rules, stack)
         # A build may have ended before it came back to a unit that is not known well enough.
         once = bench.request.effort.processes_least
         kept = [] if known is None or asked.again else known.rows
@@ -157,12 +168,14 @@ def _build(
                 anchor_calls_s=gauge.reference_s,
                 rules=tuple(rules.document()),
                 evidence=tuple(evidence),
+                models=tuple(file.path.name for file in models.files.values()) if models else (),
                 created_at_s=time.time(),
                 gnomon_version=gnomon.__version__,
             )
             if known is not None:
                 _check_same(known.manifest, manifest, asked.out)
-                manifest = known.manifest
+                own = dict.fromkeys((*known.manifest.models, *manifest.models))
+                manifest = replace(known.manifest, models=tuple(own))
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
                 if known is None:

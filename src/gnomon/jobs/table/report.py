@@ -44,6 +44,8 @@ def table_report(document: TableDocument, page: Page) -> None:
         alone = f"; {total - in_place} alone" if in_place < total else ""
         page.line(f"{many(in_place, 'unit')} priced inside of whole networks, by the runtime's trace{alone}.")
     page.line(_fused(document, page))
+    if document.models:
+        page.line(f"Built from {', '.join(document.models)}.")
     page.heading("The most expensive units")
     page.table(
         Table(

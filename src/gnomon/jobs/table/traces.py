@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from gnomon.session.bench.baseline import place_each, placed_net
+from gnomon.session.bench.baseline import place_each, placed_net, placed_unit
 from gnomon.session.bench.bench import Bench, Placed
 from gnomon.session.contender import traced_candidate
 from gnomon.session.kernels import by_clock, kernels
@@ -15,7 +15,7 @@ from gnomon.session.model import read_model
 from gnomon.session.request import ModelRequest
 from gnomon.spaces.loading import SearchSpace
 from gnomon.spaces.models import ModelSpace
-from gnomon.spaces.unit import Net
+from gnomon.spaces.unit import Net, Unit, net_of
 
 _CALLS = 15
 """Calls of a traced net in a process, of which a few may be interrupted."""
@@ -115,6 +115,10 @@ class Traces:
             ),
             interrupted=bench.request.wish.threads == 1 and cpu_s < _UNDISTURBED * total_s,
         )
+
+    def alone(self, unit: Unit) -> PlacedNet:
+        """A unit by itself, which is one node. Raises GnomonError."""
+        return PlacedNet(net=net_of(unit), placed=placed_unit(self.bench, unit, f"alone-{unit.id}"), nodes={}, others=0)
 
 
 def written(bench: Bench, net: Net) -> PlacedNet:

@@ -176,7 +176,7 @@ OPTION_VECTORS = {3: (1, 2), 17: (0,), 30: (0,), 115: (0,)}
 #: Options with other offsets, which are refused where they are set: kind -> fields.
 OPTION_REFUSED = {8: (5,), 111: (0, 1)}
 
-_REFUSED_TYPES = {
+REFUSED_TYPES = {
     "ASSIGN_VARIABLE": "variables",
     "CALL": "calls of other subgraphs",
     "CALL_ONCE": "calls of other subgraphs",
@@ -217,8 +217,8 @@ class FlatSource:
         self._wires = [(op.integers(1) or (), op.integers(2) or (), op.integers(8)) for op in self._operators]
         self._graph = graph
         for operator in graph.operators:
-            if operator.type in _REFUSED_TYPES:
-                _refuse(f"operator {operator.index} ({operator.type}) stands for {_REFUSED_TYPES[operator.type]}")
+            if operator.type in REFUSED_TYPES:
+                _refuse(f"operator {operator.index} ({operator.type}) stands for {REFUSED_TYPES[operator.type]}")
         for number, table in enumerate(self._tensors):
             _check(f"tensor {graph.tensors[number].name!r}", table, _TENSOR_REFUSED)
         for number, table in enumerate(self._operators):

@@ -15,7 +15,7 @@ from gnomon.core.stats import Block, drift, median, quantile, summarise, values_
 from gnomon.errors import DeviceError, GnomonError, MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
-from gnomon.models.units import write_net, write_unit
+from gnomon.models.units import write_net
 from gnomon.session.bench.bench import Bench, Placed, measured_net_name
 from gnomon.session.contender import blocks
 from gnomon.session.targets import describe
@@ -226,9 +226,7 @@ def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
 
 def placed_unit(bench: Bench, unit: Unit, key: str) -> Placed:
     """A unit as a model on the device. Raises GnomonError."""
-    path = bench.folder / f"{key}.onnx"
-    write_unit(unit, path, seed=bench.request.seed)
-    return bench.place(key, path)
+    return bench.place(key, bench.write(unit, bench.folder / key))
 
 
 def placed_net(bench: Bench, net: Net, kind: str) -> Placed:

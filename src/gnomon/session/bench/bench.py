@@ -24,6 +24,7 @@ from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import convert, load, reachable
 from gnomon.models.model import Model
+from gnomon.models.units import write_unit
 from gnomon.runtimes.base import Configuration, Probe, Runtime, job_tensors
 from gnomon.runtimes.declared import Declaration
 from gnomon.runtimes.registry import check_options, chosen_runtimes
@@ -33,7 +34,7 @@ from gnomon.session.kernels import Sources
 from gnomon.session.model import place_model, placed_converted
 from gnomon.session.request import MeasureRequest, device_met, link_to, machine_of
 from gnomon.session.targets import Missing, equip, hint_of, question_of, reasons_of
-from gnomon.spaces.unit import Net
+from gnomon.spaces.unit import Net, Unit
 from gnomon.store.opening import open_store
 from gnomon.system.process import guarded_folder
 from gnomon.wire import Feed, Job
@@ -58,7 +59,8 @@ class Bench:
     """An open bench. Made by `open_bench`, which also closes it.
 
     `folder` is on this machine and goes away with the bench. `missing` are the runtimes that were left out. `begin`
-    makes the runner of another campaign here, by its subject and question.
+    makes the runner of another campaign here, by its subject and question. `write` writes a unit as a model of its own
+    and returns its file, whose ending it adds: with made-up weights, unless a job has another one for it.
     """
 
     request: MeasureRequest
@@ -72,6 +74,7 @@ class Bench:
     configuration: Configuration
     missing: Sequence[Missing]
     begin: Callable[[str, Mapping[str, object]], CampaignRunner]
+    write: Callable[[Unit, Path], Path]
 
     @property
     def bare(self) -> bool:
@@ -79,7 +82,7 @@ class Bench:
         return bool(self.configuration.options.get("command", {}).get("each") == "part")
 
     def place(self, key: str, path: Path) -> Placed:
-        """Bring an ONNX model to the device, converted where the runtime loads another format.
+        """Bring a model to the device, converted where the runtime loads another format.
 
         Raises GnomonError: the model cannot be read or converted.
         """
@@ -205,6 +208,7 @@ def open_bench(
             configuration=configuration,
             missing=missing,
             begin=begin,
+            write=lambda unit, path: write_unit(unit, path.with_suffix(".onnx"), seed=request.seed),
         )
         with device_met(runner):
             yield bench
