@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gnomon.errors import GnomonError, ModelError
 from gnomon.models.net import LeftOut, net_of_onnx
@@ -18,7 +21,7 @@ from gnomon.session.model import read_model
 from gnomon.session.request import ModelRequest
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.loading import draw, load_space
-from gnomon.spaces.unit import Net
+from gnomon.spaces.unit import Net, net_of
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 from onnx import helper  # noqa: E402
@@ -208,6 +211,74 @@ def test_units_are_written_in_the_operator_set_of_their_model(tmp_path: Path, op
     written = onnx.load(write_net(net, tmp_path / "again.onnx"))
     onnx.checker.check_model(written, full_check=True)
     assert written.opset_import[0].version == opset
+
+
+_SCALES = {"s": np.float32(0.1), "u": np.uint8(7), "i": np.int8(0)}
+
+
+def quantised(folder: Path, kinds: Sequence[str], channels: int) -> Path:
+    """A chain of operators on whole numbers over one shape, from floats to floats."""
+    rng, shape = np.random.default_rng(0), (1, channels, 5, 5)
+    constants: dict[str, Any] = {**_SCALES, "shape": np.array([1, channels, 25])}
+    constants["w"] = rng.integers(-9, 9, (channels, channels, 3, 3)).astype(np.int8)
+    constants["b"] = np.ones(channels, np.int32)
+    nodes, last = [node("QuantizeLinear", "x s u", "q")], "q"
+    for number, kind in enumerate(kinds):
+        made = f"v{number}"
+        if kind == "QLinearConv":
+            nodes.append(node(kind, f"{last} s u w s i s u b", made, pads=[1] * 4))
+        elif kind == "ConvInteger":
+            nodes += [
+                node(kind, f"{last} w u i", f"{made}.sums", pads=[1] * 4),
+                node("Cast", f"{made}.sums", made, to=2),
+            ]
+        elif kind == "DynamicQuantizeLinear":
+            nodes.append(node("DequantizeLinear", f"{last} s u", f"{made}.x"))
+            nodes.append(helper.make_node(kind, [f"{made}.x"], [made, f"{made}.scale", f"{made}.zero"]))
+        elif kind == "MaxPool":
+            nodes.append(node(kind, last, made, kernel_shape=[3, 3], pads=[1] * 4))
+        else:
+            nodes += [node("Reshape", f"{last} shape", f"{made}.flat"), node("Reshape", f"{made}.flat back", made)]
+            constants["back"] = np.array(shape)
+        last = made
+    nodes.append(node("DequantizeLinear", f"{last} s u", "y"))
+    return model(folder, nodes, {"x": shape}, ("y", shape), constants, opset=13)
+
+
+_WHOLE = ("QLinearConv", "ConvInteger", "DynamicQuantizeLinear", "MaxPool", "Reshape")
+
+
+@settings(max_examples=15, deadline=None)
+@given(kinds=st.lists(st.sampled_from(_WHOLE), max_size=4), channels=st.integers(1, 6))
+def test_operators_on_whole_numbers_are_units_that_are_written_in_their_types(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[str], channels: int
+) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    folder = tmp_path_factory.mktemp("q")
+    path = quantised(folder, kinds, channels)
+    net, left_out = read(path)
+    assert not left_out
+    assert len(net.nodes) == len(onnx.load(path).graph.node)
+    again, _ = read(write_net(net, folder / "again.onnx"))
+    assert again.counts() == net.counts()
+    for number, one in enumerate(net.counts()):
+        file = write_net(net_of(one), folder / f"{number}.onnx")
+        written = onnx.load(file)
+        onnx.checker.check_model(written, full_check=True)
+        assert len(written.graph.node) == 1  # no cast beside the operator
+        session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        types = {"tensor(uint8)": np.uint8, "tensor(int32)": np.int32, "tensor(float)": np.float32}
+        session.run(None, {x.name: np.ones(x.shape, types[x.type]) for x in session.get_inputs()})
+        assert read(file)[0].counts() == {one: 1}
+
+
+def test_small_weights_and_zero_points_of_whole_numbers_make_no_other_unit(tmp_path: Path) -> None:
+    first = read(quantised(tmp_path, ["QLinearConv"], 2))[0]
+    changed = onnx.load(tmp_path / "m.onnx")
+    for tensor in changed.graph.initializer:
+        tensor.raw_data = bytes(b ^ 1 for b in tensor.raw_data)
+    onnx.save(changed, tmp_path / "changed.onnx")
+    assert read(tmp_path / "changed.onnx")[0].counts() == first.counts()
 
 
 def test_models_that_onnx_itself_ships_are_read_or_refused_by_name() -> None:

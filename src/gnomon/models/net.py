@@ -63,14 +63,12 @@ class LeftOut:
 class ModelNet:
     """The net of a model, an operator a node, and what could not be part of it.
 
-    `nodes` maps the name of an operator of the model to the number of the node that it is part of; `format` is the
-    model's.
+    `nodes` maps the name of an operator of the model to the number of the node that it is part of.
     """
 
     net: Net
     left_out: tuple[LeftOut, ...]
     nodes: Mapping[str, int]
-    format: str
 
 
 def net_of_onnx(model: Model, name: object = None) -> ModelNet:
@@ -111,7 +109,7 @@ class NetReader:
             )
         last = max((self.ref[name] for name in outputs if name in self.ref), default=len(self.nodes) - 1)
         net = Net(inputs=tuple(self.inputs), nodes=tuple(self.nodes), output=last)
-        return ModelNet(net=net, left_out=tuple(self.left_out), nodes=self.owner, format=self.graph.format)
+        return ModelNet(net=net, left_out=tuple(self.left_out), nodes=self.owner)
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a tensor, None where it is not known or has no element."""

@@ -141,12 +141,6 @@ class Table:
         return {row.unit: max(row.call_s - overhead, 1e-3 * row.call_s) for row in self.rows if row.call_s is not None}
 
     @property
-    def format(self) -> str:
-        """The format of the models whose operators the units are: of all but TFLite files ONNX."""
-        kinds = (kind for row in self.rows for kind in row.unit.kinds)
-        return "tflite" if any(kind.startswith("tflite.") for kind in kinds) else "onnx"
-
-    @property
     def failed(self) -> tuple[Row, ...]:
         """The rows without a time."""
         return tuple(row for row in self.rows if row.status == "failed")

@@ -5,19 +5,31 @@ So a latency table of models is a table like any other, and what it has prices o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from gnomon.core.space import Slot, Space
+from gnomon.errors import UsageError
 from gnomon.spaces.features import Assignment, CountTables, Step, dense
 from gnomon.spaces.fuse import FusionRules, fuse
-from gnomon.spaces.unit import Net
+from gnomon.spaces.unit import VIEWS, Net, Unit
 
 NAME = "models"
 """What tables of models name as their space."""
+
+
+def format_of(units: Iterable[Unit]) -> str:
+    """The format of the models that units are of, "tflite" or "onnx". UsageError where they are of both."""
+    flat = {kind.startswith("tflite.") for unit in units for kind in unit.kinds if kind not in VIEWS}
+    if len(flat) > 1:
+        raise UsageError(
+            "units of TFLite models price nothing else, nor are priced by others",
+            hint="Build a table of models of the same format: gnomon table build --from MODEL..",
+        )
+    return "tflite" if True in flat else "onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +47,21 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelSpace:
-    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise.
-
-    `format` is that of all the models.
-    """
+    """A space whose nets are the given ones, by their names; `files` are those of the nets that were read, likewise."""
 
     nets: Mapping[str, Net]
     name: str = NAME
-    format: str = "onnx"
     files: Mapping[str, ModelFile] = field(default_factory=dict)
 
     @property
     def space(self) -> Space:
         """The slot of models."""
         return Space((Slot("model", tuple(self.nets)),))
+
+    @property
+    def format(self) -> str:
+        """The format of the models. UsageError for several."""
+        return format_of(unit for net in self.nets.values() for unit in net.counts())
 
     def net(self, assignment: Assignment) -> Net:
         """The net of a model."""

@@ -10,18 +10,21 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.agent.drivers.litertkit import tflite
 from tests.bad_days.boardkit import python_with, running_board
 from tests.devices.shell.sshkit import missing
 from tests.jobs.table.table_kit import QUICK, asked, build, space_file, spoilt, table_of, units_of
+from tests.models.test_net import quantised
 
 from gnomon.errors import DeviceError, GnomonError, MeasurementError, ModelError, RecordError, UsageError
 from gnomon.jobs.estimator.job import described, fit_estimator
-from gnomon.jobs.estimator.models import space_of_models
+from gnomon.jobs.estimator.models import predict_model, space_of_models
 from gnomon.jobs.table import job as table_build
 from gnomon.jobs.table import nets as table_nets
 from gnomon.jobs.table.document import TableDocument
@@ -32,6 +35,7 @@ from gnomon.jobs.table.traces import PlacedNet, TracedKernel, TracedNet, Traces
 from gnomon.models.units import write_net
 from gnomon.runtimes.base import Wish
 from gnomon.session.bench.baseline import by_size, placed_unit
+from gnomon.session.nets import read_net
 from gnomon.spaces.blocks import BlockSpace, Choice
 from gnomon.spaces.fuse import UNFUSED, rules
 from gnomon.spaces.latency_table import Row, Table
@@ -343,6 +347,51 @@ def test_units_of_models_are_priced_in_the_users_own_files(home: Path, tmp_path:
         bench = SimpleNamespace(put=lambda key, *given, **named: key)
         keys = {Traces(bench=bench, space=one, stack=stack).place([[0]])[0].placed for one in (space, space, other)}  # type: ignore[arg-type]
     assert len(keys) == 2  # the first model of another command is another one
+
+
+def test_operators_on_whole_numbers_are_measured_inside_of_a_model_and_alone(home: Path, tmp_path: Path) -> None:
+    path = quantised(tmp_path, ["QLinearConv", "DynamicQuantizeLinear", "ConvInteger"], 8)
+    space, net = space_of_models([path], {}), read_net(path, {}).net
+    request = asked(home, tmp_path / "alone", rules=UNFUSED, runtimes=("onnxruntime",))
+    alone = table_of(build_table(replace(request, space=space)))
+    assert {row.unit for row in alone.rows} == set(net.counts())
+    assert alone.failed == () and all(row.processes and not row.nets for row in alone.rows)
+    inside = table_of(build_table(replace(request, space=space, rules=None, out=tmp_path / "inside")))
+    assert inside.failed == () and sum(row.nets for row in inside.rows) > len(inside.rows) / 2
+    told = predict_model(path, tables=[tmp_path / "inside"])
+    assert told.left_out == () and told.guessed_s == 0
+    assert {one.source for one in told.units} == {"measured"}
+
+
+@pytest.mark.skipif(find_spec("ai_edge_litert") is None, reason="ai-edge-litert is not installed")
+def test_units_of_tflite_models_are_priced_in_them_and_else_cut_out_of_them(home: Path, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.tflite" for name in "abc"]
+    for file, count in zip(files, (2, 4, 3), strict=True):
+        chain = ["conv", "floor_mod", "softmax", "log_softmax"] * count
+        file.write_bytes(tflite(*chain, shape=(1, 16, 16, 8 * count)))
+    space = space_of_models(files[:2], {})
+    request = asked(home, tmp_path / "inside", rules=None, runtimes=("litert",))
+    inside = table_of(build_table(replace(request, space=space)))
+    assert inside.manifest.models == ("a.tflite", "b.tflite")
+    assert inside.failed == () and all(row.nets == 1 and not row.processes for row in inside.rows)
+    alone = table_of(build_table(replace(request, space=space, rules=UNFUSED, out=tmp_path / "alone")))
+    assert alone.failed == () and all(row.processes and not row.nets for row in alone.rows)
+    assert {row.unit for row in alone.rows} == {unit for net in space.nets.values() for unit in net.counts()}
+    told = predict_model(files[2], tables=[tmp_path / "inside"])
+    assert {one.source for one in told.units} == {"like measured ones"} and told.guessed_s == 0
+    assert told.low_s < told.mean_s < told.high_s
+    known = predict_model(files[0], tables=[tmp_path / "inside"])
+    assert {one.source for one in known.units} == {"measured"}
+    # A third model completes the table, and what is of ONNX models prices none of these.
+    with pytest.raises(UsageError, match="none of these models has the reference kernel"):
+        build_table(replace(request, space=space_of_models([files[2]], {})))
+    grown = table_of(build_table(replace(request, space=space_of_models(files, {}))))
+    assert grown.manifest.models == ("a.tflite", "b.tflite", "c.tflite")
+    assert len(grown.rows) == len(inside.rows) + 4
+    with pytest.raises(UsageError, match="units of TFLite models price nothing else"):
+        predict_model(write_net(net_of(single(layer("Relu"), ((1, 2),))), tmp_path / "m.onnx"), [tmp_path / "inside"])
+    with pytest.raises(UsageError, match="units of TFLite models price nothing else"):
+        build_table(replace(request, space=space_of_models([files[0], tmp_path / "m.onnx"], {})))
 
 
 def test_conversions_around_a_unit_that_ran_alone_are_left_out() -> None:

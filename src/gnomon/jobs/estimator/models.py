@@ -39,7 +39,7 @@ from gnomon.session.replay import NOTE as LAB
 from gnomon.spaces.fuse import fuse, kernel_of, kernels_of, rules
 from gnomon.spaces.latency_table import Manifest, Table, merged, unlike
 from gnomon.spaces.loading import SearchSpace
-from gnomon.spaces.models import NAME, ModelFile, ModelSpace
+from gnomon.spaces.models import NAME, ModelFile, ModelSpace, format_of
 from gnomon.spaces.unit import Net, Unit
 from gnomon.spaces.work import WORK, families, features, work
 from gnomon.store.address import RecordAddress
@@ -67,13 +67,14 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
                 continue
             if files := last_files(store, campaign.id):
                 folder = Path(files[0].path).parent
-                if folder not in found and is_table(folder) and (table := read_table(folder)).format == model_format:
-                    found[folder] = table.manifest
+                if folder not in found and is_table(folder):
+                    table = read_table(folder)
+                    if format_of(table.times_s) == model_format:
+                        found[folder] = table.manifest
     if not found:
-        what = "operators" if model_format == "onnx" else f"--from MODEL.{model_format}"
+        what = "operators" if model_format == "onnx" else f"--from OTHER.{model_format}"
         raise UsageError(
-            f"no table that was built on {device} is to be found"
-            + ("" if model_format == "onnx" else f" for {FORMATS[model_format]} models"),
+            f"no table for {FORMATS[model_format]} models that was built on {device} is to be found",
             hint=f"Build one: gnomon table build {what} --device {shlex.quote(device)}. Or give --table DIR.",
         )
     newest = next(iter(found.values()))
@@ -121,13 +122,9 @@ def predict_model(
     unlike contexts.
     """
     read = read_net(path, shapes or {})
-    tables = tables or tables_of(device, record, read.format)
+    tables = tables or tables_of(device, record, format_of(read.net.counts()))
     table = joined([read_table(one) for one in tables])
-    if table.format != read.format:
-        raise UsageError(
-            f"the tables are of {FORMATS[table.format]} models, and {path} is none",
-            hint=f"Build one of its kind: gnomon table build --from {shlex.quote(str(path))}.",
-        )
+    format_of([*read.net.counts(), *table.times_s])
     left_out = read.left_out
     counts = _kernels(read.net, table.manifest.rules)
     known = table.times_s
@@ -226,18 +223,14 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
     """
     nets: dict[str, Net] = {}
     files: dict[str, ModelFile] = {}
-    formats: set[str] = set()
     for path, own in zip(paths, shapes_by_model(paths, shapes), strict=True):
         name = path.stem
         while name in nets:
             name += "_"
         read = read_net(path, own)
-        formats.add(read.format)
-        if len(formats) > 1:
-            raise UsageError("a table is of models of one format", hint="Build a table of the models of each.")
         nets[name] = read.net
         files[name] = ModelFile(path=path, shapes=own, nodes=read.nodes, left_out=len(read.left_out))
-    return ModelSpace(nets=nets, files=files, format=formats.pop())
+    return ModelSpace(nets=nets, files=files)
 
 
 def shapes_by_model(

@@ -144,6 +144,11 @@ def _build(
         units = asked.space.tables(rules).units
         if models is not None and models.format != "onnx":
             bench.write = part_writer(models, rules, stack)
+            if known is not None and known.manifest.anchor not in {unit.id for unit in units}:
+                raise UsageError(
+                    f"none of these models has the reference kernel of {asked.out}",
+                    hint=f"Give those that it was built from too: {', '.join(known.manifest.models)}.",
+                )
         # A build may have ended before it came back to a unit that is not known well enough.
         once = bench.request.effort.processes_least
         kept = [] if known is None or asked.again else known.rows
