@@ -4,6 +4,9 @@ A table of the shipped space `operators` is built on this machine, and one of th
 ONNX models are predicted by the first alone and by both, and measured whole (gnomon profile, one thread). Figures asked
 for: a median error of 15 % with the first, and of 7 % with both. All of it by the public API with its own defaults.
 `--models` adds further test models; open inputs are fixed by --shape NAME=1,3,224,224.
+
+With `--from` the table is of the units of these models alone, and `--models` are those that are tested: so for TFLite
+files, and for quantised ONNX files (--runtime litert --from a.tflite b.tflite --models c.tflite d.tflite).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from benchmarks.common import model_path, own_record, parser, publish
 from gnomon.api.estimator import predict_model
 from gnomon.api.place import profile
 from gnomon.api.table import build_table
+from gnomon.models.load import load
+from gnomon.models.model import dynamic_inputs
 
 _CLASSICS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 MEASURED = ("light_resnet50", "light_squeezenet", "efficientnet-lite0", "ppocr-cls", "minilm-layer")
@@ -39,42 +44,49 @@ def main() -> None:
     made = parser(__doc__)
     made.add_argument("--runtime", default="onnxruntime")
     made.add_argument("--shape", action="append", default=[], help="of open inputs: NAME=1,3,224,224")
+    made.add_argument(
+        "--from", nargs="+", default=[], dest="built_from", help="models that the one table is built from"
+    )
     made.add_argument("--keep", type=Path, help="keep the tables in this folder")
     given = made.parse_args()
     shapes = {name: tuple(int(n) for n in text.split(",")) for name, _, text in (s.partition("=") for s in given.shape)}
     with tempfile.TemporaryDirectory(prefix="gnomon-benchmark-") as folder, own_record() as record:
         at = given.keep or Path(folder)
         at.mkdir(parents=True, exist_ok=True)
-        publish(run(at, record, given.runtime, [*TESTED, *given.models], shapes), given)
+        options: Any = {"runtimes": (given.runtime,), "record": record}
+        tables = [at / "models.table"]
+        build_table(*map(_path, given.built_from or MEASURED), from_models=True, out=tables[0], **options)
+        by = {"these models": tables}
+        if not given.built_from:
+            build_table("operators", out=at / "operators.table", **options)
+            by = {"operators alone": [at / "operators.table"], "and five models": [at / "operators.table", *tables]}
+        tested = [*(() if given.built_from else TESTED), *given.models]
+        rows = [_row(_path(name), by, shapes, options) for name in tested]
+        publish(summary(given.runtime, rows, tuple(by)), given)
 
 
-def run(folder: Path, record: Path, runtime: str, tested: list[str], shapes: dict[str, tuple[int, ...]]) -> Any:
-    """The tables, and each model by both and whole."""
-    options: Any = {"runtimes": (runtime,), "record": record}
-    tables = [folder / "operators.table", folder / "models.table"]
-    build_table("operators", out=tables[0], **options)
-    build_table(*(_path(name) for name in MEASURED), from_models=True, out=tables[1], **options)
-    rows = [_row(_path(name), tables, shapes, options) for name in tested]
+def summary(runtime: str, rows: list[dict[str, Any]], ways: tuple[str, ...]) -> Any:
+    """The errors of all models, by each way of predicting them."""
+    ratios = {key: [row[key]["over"] for row in rows] for key in ways}
     return {
         "runtime": runtime,
         "models_tested": len(rows),
-        "median_error": {key: _median([abs(row[key]["over"] - 1) for row in rows]) for key in _BY},
-        "median_ratio": {key: _median([row[key]["over"] for row in rows]) for key in _BY},
-        "median_error_scaled": {key: _scaled([row[key]["over"] for row in rows]) for key in _BY},
-        "within_interval": {key: sum(row[key]["within"] for row in rows) / len(rows) for key in _BY},
+        "median_error": {key: _median([abs(ratio - 1) for ratio in found]) for key, found in ratios.items()},
+        "mean_error": {key: sum(abs(ratio - 1) for ratio in found) / len(found) for key, found in ratios.items()},
+        "median_ratio": {key: _median(found) for key, found in ratios.items()},
+        "median_error_scaled": {key: _scaled(found) for key, found in ratios.items()},
+        "within_interval": {key: sum(row[key]["within"] for row in rows) / len(rows) for key in ways},
         "models": rows,
     }
 
 
-_BY = {"operators alone": 1, "and five models": 2}
-
-
-def _row(path: Path, tables: list[Path], shapes: dict[str, tuple[int, ...]], options: Any) -> dict[str, Any]:
-    inputs = onnx.load(path, load_external_data=False).graph.input
-    unfixed = {v.name for v in inputs if any(not d.HasField("dim_value") for d in v.type.tensor_type.shape.dim)}
+def _row(path: Path, by: dict[str, list[Path]], shapes: dict[str, tuple[int, ...]], options: Any) -> dict[str, Any]:
+    unfixed = {tensor.name for tensor in dynamic_inputs(load(path).graph)}
     own = {name: shape for name, shape in shapes.items() if name in unfixed}
-    told = {key: predict_model(path, tables=tables[:count], shapes=own) for key, count in _BY.items()}
-    found = profile(path, threads=1, shapes=own, **options)
+    told = {key: predict_model(path, tables=tables, shapes=own) for key, tables in by.items()}
+    # Tables are of the first configuration of a runtime; of LiteRT that is XNNPACK.
+    backends = ("xnnpack",) if options["runtimes"] == ("litert",) else ()
+    found = profile(path, threads=1, shapes=own, backends=backends, quick=True, **options)
     took = found.chosen.level_s
     row: dict[str, Any] = {"model": path.stem, "clock": found.clock, "took_s": took}
     for key, one in told.items():
@@ -92,7 +104,7 @@ def _row(path: Path, tables: list[Path], shapes: dict[str, tuple[int, ...]], opt
 
 def _path(name: str) -> Path:
     classic = _CLASSICS / f"{name}.onnx"
-    return classic if classic.is_file() else model_path(name if Path(name).is_file() else f"{name}.onnx")
+    return classic if classic.is_file() else model_path(name if Path(name).suffix else f"{name}.onnx")
 
 
 def _scaled(ratios: list[float]) -> float:
