@@ -23,7 +23,7 @@ from gnomon.spaces.catalogue.nasbench201 import NasBench201
 from gnomon.spaces.catalogue.transformers import hat_step
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.layers import Layer
-from gnomon.spaces.unit import Trace
+from gnomon.spaces.unit import Trace, layer_name
 
 TINY = 2.0**-126  # below it a float32 is denormal
 USUAL = rules(["Conv+BatchNormalization+Relu6", "Conv+BatchNormalization+Add", "Conv+BatchNormalization+Relu"])
@@ -102,8 +102,8 @@ def test_shapes_of_all_values_are_those_that_the_space_says() -> None:
     net = space("mobilenetv2-cifar10").net(assignment)
     inferred = onnx.shape_inference.infer_shapes(net_model(net), strict_mode=True)
     known = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in inferred.graph.value_info}
-    for name, node, _ in net.layer_names():
-        assert known.get(name, net.shape(net.output)) == net.shape(node)
+    for index, one in enumerate(net.nodes):
+        assert known.get(layer_name(index, 0, one.unit.chain), net.shape(net.output)) == net.shape(index)
 
 
 def test_a_fused_net_is_written_with_the_same_operators() -> None:
@@ -189,8 +189,8 @@ def test_operators_have_the_names_of_their_layers(tmp_path: Path) -> None:
     net = fuse(NasBench201().net((3, 1, 2, 4, 0, 3)), USUAL)
     graph = load(write_net(net, tmp_path / "net.onnx")).graph
     names = [operator.name for operator in graph.operators]
-    for name, _, _ in net.layer_names():
-        assert name in names
+    for index, one in enumerate(net.nodes):
+        assert {layer_name(index, place, kind) for place, kind in enumerate(one.unit.kinds)} <= set(names)
     assert {name.rsplit(".", 1)[0] for name in names if name.count(".") == 3} <= set(names)
 
 

@@ -2,9 +2,9 @@
 
 Operators that search spaces have too become their layers (convolutions, pools, fully connected layers, activations,
 attention's parts); what exporters write in several operators and runtimes join becomes one (layer normalisation, GELU,
-SiLU); any other operator on floating-point numbers stands for itself (`gnomon.spaces.layers.GENERIC`). What no layer
-can be is told: control flow, operators of other domains, whole numbers, and shapes that depend on values. What reads
-it reads an input of the net.
+SiLU); any other operator on floating-point or quantised numbers stands for itself (`gnomon.spaces.layers.GENERIC`).
+What no layer can be is told: control flow, operators of other domains, places and shapes as numbers, and shapes that
+depend on values. What reads it reads an input of the net.
 """
 
 from __future__ import annotations

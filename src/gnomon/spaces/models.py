@@ -58,11 +58,6 @@ class ModelSpace:
         """The slot of models."""
         return Space((Slot("model", tuple(self.nets)),))
 
-    @property
-    def format(self) -> str:
-        """The format of the models. UsageError for several."""
-        return format_of(unit for net in self.nets.values() for unit in net.counts())
-
     def net(self, assignment: Assignment) -> Net:
         """The net of a model."""
         return self.nets[self.space.names([int(choice) for choice in assignment])[0]]

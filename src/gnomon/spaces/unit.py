@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated
@@ -215,12 +215,6 @@ class Net:
             if ref >= 0:
                 read[ref] += 1
         return read
-
-    def layer_names(self) -> Iterator[tuple[str, int, int]]:
-        """For each layer: its name in a written model, its node, its position in the node's chain."""
-        for index, node in enumerate(self.nodes):
-            for position, kind in enumerate(node.unit.kinds):
-                yield layer_name(index, position, kind), index, position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

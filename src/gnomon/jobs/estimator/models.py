@@ -32,7 +32,7 @@ from gnomon.jobs.estimator.document import (
 from gnomon.jobs.estimator.job import FOLDED
 from gnomon.jobs.table.folder import is_table, read_table
 from gnomon.models.load import load
-from gnomon.models.model import FORMATS, is_known
+from gnomon.models.model import is_known
 from gnomon.models.net import ModelNet
 from gnomon.session.nets import read_net
 from gnomon.session.replay import NOTE as LAB
@@ -74,7 +74,7 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
     if not found:
         what = "operators" if model_format == "onnx" else f"--from OTHER.{model_format}"
         raise UsageError(
-            f"no table for {FORMATS[model_format]} models that was built on {device} is to be found",
+            f"no table that was built on {device} is to be found for models of the format {model_format}",
             hint=f"Build one: gnomon table build {what} --device {shlex.quote(device)}. Or give --table DIR.",
         )
     newest = next(iter(found.values()))

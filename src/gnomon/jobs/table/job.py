@@ -46,7 +46,7 @@ from gnomon.session.request import MeasureRequest, patiently
 from gnomon.spaces.fuse import UNFUSED, FusionRules
 from gnomon.spaces.latency_table import STABLE, Manifest, Row, complaints, unlike
 from gnomon.spaces.loading import SearchSpace
-from gnomon.spaces.models import ModelSpace
+from gnomon.spaces.models import ModelSpace, format_of
 from gnomon.spaces.unit import Unit
 
 EFFORT = Effort(
@@ -119,6 +119,7 @@ def _build(
     steps = Steps("units", told[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
     models = asked.space if isinstance(asked.space, ModelSpace) else None
+    loads = format_of(asked.space.tables(UNFUSED).units)
     question = {"space": asked.space.name, "protocol": _protocol(request.effort), "again": asked.again}
     with (
         ExitStack() as stack,
@@ -129,7 +130,7 @@ def _build(
             question=question,
             watch=steps,
             tell=told[1],
-            loads=models.format if models else "onnx",
+            loads=loads,
         ) as bench,
     ):
         known = read_table(asked.out) if is_table(asked.out) else None
@@ -142,7 +143,7 @@ def _build(
         traces = Traces(bench=bench, space=asked.space, stack=stack)
         rules, evidence = fused_chains(traces, asked.rules, known)
         units = asked.space.tables(rules).units
-        if models is not None and models.format != "onnx":
+        if models is not None and loads != "onnx":
             bench.write = part_writer(models, rules, stack)
             if known is not None and known.manifest.anchor not in {unit.id for unit in units}:
                 raise UsageError(

@@ -36,11 +36,11 @@ def part_writer(space: ModelSpace, rules: FusionRules, stack: ExitStack) -> Call
     @cache
     def cutter_of(name: str) -> Cutter:
         file = space.files[name]
-        source = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), stack).source
-        return open_cutter(source, space.format)
+        read = read_model(ModelRequest(model=file.path, shapes=dict(file.shapes)), stack)
+        return open_cutter(read.source, read.model.graph.format)
 
     def write(unit: Unit, path: Path) -> Path:
-        file = path.with_suffix(f".{space.format}")
+        file = path.with_suffix(".tflite")
         if unit.kinds == ("Identity",):
             file.write_bytes(product_kernel(1))
         elif unit in places:
