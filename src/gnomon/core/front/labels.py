@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from gnomon.core.cost import Floats, Ints, OutOfTime
 from gnomon.core.front.dominance import covered, nondominated
-from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted, weighed
+from gnomon.core.front.plan import Bucket, Minima, Plan, beyond, minimise_weighted
 
 _CHUNK = 1 << 19  # sums that are formed at once
 _SUMS = 20  # times the labels that a bucket may have: from here on sets are made smaller before sums are formed
-_FEW = 1 << 11  # of which fewer are formed under all weightings at once
 
 
 class Stopped(Exception):
@@ -125,7 +124,7 @@ class LabelPass(ABC):
     def _labels(self, bucket: Bucket, minima: Minima, rest: Floats) -> Labels:
         rows = bucket.states * bucket.size
         shape = (rows, *self.weights.shape[:2])
-        own = weighed(bucket, minima.weights).reshape(shape)
+        own = self.plan.weighed(bucket, minima.weights).reshape(shape)
         ups = [minima.up[c][s].reshape(shape) for c, s in zip(bucket.children, bucket.states_of, strict=True)]
         by_size = sorted(range(len(ups)), key=lambda i: (len(self.held[bucket.children[i]].row), i))
         later = [np.repeat(rest, bucket.size, axis=0).reshape(shape)]
@@ -151,20 +150,17 @@ class LabelPass(ABC):
         number = bucket.children[child]
         below, held = self.plan.buckets[number], self.held[number]
         other = replace(held, links=(np.arange(len(held.row)),))
-        starts, stops = self._fitting(labels, bucket.states_of[child], other, below)
+        rest = later[labels.row, labels.region].T
+        starts, stops, other = self._fitting(labels, rest, bucket.states_of[child], other, below)
         sums = int((stops - starts).sum())
         if sums > _SUMS * self.budget.most:
             share = math.sqrt(_SUMS * self.budget.most / sums)
             labels = self.fewer(labels, labels.groups(bucket, 1), int(share * len(labels.row)))
             other = self.fewer(other, other.groups(below, below.size), int(share * len(other.row)))
-            starts, stops = self._fitting(labels, bucket.states_of[child], other, below)
-        rest = later[labels.row, labels.region].T
-        room = self.limits[0, labels.region] - rest[0] - labels.bounds[0]
+            rest = later[labels.row, labels.region].T
+            starts, stops, other = self._fitting(labels, rest, bucket.states_of[child], other, below)
         pieces: list[Labels] = []
         for own, theirs in self._pairs(starts, stops):
-            if len(own) > _FEW:  # most are dropped by the main weighting
-                near = np.flatnonzero(other.bounds[0, theirs] < room[own])
-                own, theirs = own[near], theirs[near]
             bounds = labels.bounds[:, own] + other.bounds[:, theirs]
             kept = np.flatnonzero(self.hopeful(bounds + rest[:, own], labels.region[own]))
             own, theirs = own[kept], theirs[kept]
@@ -181,12 +177,23 @@ class LabelPass(ABC):
         every = _joined_up(pieces)
         return self.reduced(every, every.groups(bucket, size))
 
-    def _fitting(self, labels: Labels, states_of: Ints, other: Labels, below: Bucket) -> tuple[Ints, Ints]:
-        """For each label where those of the child that fit it start, and where they stop."""
+    def _fitting(
+        self, labels: Labels, rest: Floats, states_of: Ints, other: Labels, below: Bucket
+    ) -> tuple[Ints, Ints, Labels]:
+        """The child's labels, cheapest of a state first, and where those that fit a label start and stop.
+
+        They fit its row, and leave room for what is sought by the main weighting.
+        """
         groups = other.groups(below, below.size)
-        starts = np.searchsorted(groups, np.arange(len(self.weights) * below.states + 1))
-        key = labels.region * below.states + states_of[labels.row]
-        return starts[key], starts[key + 1]
+        order = np.lexsort((other.bounds[0], groups))
+        other, groups = other.take(order), groups[order]
+        values = np.sort(other.bounds[0])
+        step = len(values) + 1
+        ranks = groups * step + np.searchsorted(values, other.bounds[0])
+        state = (labels.region * below.states + states_of[labels.row]) * step
+        room = self.limits[0, labels.region] - rest[0] - labels.bounds[0]
+        starts = np.searchsorted(ranks, state)
+        return starts, np.searchsorted(ranks, state + np.searchsorted(values, room)), other
 
     def _pairs(self, starts: Ints, stops: Ints) -> Iterator[tuple[Ints, Ints]]:
         """The pairs of i and starts[i] .. stops[i] - 1 for each i, in chunks; one at least, which may be empty."""

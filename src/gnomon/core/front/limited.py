@@ -1,11 +1,10 @@
-"""The exact minimum under limits: bounds by prices, label sets above them, and branching where these grow too large.
+"""The exact minimum under limits: bounds by prices, branching on what they split, and label sets above the bounds.
 
 With a price on a unit of each use, the least priced cost is a bound on all that keeps the limits (Everett, "Generalized
-Lagrange multiplier method", 1963); the best prices come from cutting planes, each a minimum. What is sought lies in a
-narrow window above the bound, which is widened until something is found there: that is the least. In a window most
-choices go by their min-marginals. On the rest, labels (cost and uses) are kept as long as no prices near the best ones
-prove them too dear. Where there are too many, the slot that the mix of the bound's assignments splits most, in priced
-uses, is branched on: the few huge layers that make the gap.
+Lagrange multiplier method", 1963); the best prices come from cutting planes, each a minimum. The bound's assignments
+are mixed: the slot that the mix splits most, in priced uses, is branched on; such are the few huge layers that make the
+gap. Near the mix good assignments are found by moves that add up. What is left between a node's bound and the best
+assignment is searched by labels (cost and uses), kept as long as no prices near the best ones prove them too dear.
 """
 
 from __future__ import annotations
@@ -13,37 +12,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import permutations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never
 from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, falling, starts_of
-from gnomon.core.front.plan import Minima, Pairs, Plan, beyond, minimise_weighted, plan_of, weighed
+from gnomon.core.front.plan import Minima, Plan, beyond, is_narrow, minimise_weighted, plan_of
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.limits import Cap, caps_of
-from gnomon.core.solver.milp import mixture
+from gnomon.core.solver.milp import mixtures
 from gnomon.core.solver.ordering import Limits, degeneracy
 from gnomon.core.solver.prune import weigh_charges
 from gnomon.core.solver.solve import Solution, Time, solution, solve, why_not
 
-_SHARE = 0.5  # of the time; the rest is for HiGHS
+_SHARE = 0.8  # of the time; the rest is for HiGHS
 _LEAST_S = 1e-3
 _ROUNDING = 1e-12  # of the bound's magnitude
 _DEAREST = 1e3  # of the least cost, for as much as a limit allows: a higher price says that nothing keeps it
 _CUTS = 40  # minima for the first prices
 _TOLERANCE = 1e-9
-_CONTENT = 0.02  # of what is left up to what is sought: better prices are not looked for
-_WINDOW, _WIDER = 1e-5, 4.0  # of the bound
-_BATCH = 16  # nodes whose prices are looked for at once
+_CONTENT = 0.05  # of what is left up to what is sought: better prices are not looked for
+_BATCH, _FIRST = 16, 2  # nodes that are looked at at once, and while the best is far from the bound
+_FAR = 1e-3
+_WIDER = 4.0  # for choices up to which a node is looked at again
+_HELD = 1 << 24  # numbers of one batch of minima
 _ROUNDS = 6
-_BETWEEN = 64  # places to go from one assignment to another
-_MIXED = 4
 _MINIMA = 20_000  # after which the rest is for another method
 _MOST = 4_000  # labels of a bucket
 _ROOM = 20_000_000
 _BESIDE = 8
+_SHRINK, _GROW, _MANY_FAIL = 0.7, 1.5, 0.3
+_EXTRA = 1000.0  # choices, beyond one a slot, that labels begin with
+_REPAIRED = 2  # nodes of a batch from which better assignments are looked for
+_TURNS, _TOGETHER, _TRIED = 2, 200, 1500  # moves that are put together, and looked at
+_SUMS = 400
 _FEW = 20  # labels of a state where they are not all kept
 _POOL = 40  # assignments that prices are found by
 _LIMITS = Limits(table_entries=float(1 << 22), total_entries=float(1 << 22))
@@ -67,30 +71,68 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Core:
-    """Costs and uses (choices, 1 + limits) a slot, (choices, choices, 1 + limits) a pair, and of what is decided."""
+    """What is left to decide: costs and uses (slots, choices, 1 + limits), (pairs, choices, choices, 1 + limits).
 
-    unary: list[Floats]
-    pairs: Pairs
+    A slot has its first `sizes` choices; the others are +inf. `ends` (pairs, 2) are slots. `const` (1 + limits,) is
+    what the decided slots cost and use.
+    """
+
+    unary: Floats
+    sizes: Ints
+    ends: Ints
+    joint: Floats
     const: Floats
 
-    def contracted(self, kept: Sequence[Ints]) -> tuple[_Core, list[int]]:
-        """The core over some choices of each slot; slots with one are decided. And the slots that are left."""
-        unary = [costs[k] for costs, k in zip(self.unary, kept, strict=True)]
-        left = [slot for slot, costs in enumerate(unary) if len(costs) > 1]
-        place = {slot: number for number, slot in enumerate(left)}
-        const = self.const + sum(costs[0] for costs in unary if len(costs) == 1)
-        pairs: Pairs = {}
-        for (i, j), table in self.pairs.items():
-            part = table[np.ix_(kept[i], kept[j])]
-            if i in place and j in place:
-                pairs[place[i], place[j]] = part
-            elif i in place:
-                unary[i] = unary[i] + part[:, 0]
-            elif j in place:
-                unary[j] = unary[j] + part[0]
-            else:
-                const = const + part[0, 0]
-        return _Core([unary[slot] for slot in left], pairs, const), left
+    def plan(self) -> Plan | None:
+        """The elimination of it, or None where it is beyond the limits."""
+        sizes = self.sizes.tolist()
+        if is_narrow(len(sizes), self.ends):  # slots that are alike in size share buckets
+            sizes = [self.unary.shape[1]] * len(sizes)
+        unary = [costs[:size] for costs, size in zip(self.unary, sizes, strict=True)]
+        pairs = {
+            (i, j): table[: sizes[i], : sizes[j]] for (i, j), table in zip(self.ends.tolist(), self.joint, strict=True)
+        }
+        return plan_of(unary, pairs, _LIMITS, wide=True)
+
+    def contracted(self, kept: Kept) -> _Part:
+        """The core over some choices (slots, choices), at least one a slot; slots with one are decided."""
+        sizes = kept.sum(axis=1)
+        order = np.argsort(~kept, axis=1, kind="stable")[:, : sizes.max(initial=1)]
+        unary = np.take_along_axis(self.unary, order[:, :, None], axis=1)
+        unary[np.arange(order.shape[1]) >= sizes[:, None]] = np.inf
+        first, second = self.ends.T
+        numbers = np.arange(len(self.ends))[:, None, None]
+        joint = self.joint[numbers, order[first][:, :, None], order[second][:, None, :]]
+        left = sizes > 1
+        one, other = left[first], left[second]
+        np.add.at(unary, second[~one], joint[~one, 0])
+        np.add.at(unary, first[one & ~other], joint[one & ~other, :, 0])
+        place, both = np.cumsum(left) - 1, one & other
+        const = self.const + unary[~left, 0].sum(axis=0)
+        core = _Core(unary[left], sizes[left], place[self.ends[both]], joint[both], const)
+        return _Part(core, np.flatnonzero(left), order)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Some slots, `left`, of a core as a core of their own; `order` (slots, choices) names the choices kept."""
+
+    core: _Core
+    left: Ints
+    order: Ints
+
+    def narrowed(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the core's choices (.., slots, choices), for those of the part; 0 beyond a slot's sizes."""
+        order = self.order[self.left]
+        order = np.broadcast_to(order, (*values.shape[:-2], *order.shape))
+        taken = np.take_along_axis(values[..., self.left, :], order, axis=-1)
+        return np.where(np.arange(taken.shape[-1]) < self.core.sizes[:, None], taken, 0)
+
+    def widened(self, assignments: Ints) -> Ints:
+        """Assignments (N, slots) of the part as those of the core."""
+        every = np.repeat(self.order[None, :, 0], len(assignments), axis=0)
+        every[:, self.left] = self.order[self.left, assignments]
+        return every
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +140,8 @@ class _Node:
     """Some choices of a core's slots (slots, choices), a bound on them, and the prices that gave it.
 
     `split` (slots, choices) are the shares of the bound's mix that take a choice, `bounds` those with a choice, `rows`
-    the assignments, by number, that its prices were found by. It is looked at in a window so many times as `wide` as
-    its split asks for, and has `failed` where that had too many labels.
+    the assignments, by number, that its prices were found by. Labels are sought as far above the bound as `wide` times
+    the usual number of choices reach.
     """
 
     kept: Kept
@@ -109,7 +151,6 @@ class _Node:
     bounds: Floats
     rows: Ints
     wide: float = 1.0
-    failed: bool = False
 
 
 class _LimitPass(LabelPass):
@@ -164,7 +205,7 @@ def solve_within(
     clock_s: Callable[[], float] | None = None,
 ) -> Solution:
     """As `solve`, but with "auto" also limits by prices and labels, for a share of the time, before HiGHS begins."""
-    if method != "auto" or not model.limits:
+    if method != "auto" or not model.limits or not model.space.slots:
         return solve(model, weights, method=method, time_limit_s=time_limit_s, clock_s=clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
@@ -197,171 +238,128 @@ def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> 
 
     None where elimination is beyond its limits. Where `stop` says so, it ends with what is known by then.
     """
-    energies = [energy, *(cap.use for cap in caps)]
-    unary = [np.stack(costs, axis=-1) for costs in zip(*(e.unary for e in energies), strict=True)]
-    pairs = {
-        key: np.stack([table, *(cap.use.pairwise.get(key, np.zeros_like(table)) for cap in caps)], axis=-1)
-        for key, table in energy.pairwise.items()
-    }
-    for table in (*unary, *pairs.values()):
-        table[np.isinf(table[..., 0])] = np.inf
-    plan = plan_of(unary, pairs, _LIMITS, wide=True)
+    core = _core_of(energy, caps)
+    plan = core.plan()
     if plan is None:
         return None
-    root = _Root(energy, caps, stop)
+    search = _Search(energy, caps, stop, core, plan)
     with suppress(OutOfTime, Stopped):
-        root.find_prices(plan)
-        root.search(_Core(unary, pairs, np.zeros(len(energies))), plan)
-    bound = min(root.bound, root.value)
-    return Bounded(assignment=root.best, value=root.value, bound=bound, prices=root.prices, free=root.free)
+        search.run()
+    bound = min(search.bound, search.value)
+    return Bounded(assignment=search.best, value=search.value, bound=bound, prices=search.prices, free=search.free)
 
 
-class _Root:
-    """What is known of a whole problem: the best that keeps the limits, a bound, and the prices that gave it."""
+def _mixed(problems: Sequence[Floats], most: Floats) -> list[tuple[Floats, Floats, float]]:
+    """Of points (N, 1 + limits) of cost and uses each the cheapest mixture, its prices, and what it costs."""
+    scale = np.maximum(np.abs(most), 1.0)
+    bases = [float(points[:, 0].min()) for points in problems]
+    units = [abs(base) or 1.0 for base in bases]
+    scaled = [
+        ((points[:, 0] - base) / unit, (points[:, 1:] - most) / scale)
+        for points, base, unit in zip(problems, bases, units, strict=True)
+    ]
+    return [
+        (mix, prices * unit / scale, base + reached * unit)
+        for (mix, prices, reached), base, unit in zip(mixtures(scaled, _DEAREST), bases, units, strict=True)
+    ]
 
-    def __init__(self, energy: Energy, caps: Sequence[Cap], stop: Stop) -> None:
+
+class _Search:
+    """Branch and bound over a whole problem, many nodes at once: the best that keeps the limits, and a bound."""
+
+    def __init__(self, energy: Energy, caps: Sequence[Cap], stop: Stop, core: _Core, plan: Plan) -> None:
         self.energy, self.caps, self.stop = energy, caps, stop
         self.most = np.array([cap.at_most for cap in caps])
         self.best: tuple[int, ...] | None = None
         self.value, self.bound, self.free = np.inf, -np.inf, -np.inf
         self.prices = np.zeros(len(caps))
+        self.core, self.plan = core, plan
+        self.slots = np.arange(len(self.core.sizes))
+        self.choices = np.tile(np.arange(self.core.unary.shape[1]), (len(self.slots), 1))
+        self.whole = np.zeros(len(self.slots), dtype=np.intp)
+        self.pool = np.zeros((0, len(self.slots)), dtype=np.int32)
+        self.points = np.zeros((0, 1 + len(caps)))
+        self.extra = _EXTRA
+        self.highest = sum(
+            float(np.where(np.isinf(t), -np.inf, t).max()) for t in (*energy.unary, *energy.pairwise.values())
+        )
+        self.count = 0
 
-    def learn(self, assignment: Sequence[int]) -> Floats:
-        """Its cost and uses; it is kept where it is the best so far."""
-        point = np.array([self.energy.value(assignment), *(cap.use.value(assignment) for cap in self.caps)])
-        if point[0] < self.value and (point[1:] <= self.most).all():
-            self.best, self.value = tuple(assignment), float(point[0])
-        return point
+    @property
+    def upto(self) -> float:
+        """What is sought costs less."""
+        if self.best is None:
+            return self.highest + abs(self.highest) + 1.0
+        return self.value - _ROUNDING * abs(self.value)
 
-    def find_prices(self, plan: Plan) -> None:
-        """The prices of the best bound, by cutting planes."""
-        prices = self.prices
-        points: list[Floats] = []
-        while len(points) < _CUTS and not self.stop(0.0):
-            minima, found = minimise_weighted(plan, np.array([[1.0, *prices]]))
-            bound = float(minima.value[0] - prices @ self.most)
-            point = self.learn(found[0].tolist())
-            if not points:
-                self.free = bound
-            if bound > self.bound:
-                self.bound, self.prices = bound, prices
-            if bound == np.inf or self.value <= self.free + _ROUNDING * abs(self.free):
+    def run(self) -> None:
+        """Find the least cost; `bound` equals it in the end. Raises OutOfTime where there are too many nodes."""
+        kept = np.isfinite(self.core.unary[:, :, 0])
+        zeros = np.zeros(kept.shape)
+        root = _Node(kept, -np.inf, self.prices, zeros, zeros, np.zeros(0, dtype=np.intp))
+        waiting = self._bounded([root], _CUTS)
+        if waiting:
+            self.bound, self.prices = waiting[0].bound, waiting[0].prices
+        while True:
+            waiting = sorted((self._pruned(node) for node in waiting if node.bound < self.upto), key=lambda n: n.bound)
+            if not waiting:
                 break
-            points.append(point)
-            _, prices, reached = _mixed(np.array(points), self.most)
-            if not prices.any() or reached - self.bound <= _TOLERANCE * abs(self.bound):
-                break
-            prices = prices if len(points) < 3 or len(points) > 12 else 0.7 * prices + 0.3 * self.prices
-
-    def search(self, core: _Core, plan: Plan) -> None:
-        """Widen a window above the bound until something is found there, or nothing can be."""
-        if self.bound == np.inf:
-            return
-        if self.value - self.bound <= _ROUNDING * abs(self.bound):
-            self.bound = self.value
-            return
-        lowest, unit = self.bound, abs(self.bound) or 1.0
-        weights = np.array([[1.0, *self.prices]])
-        least = [row[:, 0] - self.prices @ self.most for row in _marginals(plan, minimise_weighted(plan, weights)[0])]
-        highest = sum(float(np.where(np.isinf(t), -np.inf, t).max()) for t in _tables(self.energy)) + unit
-        window = _WINDOW
-        while self.bound < self.value:
-            upto = min(self.value, lowest + window * unit, highest)
-            kept = [np.flatnonzero(row < upto) for row in least]
-            if all(map(len, kept)):
-                self._look(core, kept, upto)
-            self.bound = self.value if self.value <= upto else upto
-            if upto == highest:
-                self.bound = self.value
-            window *= _WIDER
-
-    def _look(self, core: _Core, kept: Sequence[Ints], upto: float) -> None:
-        """Search some choices of each slot for what costs less."""
-        small, left = core.contracted(kept)
-        chosen = np.array([k[0] for k in kept])
-        if not left:
-            self.learn(chosen.tolist())
-            return
-        plan = plan_of(small.unary, small.pairs, _LIMITS, wide=True)
-        if plan is None:
-            raise Stopped
-
-        def learn(assignment: Ints) -> None:
-            chosen[left] = [kept[slot][choice] for slot, choice in zip(left, assignment.tolist(), strict=True)]
-            self.learn(chosen.tolist())
-
-        _Search(self, small, plan, learn).run(upto)
-
-
-def _tables(energy: Energy) -> list[Floats]:
-    return [*energy.unary, *energy.pairwise.values()]
-
-
-def _mixed(points: Floats, most: Floats) -> tuple[Floats, Floats, float]:
-    """The mixture of points (N, 1 + limits) of cost and uses, the prices, and what it costs."""
-    base = float(points[:, 0].min())
-    unit, scale = abs(base) or 1.0, np.maximum(np.abs(most), 1.0)
-    mix, prices, reached = mixture((points[:, 0] - base) / unit, (points[:, 1:] - most) / scale, _DEAREST)
-    return mix, prices * unit / scale, base + reached * unit
-
-
-def _marginals(plan: Plan, minima: Minima) -> list[Floats]:
-    """For each slot the least weighted costs of all that takes a choice there: (choices, W)."""
-    found: list[Floats] = [np.zeros(0)] * sum(len(b.slots) for b in plan.buckets)
-    for bucket, rest in zip(plan.buckets, beyond(plan, minima), strict=True):
-        total = weighed(bucket, minima.weights) + np.repeat(rest, bucket.size, axis=0)
-        for child, states in zip(bucket.children, bucket.states_of, strict=True):
-            total += minima.up[child][states]
-        rows = total.reshape(len(bucket.slots), bucket.each, bucket.size, -1).min(axis=1)
-        for slot, row in zip(bucket.slots.tolist(), rows, strict=True):
-            found[slot] = row
-    return found
-
-
-class _Search:
-    """Branch and bound over a core, many nodes at once."""
-
-    def __init__(self, root: _Root, core: _Core, plan: Plan, learn: Callable[[Ints], None]) -> None:
-        self.root, self.core, self.plan, self.learn = root, core, plan, learn
-        sizes = [len(costs) for costs in core.unary]
-        self.slots = np.arange(len(sizes))
-        self.every: Kept = np.arange(max(sizes)) < np.array(sizes)[:, None]
-        width = len(core.const)
-        self.unary = np.zeros((*self.every.shape, width))
-        for slot, costs in enumerate(core.unary):
-            self.unary[slot, : len(costs)] = costs
-        self.ends = np.array([*core.pairs], dtype=np.intp).reshape(-1, 2)
-        self.joint = np.zeros((len(core.pairs), max(sizes), max(sizes), width))
-        for number, table in enumerate(core.pairs.values()):
-            self.joint[number, : table.shape[0], : table.shape[1]] = table
-        self.most = root.most - core.const[1:]
-        self.orders = (self.slots, _breadth_first(len(sizes), core.pairs))
-        self.pool = np.zeros((0, len(sizes)), dtype=np.int32)
-        self.points = np.zeros((0, width))
-
-    def run(self, upto: float) -> None:
-        """Find the least cost below `upto`, where there is any."""
-        self.upto = upto
-        self.easy = np.inf
-        whole = np.zeros(self.every.shape)
-        none = np.zeros(0, dtype=np.intp)
-        waiting = self._bounded([_Node(self.every, self.root.bound, self.root.prices, whole, whole, none)])
-        while waiting:
-            waiting = sorted((node for node in waiting if node.bound < self.upto), key=lambda node: node.bound)
-            self.root.bound = max(self.root.bound, min([self.upto, *(node.bound for node in waiting[:1])]))
-            if self.root.stop(0.0) or len(self.pool) > _MINIMA:
+            self.bound = max(self.bound, min(waiting[0].bound, self.value))
+            if self.stop(0.0) or self.count > _MINIMA:
                 raise OutOfTime
-            batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
-            ready = [node for node in batch if self._hardness(node) <= self.easy]
-            fresh = [child for node in batch if self._hardness(node) > self.easy for child in self._branches(node)]
-            left = self._left(ready)
-            fresh += [child for node in left if node.failed for child in self._branches(node)]
-            waiting += [node for node in left if not node.failed] + self._bounded(fresh)
+            waiting = self._shrunk(waiting)
+            near = self.value - self.bound <= _FAR * abs(self.bound)
+            many = min(_BATCH if near else _FIRST, 1 + _HELD // (4 * self.plan.entries))
+            batch, waiting = waiting[:many], waiting[many:]
+            heights = [self._height(node) for node in batch]
+            ready = [
+                h >= self.upto or float(self._weights(n).max()) <= h - n.bound
+                for n, h in zip(batch, heights, strict=True)
+            ]
+            failed, done = self._looked([(n, h) for n, h, r in zip(batch, heights, ready, strict=True) if r])
+            branched = [n for n, r in zip(batch, ready, strict=True) if not r] + failed
+            waiting += done + self._bounded([child for node in branched for child in self._branches(node)], _ROUNDS)
+        self.bound = self.value
 
-    def _hardness(self, node: _Node) -> float:
-        return float(self._weights(node).max())
+    def _pruned(self, node: _Node) -> _Node:
+        return replace(node, kept=node.kept & (node.bounds < self.upto))
 
-    def _bounded(self, nodes: list[_Node]) -> list[_Node]:
+    def _shrunk(self, nodes: list[_Node]) -> list[_Node]:
+        """The nodes, in a core of what is left in any of them where that is much less."""
+        kept: Kept = np.asarray(np.stack([node.kept for node in nodes]).any(axis=0))
+        extra = int((self.core.sizes - 1).sum())
+        if 2 * (int(kept.sum()) - len(kept)) > extra:
+            return nodes
+        part = self.core.contracted(kept)
+        if not len(part.left):
+            self._learnt(part.order[None, :, 0])
+            return []
+        plan = part.core.plan()
+        if plan is None:
+            return nodes
+        place = np.full(kept.shape, -1)
+        np.put_along_axis(place, part.order, np.arange(part.order.shape[1]), axis=1)
+        place[~kept] = -1
+        pool = np.take_along_axis(place, self.pool.T, axis=1).T
+        fits: Kept = np.asarray((pool >= 0).all(axis=1))
+        number = np.cumsum(fits) - 1
+        self.pool, self.points = pool[fits][:, part.left].astype(np.int32), self.points[fits]
+        self.whole[self.slots] = self.choices[np.arange(len(self.slots)), part.order[:, 0]]
+        self.slots = self.slots[part.left]
+        self.choices = np.take_along_axis(self.choices[part.left], part.order[part.left], axis=1)
+        self.core, self.plan = part.core, plan
+        return [
+            replace(
+                node,
+                kept=part.narrowed(node.kept).astype(bool),
+                split=part.narrowed(node.split),
+                bounds=part.narrowed(node.bounds),
+                rows=number[node.rows[fits[node.rows]]],
+            )
+            for node in nodes
+        ]
+
+    def _bounded(self, nodes: list[_Node], rounds: int) -> list[_Node]:
         """The nodes with better prices and fewer choices, without those that allow nothing below what is sought."""
         nodes = [node for node in nodes if node.bound < self.upto]
         if not nodes:
@@ -369,142 +367,321 @@ class _Search:
         kept = np.stack([node.kept for node in nodes])
         best = np.array([node.bound for node in nodes])
         prices = np.stack([node.prices for node in nodes])
-        rows = [node.rows[node.kept[self.slots, self.pool[node.rows]].all(axis=1)] for node in nodes]
+        slots = np.arange(kept.shape[1])
+        rows = [node.rows[node.kept[slots, self.pool[node.rows]].all(axis=1)] for node in nodes]
         splits = np.zeros(kept.shape)
         open_ = np.arange(len(nodes))
-        for _ in range(_ROUNDS):
+        plan = self.plan.barring(kept)
+        for turn in range(rounds):
+            if self.stop(0.0):
+                break
             tried, reached = prices[open_], np.full(len(open_), np.inf)
-            for place, number in enumerate(open_):
-                if len(rows[number]):
-                    mix, tried[place], reached[place] = _mixed(self.points[rows[number]], self.root.most)
-                    splits[number] = 0.0
-                    for share, row in zip(mix, rows[number], strict=True):
-                        if share > _TOLERANCE:
-                            splits[number, self.slots, self.pool[row]] += share
-            wanting = reached - best[open_] > _CONTENT * (self.upto - best[open_])
+            mixed = [place for place, number in enumerate(open_) if len(rows[number])]
+            answers = _mixed([self.points[rows[open_[place]]] for place in mixed], self.most)
+            for place, (mix, tried[place], reached[place]) in zip(mixed, answers, strict=True):
+                number = open_[place]
+                splits[number] = 0.0
+                for share, row in zip(mix, rows[number], strict=True):
+                    if share > _TOLERANCE:
+                        splits[number, slots, self.pool[row]] += share
+            low = best[open_]
+            content = np.minimum(_CONTENT * (self.upto - low), 1e-6 * np.abs(low)) + _TOLERANCE * np.abs(low)
+            wanting = np.isinf(reached) | (reached - low > content)
             open_, tried = open_[wanting], tried[wanting]
+            plan = plan if wanting.all() else self.plan.barring(kept[open_])
             if not len(open_):
                 break
+            if rounds == _CUTS and 2 < turn < 12:
+                tried = 0.7 * tried + 0.3 * prices[open_]
             weights = np.concatenate([np.ones((len(open_), 1)), tried], axis=1)
-            minima, found = minimise_weighted(self.plan.barring(kept[open_]), weights)
-            values = minima.value + self.core.const[0] - tried @ self.most
+            minima, assignments = minimise_weighted(plan, weights)
+            self.count += len(open_)
+            values = minima.value + self.core.const[0] - tried @ (self.most - self.core.const[1:])
+            if turn == 0 and not len(self.pool):
+                self.free = float(values[0])
             first = len(self.pool)
-            self.points = np.concatenate([self.points, self._learnt(found)])
-            self.pool = np.concatenate([self.pool, found.astype(np.int32)])
+            self.points = np.concatenate([self.points, self._learnt(assignments)])
+            self.pool = np.concatenate([self.pool, assignments.astype(np.int32)])
             for place, number in enumerate(open_):
                 if np.isfinite(values[place]):
                     rows[number] = np.append(rows[number], first + place)[-_POOL:]
+                else:
+                    best[number] = np.inf
                 if values[place] > best[number]:
                     best[number], prices[number] = values[place], tried[place]
-            open_ = open_[best[open_] < self.upto]
-        lowest = int(best.argmin())
-        shares = splits[lowest, self.slots, self.pool[rows[lowest]]]
-        self._try_between(rows[lowest][np.argsort(-shares.mean(axis=1))[:_MIXED]])
-        weights = np.concatenate([np.ones((len(nodes), 1)), prices], axis=1)
-        plan = self.plan.barring(kept)
-        least = _marginals(plan, minimise_weighted(plan, weights)[0])
-        offset = self.core.const[0] - prices @ self.most
-        bounds = np.full(kept.shape, np.inf)
-        for slot, row in enumerate(least):
-            bounds[:, slot, : len(row)] = row.T + offset[:, None]
-        left = kept & (bounds < self.upto)
+            rest = best[open_] < self.upto
+            if not rest.all():
+                open_ = open_[rest]
+                plan = self.plan.barring(kept[open_])
+        if rounds < _CUTS:
+            for number in np.argsort(best)[:_REPAIRED]:
+                if len(rows[number]):
+                    self._repair(rows[number], prices[number])
+        alive = np.flatnonzero(best < self.upto)
+        if not len(alive):
+            return []
+        weights = np.concatenate([np.ones((len(alive), 1)), prices[alive]], axis=1)
+        plan = self.plan.barring(kept[alive])
+        least = _marginals(plan, minimise_weighted(plan, weights)[0], kept.shape[1:])
+        bounds = least + (self.core.const[0] - prices[alive] @ (self.most - self.core.const[1:]))[:, None, None]
+        left = kept[alive] & (bounds < self.upto)
         return [
-            _Node(left[i], float(best[i]), prices[i], splits[i], bounds[i], rows[i])
-            for i in range(len(nodes))
-            if best[i] < self.upto and left[i].any(axis=1).all()
+            _Node(left[i], float(best[n]), prices[n], splits[n], bounds[i], rows[n])
+            for i, n in enumerate(alive.tolist())
+            if left[i].any(axis=1).all()
         ]
 
     def _learnt(self, assignments: Ints) -> Floats:
         """The cost and uses of assignments (N, slots), of which the best that keeps the limits is remembered."""
-        points = self.core.const + self.unary[self.slots, assignments].sum(axis=1)
-        first, second = self.ends.T
-        points += self.joint[np.arange(len(self.ends)), assignments[:, first], assignments[:, second]].sum(axis=1)
-        good = np.flatnonzero((points[:, 1:] <= self.root.most).all(axis=1) & (points[:, 0] < self.root.value))
+        core = self.core
+        points = core.const + core.unary[np.arange(len(core.sizes)), assignments].sum(axis=1)
+        first, second = core.ends.T
+        points += core.joint[np.arange(len(core.ends)), assignments[:, first], assignments[:, second]].sum(axis=1)
+        good = np.flatnonzero((points[:, 1:] <= self.most).all(axis=1) & (points[:, 0] < self.value))
         if len(good):
-            self._found(assignments[good[points[good, 0].argmin()]])
+            self._remember(assignments[good[points[good, 0].argmin()]])
         return np.asarray(points)
 
-    def _try_between(self, rows: Ints) -> None:
-        """Look at assignments that begin as one of some rows and end as another."""
-        cuts = np.linspace(1, len(self.slots), _BETWEEN).astype(np.intp)
-        for one, other in permutations(self.pool[rows], 2):
-            for order in self.orders:
-                self._learnt(np.where(order < cuts[:, None], one, other))
+    def _remember(self, assignment: Ints) -> None:
+        whole = self.whole.copy()
+        whole[self.slots] = self.choices[np.arange(len(self.slots)), assignment]
+        chosen = whole.tolist()
+        value = self.energy.value(chosen)
+        if value < self.value and all(cap.use.value(chosen) <= cap.at_most for cap in self.caps):
+            self.best, self.value = tuple(chosen), value
 
-    def _found(self, assignment: Ints) -> None:
-        self.learn(assignment)
-        self.upto = min(self.upto, self.root.value)
+    def _repair(self, rows: Ints, prices: Floats) -> None:
+        """Improve an assignment by moves towards others and of single slots; those that are not linked add up."""
+        least = _TOLERANCE * np.abs(self.points[rows[0], 0]) / np.maximum(np.abs(self.most), 1.0)
+        prices = np.maximum(prices, least)
+        priced = self.points[rows, 0] + (self.points[rows, 1:] - self.most) @ prices
+        rows = rows[np.argsort(priced, kind="stable")]
+        chosen, point = self.pool[rows[0]].astype(np.intp), self.points[rows[0]]
+        for _ in range(_TURNS):
+            moves = self._moves(chosen, rows)
+            near = np.zeros(len(chosen), dtype=bool)
+            free: list[int] = []
+            for move in moves.cheap(prices):
+                slots = moves.slots(move)
+                if not near[slots].any():
+                    free.append(move)
+                    near[slots] = near[self._beside(slots)] = True
+                    if len(free) == _TOGETHER:
+                        break
+            subset = _best_subset(point, moves.delta[free], self.most, prices)
+            if not subset:
+                break
+            for move in np.array(free)[subset].tolist():
+                chosen[moves.slots(move)] = moves.choices(move)
+                point = point + moves.delta[move]
+            self._learnt(chosen[None])
 
-    def _left(self, nodes: list[_Node]) -> list[_Node]:
-        """The nodes that are not through: their labels are too many, or they were looked at up to their new bound."""
+    def _beside(self, slots: Ints) -> Ints:
+        mask = np.zeros(len(self.core.sizes), dtype=bool)
+        mask[slots] = True
+        return self.core.ends[mask[self.core.ends].any(axis=1)].ravel()
+
+    def _moves(self, chosen: Ints, rows: Ints) -> _Moves:
+        """The parts in which other assignments differ from one, and other choices of single slots."""
+        core, count = self.core, len(chosen)
+        others = self.pool[rows]
+        differ = others != chosen
+        steps = count * np.arange(len(rows))[:, None, None]
+        label = _parts(differ.ravel(), (core.ends + steps).reshape(-1, 2))
+        cells = np.flatnonzero(differ.ravel())
+        names, owner = np.unique(label[cells], return_inverse=True)
+        slots, choices = cells % count, others.ravel()[cells]
+        delta = np.zeros((len(names), len(core.const)))
+        np.add.at(delta, owner, core.unary[slots, choices] - core.unary[slots, chosen[slots]])
+        first, second = core.ends.T
+        row, pair = np.nonzero(differ[:, first] | differ[:, second])
+        i, j = first[pair], second[pair]
+        change = core.joint[pair, others[row, i], others[row, j]] - core.joint[pair, chosen[i], chosen[j]]
+        at = np.searchsorted(names, label[row * count + np.where(differ[row, i], i, j)])
+        np.add.at(delta, at, change)
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(len(names) + 1))
+        flips = core.unary - core.unary[np.arange(count), chosen][:, None]
+        pairs = np.arange(len(core.ends))
+        now = core.joint[pairs, chosen[first], chosen[second]][:, None]
+        np.add.at(flips, first, core.joint[pairs, :, chosen[second]] - now)
+        np.add.at(flips, second, core.joint[pairs, chosen[first]] - now)
+        alone: Kept = np.asarray(np.isfinite(flips).all(axis=2))
+        alone[np.arange(count), chosen] = False
+        slot, choice = np.nonzero(alone)
+        return _Moves(
+            delta=np.concatenate([delta, flips[slot, choice]]),
+            starts=np.concatenate([starts, starts[-1] + 1 + np.arange(len(slot))]),
+            cells=np.concatenate([slots[order], slot]),
+            values=np.concatenate([choices[order], choice]),
+        )
+
+    def _height(self, node: _Node) -> float:
+        """Up to what a node is looked at by labels."""
+        bounds = node.bounds[node.kept]
+        count = len(node.kept) + int(self.extra * node.wide)
+        return self.upto if count >= len(bounds) else min(self.upto, float(np.partition(bounds, count)[count]))
+
+    def _looked(self, nodes: list[tuple[_Node, float]]) -> tuple[list[_Node], list[_Node]]:
+        """The nodes that have too many labels, and those that allow nothing up to a height, their new bound."""
         if not nodes:
-            return []
-        plan = self.plan.barring(np.stack([node.kept for node in nodes]))
-        hard = np.array([self._hardness(node) for node in nodes])
-        least = np.array([node.bound for node in nodes])
-        unit = np.maximum(np.abs(least), abs(self.upto))  # the bound may be 0
-        wide = np.maximum(2 * hard, 3e-6 * unit) * [node.wide for node in nodes]
-        upto = np.minimum(self.upto, least + wide)
-        shares = (upto - least) / (abs(self.upto) or 1.0)
-        prices = np.stack([_near(node.prices, share) for node, share in zip(nodes, shares, strict=True)])
+            return [], []
+        upto = np.array([height for _, height in nodes])
+        kept = np.stack([node.kept & (node.bounds < height) for node, height in nodes])
+        least = np.array([node.bound for node, _ in nodes])
+        part = self.core.contracted(np.asarray(kept.any(axis=0)))
+        if not len(part.left):
+            self._learnt(part.order[None, :, 0])
+            return [], [replace(n, bound=h, wide=_WIDER * n.wide) for n, h in nodes if h < self.upto]
+        plan = part.core.plan()
+        if plan is None:
+            return [node for node, _ in nodes], []
+        plan = plan.barring(part.narrowed(kept).astype(bool))
+        shares = (upto - least) / (np.abs(least) + 1e-300)
+        prices = np.stack([_near(node.prices, share) for (node, _), share in zip(nodes, shares, strict=True)])
         count, limits = prices.shape[1], len(self.most)
+        most = self.most - part.core.const[1:]
         weights = np.zeros((len(nodes), count + limits, 1 + limits))
         weights[:, :count, 0], weights[:, :count, 1:] = 1.0, prices
         weights[:, count:, 1:] = np.eye(limits)
         within = np.empty((count + limits, len(nodes)))
-        within[:count] = (upto[:, None] - self.core.const[0] + prices @ self.most).T
-        within[count:] = np.nextafter(self.most, np.inf)[:, None]
-        budget = Budget(most=_MOST * len(nodes), room=_ROOM, out_of_time=lambda: self.root.stop(0.0))
+        within[:count] = (upto[:, None] - part.core.const[0] + prices @ most).T
+        within[count:] = np.nextafter(most, np.inf)[:, None]
+        budget = Budget(most=_MOST * len(nodes), room=_ROOM, out_of_time=lambda: self.stop(0.0))
         labels = _LimitPass(plan, weights, within, budget)
         labels.run()
         costs = labels.left.costs[0]
         if len(costs):
-            self._found(labels.assignments(costs.argmin(keepdims=True))[0])
-        done = ~labels.failed
-        if done.any():
-            self.easy = max(self.easy, 1.5 * hard[done].max())
-        if not done.all():
-            self.easy = min(self.easy, hard[~done].min()) / 1.5
-        found = np.isin(np.arange(len(nodes)), labels.left.region)
-        return [
-            replace(node, failed=not done[i], bound=upto[i] if done[i] else node.bound, wide=4 * node.wide)
-            for i, node in enumerate(nodes)
-            if not (done[i] and (found[i] or upto[i] >= self.upto))
-        ]
+            self._learnt(part.widened(labels.assignments(costs.argmin(keepdims=True))))
+        self.extra *= _SHRINK if labels.failed.mean() > _MANY_FAIL else _GROW
+        solved = np.isin(np.arange(len(nodes)), labels.left.region)
+        failed, done = [], []
+        for number, (node, height) in enumerate(nodes):
+            if labels.failed[number]:
+                failed.append(node)
+            elif not solved[number] and height < self.upto:
+                done.append(replace(node, bound=height, wide=_WIDER * node.wide))
+        return failed, done
 
     def _weights(self, node: _Node) -> Floats:
         """By how much, in priced uses, the bound's mix splits each slot."""
-        use = self.unary[:, :, 1:] @ node.prices
+        use = np.where(np.isfinite(self.core.unary[:, :, 1:]), self.core.unary[:, :, 1:], 0.0) @ node.prices
         reach = np.where(node.kept, use, -np.inf).max(axis=1) - np.where(node.kept, use, np.inf).min(axis=1)
         return np.asarray(reach * (1 - node.split.max(axis=1)) + 1e-12 * reach)
 
     def _branches(self, node: _Node) -> list[_Node]:
         """A node for each choice of the slot that is split most."""
         slot = int(np.where(node.kept.sum(axis=1) > 1, self._weights(node), -1.0).argmax())
-        found = []
+        children = []
         for choice in np.flatnonzero(node.kept[slot]).tolist():
             kept = node.kept.copy()
             kept[slot] = False
             kept[slot, choice] = True
-            bound = max(node.bound, float(node.bounds[slot, choice]))
-            found.append(replace(node, kept=kept, bound=bound, wide=1.0, failed=False))
-        return found
+            children.append(replace(node, kept=kept, bound=max(node.bound, float(node.bounds[slot, choice])), wide=1.0))
+        return children
 
 
-def _breadth_first(count: int, pairs: Pairs) -> Ints:
-    """The place of each slot where the graph is walked from the first on, neighbours before what is behind them."""
-    around: list[list[int]] = [[] for _ in range(count)]
-    for i, j in pairs:
-        around[i].append(j)
-        around[j].append(i)
-    places: dict[int, int] = {}
-    for start in range(count):
-        queue = [start] if start not in places else []
-        for slot in queue:  # the list grows while it is walked
-            if slot not in places:
-                places[slot] = len(places)
-                queue += around[slot]
-    return np.array([places[slot] for slot in range(count)], dtype=np.intp)
+def _core_of(energy: Energy, caps: Sequence[Cap]) -> _Core:
+    count, width = len(energy.unary), max(map(len, energy.unary))
+    sizes = np.array([len(costs) for costs in energy.unary])
+    unary = np.full((count, width, 1 + len(caps)), np.inf)
+    for slot, size in enumerate(sizes.tolist()):
+        unary[slot, :size] = np.stack([energy.unary[slot], *(cap.use.unary[slot] for cap in caps)], axis=-1)
+    keys = list(energy.pairwise)
+    joint = np.full((len(keys), width, width, 1 + len(caps)), np.inf)
+    for number, (i, j) in enumerate(keys):
+        tables = [
+            energy.pairwise[i, j],
+            *(cap.use.pairwise.get((i, j), np.zeros_like(energy.pairwise[i, j])) for cap in caps),
+        ]
+        joint[number, : sizes[i], : sizes[j]] = np.stack(tables, axis=-1)
+    for table in (unary, joint):
+        table[np.isinf(table[..., 0])] = np.inf
+    return _Core(unary, sizes, np.array(keys, dtype=np.intp).reshape(-1, 2), joint, np.zeros(1 + len(caps)))
+
+
+def _marginals(plan: Plan, minima: Minima, shape: tuple[int, int]) -> Floats:
+    """The least weighted costs of all that takes a choice: (W, slots, choices)."""
+    least = np.full((*shape, len(minima.weights)), np.inf)
+    for bucket, rest in zip(plan.buckets, beyond(plan, minima), strict=True):
+        total = plan.weighed(bucket, minima.weights) + np.repeat(rest, bucket.size, axis=0)
+        for child, states in zip(bucket.children, bucket.states_of, strict=True):
+            total += minima.up[child][states]
+        least[bucket.slots, : bucket.size] = total.reshape(len(bucket.slots), bucket.each, bucket.size, -1).min(axis=1)
+    return least.transpose(2, 0, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moves:
+    """Changes of cost and uses (moves, 1 + limits); move i sets the slots `cells`, from starts[i] on, to `values`."""
+
+    delta: Floats
+    starts: Ints
+    cells: Ints
+    values: Ints
+
+    def slots(self, move: int) -> Ints:
+        return self.cells[self.starts[move] : self.starts[move + 1]]
+
+    def choices(self, move: int) -> Ints:
+        return self.values[self.starts[move] : self.starts[move + 1]]
+
+    def cheap(self, prices: Floats) -> list[int]:
+        """The moves, those first that cost least for what they change."""
+        size = np.abs(self.delta[:, 1:]) @ prices
+        moves = np.flatnonzero(size > 0)
+        cost = self.delta[moves, 0] + self.delta[moves, 1:] @ prices
+        return [int(move) for move in moves[np.argsort(cost / size[moves], kind="stable")][:_TRIED]]
+
+
+def _best_subset(point: Floats, delta: Floats, most: Floats, prices: Floats) -> list[int]:
+    """Which changes (N, 1 + limits) to make to a point, together, so that it keeps the limits and costs little.
+
+    From the largest change to the smallest, so many sums are kept as are cheapest by the prices, with what the rest of
+    the changes cannot use any more, and cannot give back.
+    """
+    order = np.argsort(-(np.abs(delta[:, 1:]) @ prices), kind="stable")
+    gains = np.maximum(delta[order, 1:], 0.0)
+    losses = np.maximum(-delta[order, 1:], 0.0)
+    more, less = (np.cumsum(part[::-1], axis=0)[::-1] - part for part in (gains, losses))
+    sums = point[None]
+    parents: list[Ints] = []
+    for number, change in enumerate(delta[order]):
+        sums = np.concatenate([sums, sums + change])
+        excess = sums[:, 1:] - most
+        score = sums[:, 0] + excess @ prices + np.maximum(-excess - more[number], 0.0) @ prices
+        score[(excess > less[number]).any(axis=1)] = np.inf
+        alive = np.flatnonzero(np.isfinite(score))
+        if len(alive) > _SUMS:
+            alive = alive[np.argpartition(score[alive], _SUMS)[:_SUMS]]
+        if not len(alive):
+            return []
+        sums = sums[alive]
+        parents.append(alive)
+    place = int(sums[:, 0].argmin())
+    taken: list[int] = []
+    for number in range(len(order) - 1, -1, -1):
+        before = len(parents[number - 1]) if number else 1
+        place = int(parents[number][place])
+        if place >= before:
+            taken.append(int(order[number]))
+            place -= before
+    return taken
+
+
+def _parts(differ: Kept, ends: Ints) -> Ints:
+    """For each slot that differs the lowest number of those that it is linked with by such: (slots,)."""
+    lowest = np.arange(len(differ))
+    first, second = ends[differ[ends].all(axis=1)].T
+    while True:
+        fresh = lowest.copy()
+        least = np.minimum(lowest[first], lowest[second])
+        np.minimum.at(fresh, first, least)
+        np.minimum.at(fresh, second, least)
+        fresh = fresh[fresh]
+        if (fresh == lowest).all():
+            return lowest
+        lowest = fresh
 
 
 def _near(prices: Floats, window: float) -> Floats:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -37,8 +37,8 @@ class Bucket:
     `states` counts the joint choices of the rings, slot by slot, the last slot of a ring fastest; `size` each slot's
     own choices. The rows of `terms` (states * size, objectives) are the costs that are decided here, the own choice
     fastest; +inf in all objectives of a row forbids it. `children` are earlier buckets whose results are added up here:
-    `states_of[i]` (states * size,) is the state of child i that goes with each row. `barred` (slots, size, regions),
-    where it is given, is +inf for choices that a region has not.
+    `states_of[i]` (states * size,) is the state of child i that goes with each row. `finite` are the terms with 0 in
+    the rows that are `closed`, forbidden.
     """
 
     slots: Ints
@@ -47,7 +47,17 @@ class Bucket:
     terms: Floats
     children: tuple[int, ...]
     states_of: tuple[Ints, ...]
-    barred: Floats | None = None
+    finite: Floats = field(init=False)
+    closed: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        closed = np.flatnonzero(np.isinf(self.terms[:, 0]))
+        finite = self.terms
+        if len(closed):
+            finite = finite.copy()
+            finite[closed] = 0.0
+        object.__setattr__(self, "finite", finite)
+        object.__setattr__(self, "closed", closed)
 
     @property
     def each(self) -> int:
@@ -57,10 +67,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All buckets in order of elimination; the last one has one slot without a ring. `entries` are the rows of all."""
+    """All buckets in order of elimination; the last one has one slot without a ring. `entries` are the rows of all.
+
+    `barred` (slots, choices, regions), where it is given, is +inf for choices that a region has not.
+    """
 
     buckets: tuple[Bucket, ...]
     entries: int
+    barred: Floats | None = None
 
     def forbidding(self, choices: Sequence[tuple[int, int]]) -> Plan:
         """The plan without some choices, given as (slot, choice)."""
@@ -79,9 +93,18 @@ class Plan:
 
     def barring(self, kept: NDArray[np.bool_]) -> Plan:
         """The plan for several regions, each of which has some choices alone: (regions, slots, choices)."""
-        barred = np.where(kept, 0.0, np.inf).transpose(1, 2, 0)
-        buckets = [replace(b, barred=barred[b.slots, : b.size]) for b in self.buckets]
-        return replace(self, buckets=tuple(buckets))
+        return replace(self, barred=np.ascontiguousarray(np.where(kept, 0.0, np.inf).transpose(1, 2, 0)))
+
+    def weighed(self, bucket: Bucket, weights: Floats) -> Floats:
+        """A bucket's terms under weightings (W, objectives), as many of each region: (rows, W); +inf: forbidden."""
+        costs = np.asarray(bucket.finite @ weights.T)
+        costs[bucket.closed] = np.inf
+        if self.barred is not None:
+            barred = self.barred[bucket.slots, : bucket.size]
+            slots, size, regions = barred.shape
+            shape = (slots, bucket.each, size, regions, len(weights) // regions)
+            costs.reshape(shape)[...] += barred[:, None, :, :, None]
+        return costs
 
     def assignments(self, rows: Sequence[Ints], links: Sequence[tuple[Ints, ...]], chosen: Ints) -> Ints:
         """The assignments (N, slots) that labels of the last bucket stand for, by number.
@@ -180,6 +203,15 @@ def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[in
         order += taken
         pending = [slot for slot in pending if slot in graph and len(graph[slot]) <= 2]
     return order, graph
+
+
+def is_narrow(count: int, ends: Ints) -> bool:
+    """Whether a graph of so many slots, by the `ends` (pairs, 2) of its pairs, is eliminated in rounds alone."""
+    around: dict[int, set[int]] = {slot: set() for slot in range(count)}
+    for i, j in ends.tolist():
+        around[i].add(j)
+        around[j].add(i)
+    return not _rounds(around)[1]
 
 
 def _joint_pairs(model: CostModel) -> Pairs:
@@ -332,44 +364,26 @@ class Minima:
     up: tuple[Floats, ...]
 
 
-def weighed(bucket: Bucket, weights: Floats) -> Floats:
-    """The bucket's terms under weightings (W, objectives), shape (rows, W); forbidden rows are +inf."""
-    forbidden = np.isinf(bucket.terms[:, 0])
-    if forbidden.any():
-        found: Floats = np.where(forbidden[:, None], 0.0, bucket.terms) @ weights.T
-        found[forbidden] = np.inf
-    else:
-        found = np.asarray(bucket.terms @ weights.T)
-    if bucket.barred is not None:
-        slots, size, regions = bucket.barred.shape
-        shape = (slots, bucket.each, size, regions, len(weights) // regions)
-        found.reshape(shape)[...] += bucket.barred[:, None, :, :, None]
-    return found
-
-
 def minimise_weighted(plan: Plan, weights: Floats) -> tuple[Minima, Ints]:
     """The minima under weightings (W, objectives), and an assignment (W, slots) that reaches each."""
     up: list[Floats] = []
-    choices: list[Ints] = []
+    totals: list[Floats] = []
     for bucket in plan.buckets:
-        total = weighed(bucket, weights)
+        total = plan.weighed(bucket, weights)
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
             total += up[child][states]
         total = total.reshape(bucket.states, bucket.size, -1)
         best: Floats = total[:, 0].copy()
-        choice: Ints = np.zeros(best.shape, dtype=np.int32)
         for a in range(1, bucket.size):
-            better = total[:, a] < best
-            choice[better] = a
             np.minimum(best, total[:, a], out=best)
         up.append(best)
-        choices.append(choice)
+        totals.append(total)
     count = len(weights)
     assignment = np.zeros((count, sum(len(b.slots) for b in plan.buckets)), dtype=np.intp)
     states_at = [np.zeros((len(b.slots), count), dtype=np.intp) for b in plan.buckets]
     row = np.arange(count)
-    for bucket, taken, state in zip(reversed(plan.buckets), reversed(choices), reversed(states_at), strict=True):
-        choice = taken[state, row]
+    for bucket, total, state in zip(reversed(plan.buckets), reversed(totals), reversed(states_at), strict=True):
+        choice = total[state, :, row].argmin(axis=-1)
         assignment[:, bucket.slots] = choice.T
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
             below = states[state * bucket.size + choice]
@@ -386,7 +400,7 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
     for bucket, above in zip(reversed(plan.buckets), reversed(found), strict=True):
         if not bucket.children:
             continue
-        rest = weighed(bucket, minima.weights)
+        rest = plan.weighed(bucket, minima.weights)
         rest += np.repeat(above, bucket.size, axis=0)
         ups = [minima.up[c][s] for c, s in zip(bucket.children, bucket.states_of, strict=True)]
         for i, (child, states) in enumerate(zip(bucket.children, bucket.states_of, strict=True)):

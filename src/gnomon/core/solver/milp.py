@@ -188,22 +188,34 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
     return lp
 
 
-def mixture(costs: Floats, excess: Floats, dearest: float) -> tuple[Floats, Floats, float]:
-    """The cheapest mix (N,) of points that exceeds nothing on average, what a unit of each excess costs, and its cost.
+def mixtures(problems: Sequence[tuple[Floats, Floats]], dearest: float) -> list[tuple[Floats, Floats, float]]:
+    """Of each problem the cheapest mix (N,) of its points, what a unit of each excess costs, and what the mix costs.
 
-    `costs` are (N,) and `excess` (N, limits); a unit of an excess is let go at the price `dearest`.
+    A problem is the costs (N,) of points and their excess (N, limits), which the mix may not have on average; a unit of
+    an excess is let go at the price `dearest`. All are solved in one programme.
     """
-    count, limits = excess.shape
-    programme = Programme(cost=[*costs.tolist(), *[dearest] * limits], upper=[1.0] * count + [np.inf] * limits)
-    programme.row(range(count), [1.0] * count, 1.0, 1.0)
-    for number, values in enumerate(excess.T.tolist()):
-        programme.row([*range(count), count + number], [*values, -1.0], -np.inf, 0.0)
+    programme = Programme(cost=[], upper=[])
+    for costs, excess in problems:
+        first, (count, limits) = len(programme.cost), excess.shape
+        programme.cost += [*costs.tolist(), *[dearest] * limits]
+        programme.upper += [*[1.0] * count, *[np.inf] * limits]
+        points = range(first, first + count)
+        programme.row(points, [1.0] * count, 1.0, 1.0)
+        for number, values in enumerate(excess.T.tolist()):
+            programme.row([*points, first + count + number], [*values, -1.0], -np.inf, 0.0)
     solver = _quiet_solver({})
     solver.passModel(_highs_programme(programme, 0))
     solver.run()
-    found = solver.getSolution()
-    prices = np.maximum(-np.array(found.row_dual[1:]), 0.0)
-    return np.array(found.col_value[:count]), prices, float(solver.getInfo().objective_function_value)
+    solution = solver.getSolution()
+    values, duals = np.array(solution.col_value), np.maximum(-np.array(solution.row_dual), 0.0)
+    answers = []
+    column = row = 0
+    for costs, excess in problems:
+        count, limits = excess.shape
+        mix, prices = values[column : column + count], duals[row + 1 : row + 1 + limits]
+        answers.append((mix, prices, float((costs + excess @ prices).min())))
+        column, row = column + count + limits, row + 1 + limits
+    return answers
 
 
 _SCALE = 1e4  # the range between bound and incumbent, in the units that HiGHS sees
