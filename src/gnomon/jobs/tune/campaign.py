@@ -123,8 +123,8 @@ class CallCampaign:
 class TrialCampaign(CallCampaign):
     """The trials of a device and a model in the results database, and the record file that is written from them.
 
-    The file has all but the last few at any moment, and all of them once this is closed: see
-    docs/design/tuning-campaign.md. The calls are those of the whole network in the proof of tuning.
+    The file has all but the last few at any moment, and all of them once this is closed: see docs/record.md. The calls
+    are those of the whole network in the proof of tuning.
     """
 
     _prefix = "network/"
