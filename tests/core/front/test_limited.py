@@ -113,3 +113,8 @@ def test_a_wide_plan_has_the_same_minima(seed: int) -> None:
     assert one.value == pytest.approx(other.value) and (x == y).all()
     least = [(rest + up).min() for plan, m in ((wide, other),) for rest, up in zip(beyond(plan, m), m.up, strict=True)]
     assert least == pytest.approx([float(one.value[0])] * len(least))
+
+
+def test_without_time_for_a_price_none_is_named() -> None:
+    found = solve_within(placement(0), time_limit_s=1.0, clock_s=clock(10.0))
+    assert not found.optimal and found.prices == () and found.free is None

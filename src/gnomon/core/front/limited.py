@@ -230,6 +230,8 @@ def solve_within(
         left_s = None if left_s is None else max(left_s, _LEAST_S)
         answer = solve(model, weights, method="milp", time_limit_s=left_s, clock_s=clock_s, known=known)
         answer = replace(answer, bound=max(answer.bound, min(found.bound, answer.value)))
+    if not np.isfinite(found.free):  # no time for any price
+        return answer
     return replace(answer, prices=tuple(found.prices.tolist()), free=found.free)
 
 
