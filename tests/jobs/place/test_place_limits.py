@@ -187,3 +187,10 @@ def test_limits_that_mean_nothing_are_refused(
     with pytest.raises(UsageError, match=re.escape(told)) as refused:
         place(request, tmp_path / "out")
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(("barred_s", "cost_s"), [(0.002, 0.0), (0.0004, 0.0006)])
+def test_limits_cost_what_a_faster_row_that_breaks_one_would_save(barred_s: float, cost_s: float) -> None:
+    kept = SimpleNamespace(label="kept", level_s=0.001, breaks="")
+    rows = [kept, SimpleNamespace(label="barred", level_s=barred_s, breaks="memory")]
+    assert decide._limits_cost_s(cast("Any", rows), "kept", None) == pytest.approx(cost_s)

@@ -532,7 +532,7 @@ def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Soluti
     if solution is not None and solution.free is not None:
         return max(0.0, solution.value - solution.free)
     chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
-    return max((chosen_s - part.level_s for part in parts if part.breaks and part.level_s and chosen_s), default=0.0)
+    return max([0.0, *(chosen_s - part.level_s for part in parts if part.breaks and part.level_s and chosen_s)])
 
 
 def _price(

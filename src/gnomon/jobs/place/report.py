@@ -154,7 +154,7 @@ def _limits(document: PlaceDocument, page: Page) -> None:
     """What the choice uses of each limit, what the limits cost, and what they leave out."""
     if document.limits:
         cost_s, names = document.limits_cost_s, listed([limit.name for limit in document.limits])
-        cost = "" if cost_s is None else f": {units.time(cost_s)} over no limit"
+        cost = f": {units.time(cost_s)} over no limit" if cost_s else "" if cost_s is None else ", which cost nothing"
         page.heading(f"Within limits of {names}{cost}")
     for limit in document.limits:
         page.line(limit_line(limit, units.time), indent=1)
