@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from gnomon.cli.help import HELP_ALL
 from gnomon.cli.main import cli
 
 WIDTH = 100
@@ -37,7 +38,9 @@ def opened(command: click.Command, name: str, parent: click.Context | None = Non
 def reference() -> str:
     """The help of every command, a heading each."""
     parts = []
-    for command, context in commands(cli, opened(cli, "gnomon")):
+    root = opened(cli, "gnomon")
+    root.meta[HELP_ALL] = True
+    for command, context in commands(cli, root):
         text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
         parts.append(f"### `{context.command_path}`\n\n```text\n{text}\n```\n")
     return "\n".join(parts)

@@ -10,11 +10,6 @@ from collections.abc import Mapping
 from gnomon.options import CommandRow, GroupRow
 from gnomon.plugins import Job
 
-PLACING = "What should run where"
-PREDICTING = "Networks that were never measured"
-TUNING = "Tuned kernels"
-RESULTS = "Results, runtimes and machines"
-
 CONFIGS = "gnomon.jobs.space.configs:space_of_config"
 NETS = "gnomon.jobs.estimator.job:space_of_numbers"
 """What reads the configs of other searches, and a csv of nets that numbers describe, as spaces."""
@@ -38,23 +33,16 @@ def _functions(module: str, *names: str) -> dict[str, str]:
 
 JOBS: Mapping[str, Job] = {
     "check": Job(
-        section=PLACING,
-        commands={
-            "check": CommandRow(
-                "gnomon.api.check:check", "Look at a model's file for what will matter, before anything runs."
-            )
-        },
+        commands={"check": CommandRow("gnomon.api.check:check", "Look at a model's file before anything runs.")},
         documents=_documents("check", check="CheckDocument check_report"),
     ),
     "where": Job(
-        section=PLACING,
         commands={
             "where": CommandRow("gnomon.api.where:where", "Show which operator runs where, and why, in seconds.")
         },
         documents=_documents("where", where="WhereDocument where_report"),
     ),
     "commands": Job(
-        section=RESULTS,
         commands={
             "commands": CommandRow(
                 "gnomon.api.commands:list_commands",
@@ -65,14 +53,13 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("commands", commands="CommandsDocument commands_report"),
     ),
     "place": Job(
-        section=PLACING,
         commands={
             "place": CommandRow(
                 "gnomon.api.place:place",
-                "Find the fastest way to run a model here, prove it, and write it as a package.",
+                "Find the fastest way to run a model, and write it as a package.",
             ),
             "profile": CommandRow(
-                "gnomon.api.place:profile", "Measure a model whole on every backend, end to end and per operator."
+                "gnomon.api.place:profile", "Measure a model on every runtime, end to end and per operator."
             ),
             "deploy": CommandRow(
                 "gnomon.api.place:deploy", "Copy a package to a device to stay, and run it there once.", html=False
@@ -89,7 +76,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("place", "place_on"),
     ),
     "pareto": Job(
-        section=PLACING,
         commands={
             "pareto": CommandRow(
                 "gnomon.api.pareto:pareto", "Find the front of latency, peak memory and other objectives, and prove it."
@@ -99,7 +85,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("objectives", "objectives"),
     ),
     "stab": Job(
-        section=PLACING,
         commands={
             "stab": CommandRow(
                 "gnomon.api.stab:stab",
@@ -109,7 +94,6 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("stab", stab="StabDocument stab_report"),
     ),
     "oplist": Job(
-        section=PLACING,
         commands={
             "oplist": CommandRow(
                 "gnomon.api.pareto:oplist",
@@ -122,7 +106,6 @@ JOBS: Mapping[str, Job] = {
         },
     ),
     "solve": Job(
-        section=PLACING,
         commands={
             "solve": CommandRow("gnomon.api.solve:solve", "Solve a placement problem that is given as JSON."),
             "front": CommandRow(
@@ -136,7 +119,6 @@ JOBS: Mapping[str, Job] = {
         ),
     ),
     "table": Job(
-        section=PREDICTING,
         commands={
             "table": GroupRow(
                 "gnomon.api.table",
@@ -164,7 +146,6 @@ JOBS: Mapping[str, Job] = {
         ),
     ),
     "estimator": Job(
-        section=PREDICTING,
         commands={
             "estimator": GroupRow(
                 "gnomon.api.estimator",
@@ -208,7 +189,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("estimator", "load_estimator", "predict_model"),
     ),
     "space": Job(
-        section=PREDICTING,
         commands={
             "space": GroupRow(
                 "gnomon.api.space",
@@ -253,7 +233,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("space", "open_profile", "space_network"),
     ),
     "tune": Job(
-        section=TUNING,
         commands={
             "tune": CommandRow("gnomon.cli.commands.tune:tune", "Tune a network's kernels on a device, with TVM."),
             "tune list": CommandRow(
@@ -273,7 +252,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("tune", "execute", "overlay_analyze", "overlay_collect", "tune"),
     ),
     "overlay": Job(
-        section=TUNING,
         commands={
             "overlay": CommandRow(
                 "gnomon.cli.commands.overlay:overlay", "Choose tuned configurations that are good on several devices."
@@ -287,7 +265,6 @@ JOBS: Mapping[str, Job] = {
         ),
     ),
     "runs": Job(
-        section=RESULTS,
         commands={
             "runs": GroupRow(
                 "gnomon.api.runs",
@@ -326,7 +303,6 @@ JOBS: Mapping[str, Job] = {
         ),
     ),
     "compare": Job(
-        section=RESULTS,
         commands={
             "compare": CommandRow(
                 "gnomon.api.compare:compare", "Compare runs: what got faster, slower, or stayed the same."
@@ -335,11 +311,10 @@ JOBS: Mapping[str, Job] = {
         documents=_documents("compare", compare="CompareDocument compare_report"),
     ),
     "suite": Job(
-        section=RESULTS,
         commands={
             "suite": GroupRow(
                 "gnomon.api.suite",
-                "Many models on many devices by several jobs: run, look, compare.",
+                "Measure many models on many devices, from one file.",
                 help="Measure many models on many devices by several jobs, from one file, and compare one run with "
                 "another.",
                 rows={
@@ -357,16 +332,14 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("suite", "run_suite"),
     ),
     "report": Job(
-        section=RESULTS,
         commands={
             "report": CommandRow(
-                "gnomon.cli.commands.report:report", "Write one page in HTML that shows runs, and compares them."
+                "gnomon.cli.commands.report:report", "Write one HTML page that shows runs, and compares them."
             )
         },
         functions=_functions("html", "write_report"),
     ),
     "devices": Job(
-        section=RESULTS,
         commands={
             "runtimes": CommandRow(
                 "gnomon.api.devices:list_runtimes",
@@ -405,7 +378,6 @@ JOBS: Mapping[str, Job] = {
         ),
     ),
     "serve": Job(
-        section=RESULTS,
         commands={
             "serve": CommandRow(
                 "gnomon.cli.commands.serve:serve", "Measure models that are sent over HTTP, for search-space profilers."
@@ -414,7 +386,6 @@ JOBS: Mapping[str, Job] = {
         documents={"serve": ("gnomon.jobs.devices.document:ServeDocument", "")},
     ),
     "schema": Job(
-        section=RESULTS,
         commands={
             "schema": CommandRow(
                 "gnomon.cli.commands.schema:schema", "Print the JSON Schema of a job's document, or the names of all."
@@ -423,7 +394,6 @@ JOBS: Mapping[str, Job] = {
         functions=_functions("document", "document_names", "document_schema", "read_document"),
     ),
     "new": Job(
-        section=RESULTS,
         commands={
             "new": CommandRow(
                 "gnomon.api.new:new_package",
@@ -442,5 +412,5 @@ def public_functions() -> dict[str, str]:
     places = [place for job in JOBS.values() for place in job.functions.values()]
     for row in (row for job in JOBS.values() for row in job.commands.values()):
         rows = row.commands().values() if isinstance(row, GroupRow) else [row]
-        places += [one.place for one in rows]
+        places += [command.place for command in rows]
     return {place.partition(":")[2]: place for place in places if place.startswith("gnomon.api.")}

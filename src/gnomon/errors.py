@@ -166,11 +166,11 @@ def system_errors(kind: type[GnomonError], what: str, *, hint: str = "") -> Iter
         raise kind(f"{what}: {error.strerror or error}", hint=hint) from error
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """ "Did you mean 'board'?" where one of the known names is like a name, whatever its case; "" where none is."""
     import difflib  # which takes longer to load than all else here
 
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {word.lower(): word for word in names}
     near = difflib.get_close_matches(name[:200].lower(), by_lower, n=1)
     return f"Did you mean {by_lower[near[0]]!r}?" if near else ""
 

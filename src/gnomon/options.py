@@ -44,10 +44,10 @@ def option(*names: str, **settings: Any) -> Option:
     return Option(names=names, **settings)
 
 
-def refuse_unknown(given: Mapping[str, object], known: type[Any]) -> None:
+def refuse_unknown(given: Mapping[str, object], record: type[Any]) -> None:
     """UsageError for an option that the TypedDict of a function's keywords does not have."""
-    if unknown := sorted(given.keys() - known.__annotations__.keys()):
-        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(known.__annotations__)}.")
+    if unknown := sorted(given.keys() - record.__annotations__.keys()):
+        raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(record.__annotations__)}.")
 
 
 @dataclass(frozen=True, slots=True)

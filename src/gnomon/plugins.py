@@ -25,38 +25,37 @@ class Job:
 
     All of it is "module:attribute", and is imported when it is needed. `commands` are by name, of functions whose
     signatures declare their options (`gnomon.options`); of a package's job it is the one that has the job's own name.
-    `documents` are the record of a JSON document, by what follows "gnomon-" in its `format`, and what writes its
+    `documents` are the record of a JSON document, by the part of its `format` after "gnomon-", and what writes its
     report: report(record, page), or "". `functions` are those of Python, by name.
     """
 
     commands: Mapping[str, CommandRow]
     documents: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
-    section: str = ""
 
 
 def job(name: str) -> Job:
     """The job that a package adds under this name. KeyError where none does, UsageError where it cannot be loaded."""
     entry = named(JOBS)[name]
-    found = loaded(entry, f"the job {name}")
-    if not isinstance(found, Job):
-        told = f"the job {name} is not a gnomon.plugins.Job, but of type {type(found).__name__}"
-    elif not (isinstance(found.documents, Mapping) and isinstance(found.commands, Mapping) and name in found.commands):
-        told = f"the job {name} has no mapping of documents, or none of commands with one of its name"
+    row = loaded(entry, f"the job {name}")
+    if not isinstance(row, Job):
+        message = f"the job {name} is not a gnomon.plugins.Job, but of type {type(row).__name__}"
+    elif not (isinstance(row.documents, Mapping) and isinstance(row.commands, Mapping) and name in row.commands):
+        message = f"the job {name} has no mapping of documents, or none of commands with one of its name"
     else:
-        return found
-    raise UsageError(told, hint=f"Mend or remove the package that adds it ({entry.value}).")
+        return row
+    raise UsageError(message, hint=f"Mend or remove the package that adds it ({entry.value}).")
 
 
 def jobs() -> dict[str, Job | UsageError]:
     """The jobs that packages add, by name, or why one cannot be used: it stands in nobody else's way."""
-    found: dict[str, Job | UsageError] = {}
+    rows: dict[str, Job | UsageError] = {}
     for name in named(JOBS):
         try:
-            found[name] = job(name)
+            rows[name] = job(name)
         except GnomonError as error:
-            found[name] = UsageError(error.message, hint=error.hint)
-    return found
+            rows[name] = UsageError(error.message, hint=error.hint)
+    return rows
 
 
 def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
@@ -66,9 +65,9 @@ def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
     """
     from importlib import metadata  # here and below: a command of gnomon's own starts without it
 
-    found = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
-    if kind(found):
-        return found
+    value = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
+    if kind(value):
+        return value
     raise UsageError(f"{what} is not {wanted}", hint=f"Mend {place}, or remove its package.")
 
 
@@ -78,15 +77,15 @@ def entry_points(*, group: str) -> metadata.EntryPoints:
     That reads a file of each installed package, which takes longer than most commands have to do: it is done once for
     each state of the folders of packages.
     """
-    return _found(group, tuple((path, _changed_ns(path)) for path in sys.path))
+    return _read_entry_points(group, tuple((path, _changed_ns(path)) for path in sys.path))
 
 
 def named(group: str) -> dict[str, metadata.EntryPoint]:
     """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own."""
-    found: dict[str, metadata.EntryPoint] = {}
+    entries: dict[str, metadata.EntryPoint] = {}
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, not is_own(entry))):
-        found.setdefault(entry.name, entry)
-    return found
+        entries.setdefault(entry.name, entry)
+    return entries
 
 
 def is_own(entry: metadata.EntryPoint) -> bool:
@@ -114,14 +113,14 @@ def loaded(entry: metadata.EntryPoint, what: str) -> Any:
 
 
 @functools.lru_cache(maxsize=32)
-def _found(group: str, where: tuple[tuple[str, int], ...]) -> metadata.EntryPoints:
+def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> metadata.EntryPoints:
     from importlib import metadata
 
     return metadata.entry_points(group=group)
 
 
 def _changed_ns(path: str) -> int:
-    """When something was last added to a folder or taken from it; 0 where there is none."""
+    """When something was last added to a folder or removed from it; 0 without a folder."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

@@ -74,10 +74,10 @@ def runtime_options(text: str) -> dict[str, str]:
     """Options of one runtime's sessions, each by RUNTIME:KEY. A comma that no KEY= follows belongs to the value."""
     runtime, _, _ = text.partition("=")[0].rpartition(":")
     parts = [part.partition("=") for part in re.split(rf",(?={_OPTION_KEY.pattern}=)", text[len(runtime) + 1 :])]
-    found = {f"{runtime}:{key}": value for key, sign, value in parts if sign and _OPTION_KEY.fullmatch(key)}
-    if not runtime or len(found) < len(parts):
+    settings = {f"{runtime}:{key}": value for key, sign, value in parts if sign and _OPTION_KEY.fullmatch(key)}
+    if not runtime or len(settings) < len(parts):
         raise ValueError(f"{text!r} does not set each option of a runtime once: give RUNTIME:KEY=VALUE[,KEY=VALUE]")
-    return found
+    return settings
 
 
 def toolchain_setting(text: str) -> tuple[str, str]:
@@ -89,7 +89,7 @@ def toolchain_setting(text: str) -> tuple[str, str]:
 
 
 def _number(text: str) -> float:
-    """A number; NaN where it is none."""
+    """A number; NaN for any other text."""
     try:
         return float(text)
     except ValueError:
@@ -128,14 +128,14 @@ def span(text: str) -> float:
 def quantity(text: str, unit: str | None = None) -> float:
     """A number with a unit of bytes, seconds or joules, or without one, which is then a number of `unit`.
 
-    In that unit, such as MB; in bytes, seconds, joules or as it is where it is None. GB are 10^9 bytes, GiB 2^30.
+    In that unit, such as MB; in bytes, seconds, joules or as it is without a `unit`. GB are 10^9 bytes, GiB 2^30.
     """
     match = _QUANTITY.fullmatch(text.strip())
     given = match[2] if match else ""
     family = next((units for units in _FAMILIES.values() if given in units), None)
     if match is None or (given and family is None):
-        known = ", ".join(name for units in _FAMILIES.values() for name in units)
-        raise ValueError(f"{text!r} is not an amount: give a number with a unit of: {known}")
+        names = ", ".join(name for units in _FAMILIES.values() for name in units)
+        raise ValueError(f"{text!r} is not an amount: give a number with a unit of: {names}")
     if given and unit is not None and unit not in (family or {}):
         raise ValueError(f"{text!r}: what is measured in {unit or 'plain numbers'} is not measured in {given}")
     number = float(match[1])

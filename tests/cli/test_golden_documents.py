@@ -285,7 +285,7 @@ def test_commands_answer_as_they_did(name: str, inputs: Path, capsys: pytest.Cap
 def options(command: click.Command, words: str) -> Iterator[tuple[str, list[str]]]:
     """The names of the arguments and options of a command and of those in it."""
     context = click.Context(command)
-    yield words, [" ".join(p.opts) for p in command.get_params(context) if "--help" not in p.opts]
+    yield words, [" ".join(p.opts) for p in command.get_params(context) if not {"--help", "--help-all"} & {*p.opts}]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -11,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from gnomon.cli.complete import complete_run, complete_runtime, complete_space
-from gnomon.cli.help import EXAMPLES, GROUPS, examples_of, path_of
-from gnomon.cli.main import cli
+from gnomon.cli.help import COMMON, EXAMPLES, GROUPS, SECTIONS, examples_of, path_of
+from gnomon.cli.main import _COMMANDS, cli
 from gnomon.report.page import Page, Table
 
 
@@ -54,16 +55,34 @@ def test_every_grouped_option_is_some_commands() -> None:
         for parameter in command.params
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
-    assert not {name for names in GROUPS.values() for name in names} - known
+    assert not {*COMMON, *(name for names in GROUPS.values() for name in names)} - known - {"help"}
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_help_fits_a_screen_and_names_every_option_where_it_is_asked_for(path: str) -> None:
+    asked = CliRunner().invoke(cli, prog_name="gnomon", args=[*path.split(), "--help"], terminal_width=80)
+    assert asked.exit_code == 0
+    assert len(asked.stdout.splitlines()) <= 40
+    if "--help-all" in asked.stdout and path:
+        every = CliRunner().invoke(cli, prog_name="gnomon", args=[*path.split(), "--help-all"])
+        assert every.exit_code == 0
+        names = [part.opts[0] for part in EVERY[path].params if isinstance(part, click.Option) and not part.hidden]
+        assert [name for name in names if not re.search(rf"{name}\b", every.stdout)] == []
+
+
+def test_commands_have_their_sections_and_other_tools_words_are_taken() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(_COMMANDS)
+    assert (
+        CliRunner().invoke(cli, prog_name="gnomon", args=["bench", "--help"]).stdout.startswith("Usage: gnomon profile")
+    )
 
 
 def test_help_of_a_command() -> None:
-    asked = CliRunner().invoke(cli, ["help", "space", "profile"])
+    asked = CliRunner().invoke(cli, prog_name="gnomon", args=["help", "space", "profile"])
     assert asked.exit_code == 0
-    assert "What is measured:" in asked.stdout
-    assert "Examples:\n  gnomon space profile" in asked.stdout
-    assert CliRunner().invoke(cli, ["help", "nothing"]).exit_code == 2
-    assert CliRunner().invoke(cli, ["help", "place", "more"]).exit_code == 2
+    assert asked.stdout.startswith("Usage: gnomon space profile [OPTIONS] SPACE\n\n  gnomon space profile ")
+    assert CliRunner().invoke(cli, prog_name="gnomon", args=["help", "nothing"]).exit_code == 2
+    assert CliRunner().invoke(cli, prog_name="gnomon", args=["help", "place", "more"]).exit_code == 2
 
 
 def test_names_are_completed() -> None:

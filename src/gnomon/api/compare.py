@@ -62,9 +62,8 @@ class Verdicts(TypedDict, total=False):
         option(
             read=percent,
             metavar="3%",
-            help="Exit with 0 where nothing is slower by this, for certain; with 1 where a configuration is certainly "
-            "slower by more than half of this, or is missing; with 10 where that is undecided; with 7 where nothing "
-            "could be compared.",
+            help="Exit code 0: nothing is slower by this, for certain; 1: a configuration is certainly slower by more "
+            "than half of this, or is missing; 10: undecided; 7: nothing could be compared.",
         ),
     ]
     undecided: Annotated[
@@ -114,7 +113,7 @@ class TurnOptions(ModelOptions, total=False):
             "--budget",
             read=seconds,
             default=BUDGET_S,
-            help="Seconds after which models are measured no longer, decided or not.",
+            help="Seconds of measuring at most, decided or not.",
         ),
     ]
 
@@ -218,13 +217,13 @@ def _self_tested(compared: CompareDocument, sides: Sequence[Side], rule: Rule, b
     from gnomon.jobs.compare.self_test import self_tests
     from gnomon.store.base import ARGUMENTS
 
-    found = self_tests(sides, compared.pairs[0], rule, budget_s)
-    needed_s = max((math.inf if part.needed_s is None else part.needed_s for part in found), default=math.inf)
+    tests = self_tests(sides, compared.pairs[0], rule, budget_s)
+    needed_s = max((math.inf if part.needed_s is None else part.needed_s for part in tests), default=math.inf)
     words, again = ARGUMENTS.get(), ""
     if sides[0].name in words and math.isfinite(needed_s):
         again = _OF_SELF_TEST.sub("", shlex.join(("gnomon", *words, sides[0].name)))
         again += f" --fail-slower {100 * (rule.limit or 0):g}% --budget {10 * math.ceil(needed_s / 10)}"
-    return replace(compared, self_test=found, again=again)
+    return replace(compared, self_test=tests, again=again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +281,7 @@ class _Turns:
             nothing = folder / NO_MODEL
             nothing.touch()
             alike = self._request(models[0] if models else nothing, CommandOptions.__annotations__)
-            wishes = [replace(alike.wish, commands=(replace(one, name=_COMMAND),)) for one in commands]
+            wishes = [replace(alike.wish, commands=(replace(command, name=_COMMAND),)) for command in commands]
             profiles = self._measured([replace(alike, runtimes=(_COMMAND,), wish=wish) for wish in wishes])
         return [
             Side(name=shlex.join(command.run), document=profile)

@@ -125,7 +125,7 @@ def remove_device(name: Name) -> DeviceRemovedDocument:
 def clean_device(name: Name, *, on_message: Callable[[str], None] | None = None) -> DeviceCleanedDocument:
     """Remove the cache of pushed files from the device of this name or address; it is sent again when needed.
 
-    Raises GnomonError; `on_message` hears who is waited for.
+    Raises GnomonError; `on_message` hears which process holds the device.
     """
     return job.clean_device(name, on_wait=on_message)
 

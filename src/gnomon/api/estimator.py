@@ -180,8 +180,8 @@ def fit_estimator(
         )
     fitted = document.fit_document(estimator, rows, evaluation, str(out))
     step = None if rows or table is None else _step("suggest", table=table, space=space)
-    told = complaints_about(described, rows)
-    return replace(fitted, complaints=told, suggest=step, pictures=_drawn(fitted, picture, on_message))
+    complaints = complaints_about(described, rows)
+    return replace(fitted, complaints=complaints, suggest=step, pictures=_drawn(fitted, picture, on_message))
 
 
 def evaluate_estimator(
@@ -200,10 +200,10 @@ def evaluate_estimator(
 
     estimator = load_estimator(path, space)
     rows = _nets(samples, estimator.described, measured=True)
-    found, space_name = evaluate(estimator, rows), estimator.described.space.name
-    evaluated = document.EvaluationDocument(space=space_name, file=str(path), evaluation=found)
-    told = complaints_about(estimator.described, rows)
-    return replace(evaluated, complaints=told, pictures=_drawn(evaluated, picture, on_message))
+    errors, space_name = evaluate(estimator, rows), estimator.described.space.name
+    evaluated = document.EvaluationDocument(space=space_name, file=str(path), evaluation=errors)
+    complaints = complaints_about(estimator.described, rows)
+    return replace(evaluated, complaints=complaints, pictures=_drawn(evaluated, picture, on_message))
 
 
 def predict(
@@ -395,7 +395,7 @@ def verify_net(
 
     given = job.described(space, None).space if is_table(Path(space)) else load_space(space)
     fixed = {name: tuple(sizes) for name, sizes in (shapes or {}).items()}
-    return models.verify_net(given, dict(one.partition("=")[::2] for one in net), Path(model), fixed)
+    return models.verify_net(given, dict(choice.partition("=")[::2] for choice in net), Path(model), fixed)
 
 
 def _unused(out: PathLike, *, overwrite: bool) -> Path:

@@ -32,6 +32,6 @@ def write_report(
     """
     from gnomon.store.address import record_address
 
-    names = [str(one) for one in runs]
-    found = record_address(record)
-    return job.write_report(names, Path(out), record=found, changed=tuple(changed), sessions=sessions)
+    names = [str(run) for run in runs]
+    address = record_address(record)
+    return job.write_report(names, Path(out), record=address, changed=tuple(changed), sessions=sessions)

@@ -53,7 +53,7 @@ Shapes = Annotated[
         repeat=True,
         read=shape,
         metavar="NAME=1,3,224,224",
-        help="Fix the shape of an input that the file leaves open. May be repeated.",
+        help="Fix the shape of an input. May be repeated.",
     ),
 ]
 Space = Annotated[
@@ -78,7 +78,7 @@ OldRecords = Annotated[
     option(
         "--no-profile",
         off=True,
-        help="Measure nothing: decide from what the results database holds of this model on this device.",
+        help="Measure nothing: decide from earlier runs of this model on this device.",
     ),
 ]
 
@@ -118,8 +118,7 @@ Under = Annotated[
         repeat=True,
         read=limit,
         metavar="NAME[:CHOICE]=4GB",
-        help="At most so much of an objective, of all or of what one choice costs; or of switches, or operators. "
-        "May be repeated.",
+        help="A limit, such as memory:gpu=4GB, switches=6 or operators:npu=20. May be repeated.",
     ),
 ]
 Memory = Annotated[
@@ -167,9 +166,7 @@ Budget = Annotated[
 
 def device_option(more: str = "") -> Option:
     """The option --device; `more` is what its help says beside."""
-    where = (
-        "local, a name of the file of devices, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
-    )
+    where = "local, a name of `gnomon devices`, ssh://[user@]host[:port], adb://SERIAL, sdb://SERIAL or labgrid:PLACE"
     help_text = f"Where it runs: {where}.{more}  [default: local]"
     return option("--device", repeat=True, complete="device", metavar="NAME", help=help_text)
 
@@ -229,9 +226,8 @@ class CommonOptions(CommandOptions, total=False):
             "-n",
             read=thread_counts,
             metavar="N[,N]",
-            help="Threads of a runtime; place and profile try each of several, of `all` 1, 2, 4 .. and all cores.  "
-            "[default: what the device's table says, else 1; place and profile: 1, all cores, and what each runtime "
-            "takes by itself; pareto: 1 and all cores]",
+            help="Threads of a runtime. place and profile try each of several; `all` is 1, 2, 4 .. and all cores.  "
+            "[default: the device's, else 1; place, profile and pareto: 1 and all cores]",
         ),
     ]
     device: DeviceName
@@ -257,7 +253,7 @@ class CommonOptions(CommandOptions, total=False):
             "--precision",
             repeat=True,
             metavar="NAME",
-            help="Try this precision too: bfloat16, float16; float32 of a float64 model. May be repeated.",
+            help="Try bfloat16 or float16 too; float32 of a float64 model. May be repeated.",
         ),
     ]
     environments: Annotated[
@@ -297,8 +293,8 @@ class ShapeOptions(TypedDict, total=False):
             repeat=True,
             read=dimension,
             metavar="NAME=N[,N]",
-            help="Fix a dimension that the file leaves open, by its name there. place and profile answer for each of "
-            "several sizes. May be repeated.",
+            help="Fix a dimension that the file leaves open. place and profile answer for each of several sizes. May "
+            "be repeated.",
         ),
     ]
     signature: Annotated[
@@ -325,8 +321,8 @@ class ModelOptions(CommonOptions, ShapeOptions, total=False):
             repeat=True,
             read=input_files,
             metavar="NAME=FILE.npy",
-            help="Feed an input from a file, which gives its shape too; others get random numbers. place and profile "
-            "answer for each of several files (A.npy,B.npy, or a folder). May be repeated.",
+            help="Feed this file, which gives the shape too; other inputs are random. place and profile answer for "
+            "each of several files (A.npy,B.npy, or a folder). May be repeated.",
         ),
     ]
 
@@ -356,11 +352,11 @@ class Options(ModelOptions, total=False):
         option(
             "--max-time",
             read=seconds,
-            help="Seconds after which no new measurement begins: the job ends with what it has, and the same command "
+            help="Begin no measurement after so many seconds. The job ends with what it has, and the same command "
             "resumes it.",
         ),
     ]
-    quick: Annotated[bool, option(help="Answer by whole models alone: no mix is looked for, no operator is timed.")]
+    quick: Annotated[bool, option(help="Compare whole models alone: time no operator, look for no mix.")]
 
 
 def measure_request(options: MeasureOptions) -> MeasureRequest:
@@ -415,9 +411,9 @@ def model_request(
     )
 
 
-def _check(options: Mapping[str, object], known: type[Any]) -> None:
+def _check(options: Mapping[str, object], record: type[Any]) -> None:
     """UsageError for an unknown option, and for a number of one that is not above 0 and finite."""
-    refuse_unknown(options, known)
+    refuse_unknown(options, record)
     for name in ("threads", "processes", "budget_s", "timeout_s", "wait_s", "max_time_s"):
         value = options.get(name)
         if isinstance(value, int | float) and not 0 < value < math.inf:
@@ -497,7 +493,7 @@ def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
-    """The options of each combination of several sizes of dimensions and files of inputs, with what it is told by.
+    """The options of each combination of sizes of dimensions and files of inputs, with the values that differ.
 
     Files of several inputs belong together in their order. UsageError where their numbers differ.
     """
@@ -508,26 +504,28 @@ def parts_of(options: Options) -> list[tuple[dict[str, str], Options]]:
     files = {name: _files(name, given) for name, given in options.get("inputs", {}).items()}
     counts = {len(paths) for paths in files.values()} - {1}
     if len(counts) > 1:
-        told = ", ".join(f"{name} {len(paths)}" for name, paths in files.items())
-        raise UsageError(f"inputs have unlike numbers of files: {told}", hint="Give one of each, or as many of each.")
-    made: list[tuple[dict[str, str], Options]] = []
+        lengths = ", ".join(f"{name} {len(paths)}" for name, paths in files.items())
+        raise UsageError(
+            f"inputs have unlike numbers of files: {lengths}", hint="Give one of each, or as many of each."
+        )
+    parts: list[tuple[dict[str, str], Options]] = []
     for sizes in product(*dims.values()):
         for number in range(max(counts, default=1)):
-            one = dict(zip(dims, sizes, strict=True))
+            chosen = dict(zip(dims, sizes, strict=True))
             fed = {name: paths[number % len(paths)] for name, paths in files.items()}
-            values = {name: str(size) for name, size in one.items() if len(dims[name]) > 1}
+            values = {name: str(size) for name, size in chosen.items() if len(dims[name]) > 1}
             values |= {name: path.name for name, path in fed.items() if len(files[name]) > 1}
-            made.append((values, {**options, "dims": one, "inputs": fed}))
-    return made
+            parts.append((values, {**options, "dims": chosen, "inputs": fed}))
+    return parts
 
 
 def _files(name: str, given: PathLike | Sequence[PathLike]) -> list[Path]:
     """The files of an input; of a folder all that end in .npy, in the order of their names."""
     paths = map(Path, [given] if isinstance(given, str | os.PathLike) else given)
-    found = [file for path in paths for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
-    if not found:
+    npy_files = [file for path in paths for file in (sorted(path.glob("*.npy")) if path.is_dir() else [path])]
+    if not npy_files:
         raise UsageError(f"--input {name}: no .npy file is given, or in that folder", hint="Give a .npy file.")
-    return found
+    return npy_files
 
 
 def _threads_of(given: int | Sequence[int] | Literal["all"] | None, *, sweeps: bool) -> tuple[int, ...]:

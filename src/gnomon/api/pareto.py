@@ -49,8 +49,8 @@ def bound(text: str) -> tuple[str, float]:
     if not name:
         raise ValueError(f"{text!r} names no objective: give OBJECTIVE=80MB")
     if name.partition(":")[0] in ("memory", OPERATORS, SWITCHES):
-        told = f"here whole processes are measured: give {MEMORY}=80MB, or limit {name} by"
-        raise ValueError(f"{told} gnomon place MODEL --under {text}")
+        reason = f"here whole processes are measured: give {MEMORY}=80MB, or limit {name} by"
+        raise ValueError(f"{reason} gnomon place MODEL --under {text}")
     try:
         return name, quantity(rest, goal_of(name).unit if name in goal_names() else None)
     except ValueError as error:
@@ -75,7 +75,7 @@ class ParetoOptions(Options, total=False):
             "--from",
             read=file,
             metavar="DUMP",
-            help="Search what a dump of pareto_profiler holds, in place of a model and a device.",
+            help="Search a dump of pareto_profiler, without a device.",
         ),
     ]
     codes: Annotated[
@@ -172,8 +172,10 @@ def pareto(
     """Find the assignments of MODEL's operators to backends that nothing else beats in every objective.
 
     Each assignment is run whole, in a process of its own. What the search finds best is measured again side by side,
-    and dropped from the front only where the difference exceeds the noise. After an interruption the same command
-    resumes; with more --iterations it searches on. --pick or --under then writes a point as a package and verifies it.
+    and dropped from the front only where the difference exceeds the noise.
+
+    After an interruption the same command resumes; with more --iterations it searches on. --pick or --under then
+    writes a point as a package and verifies it.
 
     Raises GnomonError; what was measured until then is kept, and the same call goes on.
     """

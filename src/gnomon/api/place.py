@@ -321,8 +321,8 @@ def profile(
     from gnomon.jobs.runs import answers
 
     if every_s is not None and (for_s is None or streams > 1):
-        told = "a pace needs a time to keep it for, and one call after the other"
-        raise UsageError(told, hint="Give --for 10min as well (for_s from Python), and no --streams.")
+        message = "a pace needs a time to keep it for, and one call after the other"
+        raise UsageError(message, hint="Give --for 10min as well (for_s from Python), and no --streams.")
     if len(parts := parts_of(options)) > 1:
         how: dict[str, Any] = {"inside": inside, "for_s": for_s, "every_s": every_s, "streams": streams}
         how |= {"on_progress": on_progress, "on_message": on_message}

@@ -56,8 +56,8 @@ def show_run(
     campaign: str = "last", *, record: RecordLike | None = None, clock: Literal["wall", "cpu"] = "wall"
 ) -> RunDocument:
     """The campaign whose id begins so ("last": the newest), with its candidates summed up by a clock. RecordError."""
-    with _campaign(campaign, record) as (store, found):
-        return job.show_campaign(store, found, clock=clock)
+    with _campaign(campaign, record) as (store, run):
+        return job.show_campaign(store, run, clock=clock)
 
 
 def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -> dict[str, Any] | None:
@@ -65,8 +65,8 @@ def answer_of_run(campaign: str = "last", *, record: RecordLike | None = None) -
 
     RecordError where the results database or the campaign is not there.
     """
-    with _campaign(campaign, record) as (store, found):
-        answer = answers.answer_of(store, found)
+    with _campaign(campaign, record) as (store, run):
+        answer = answers.answer_of(store, run)
     return None if answer is None else codec.document(answer)
 
 
@@ -77,8 +77,8 @@ def export_run(
 
     RecordError where the results database or the campaign is not there.
     """
-    with _campaign(campaign, record) as (store, found):
-        yield from (job.export_csv if form == "csv" else write_lines)(store, [found])
+    with _campaign(campaign, record) as (store, run):
+        yield from (job.export_csv if form == "csv" else write_lines)(store, [run])
 
 
 def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLike | None = None) -> tuple[Path, ...]:
@@ -86,8 +86,8 @@ def export_run_files(campaign: str = "last", *, out: PathLike, record: RecordLik
 
     RecordError where the job wrote none, or one is gone or was changed since.
     """
-    with _campaign(campaign, record) as (store, found):
-        return tuple(job.export_files(store, found, Path(out)))
+    with _campaign(campaign, record) as (store, run):
+        return tuple(job.export_files(store, run, Path(out)))
 
 
 def export_run_as(
@@ -103,11 +103,11 @@ def export_run_as(
     All but Parquet are made of the job's answer. `model` is where its file is now, for Netron. GnomonError.
     """
     path = Path(out)
-    with _campaign(campaign, record) as (store, found):
+    with _campaign(campaign, record) as (store, run):
         if form == "parquet":
-            job.export_parquet(store, [found], path)
+            job.export_parquet(store, [run], path)
             return (path,)
-        answer = answers.answer_of(store, found)
+        answer = answers.answer_of(store, run)
     if answer is None:
         raise no_answer()
     if form == "model-explorer":
@@ -152,5 +152,5 @@ def command_of_run(campaign: str = "last", *, record: RecordLike | None = None) 
 
     RecordError for one that is finished or running, or that was asked from Python.
     """
-    with _campaign(campaign, record) as (store, found):
-        return job.command_of(store, found)
+    with _campaign(campaign, record) as (store, run):
+        return job.command_of(store, run)

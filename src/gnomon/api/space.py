@@ -126,7 +126,7 @@ Picture = Annotated[
 
 
 def _silent(sentence: str) -> None:
-    """Nobody is told."""
+    """Do not report."""
 
 
 def profile_space(
@@ -426,8 +426,8 @@ def list_primitives(
     from gnomon.training.modules import known_blocks
 
     primitives = tuple(
-        KnownPrimitive(name=one.name, family=one.family, meaning=one.meaning, digest=one.digest)
-        for one in known_blocks(numbering, _names(blocks)).values()
+        KnownPrimitive(name=primitive.name, family=primitive.family, meaning=primitive.meaning, digest=primitive.digest)
+        for primitive in known_blocks(numbering, _names(blocks)).values()
     )
     return PrimitivesDocument(numbering=numbering, primitives=primitives)
 
@@ -438,8 +438,8 @@ def list_toolchains() -> document.ToolchainsDocument:
     from gnomon.toolchains.base import chosen_toolchain, toolchain_names
 
     rows = tuple(
-        KnownToolchain(name=name, measured_by=one.runtime, missing=tuple(one.check()))
-        for name, one in ((name, chosen_toolchain(name)) for name in toolchain_names())
+        KnownToolchain(name=name, measured_by=toolchain.runtime, missing=tuple(toolchain.check()))
+        for name, toolchain in ((name, chosen_toolchain(name)) for name in toolchain_names())
     )
     return ToolchainsDocument(toolchains=rows)
 

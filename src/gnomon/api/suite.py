@@ -107,19 +107,19 @@ def measure_cell(
     token = ASKING_CELL.set(asking)
     try:
         name = resolve(device).name
-        finished, found = False, None
+        finished, latest = False, None
         if again:
             with open_store(address) as store:
-                finished, found = answered_cell(store, cell.job, asking)
-        if found is None:
-            found = _awaited(
+                finished, latest = answered_cell(store, cell.job, asking)
+        if latest is None:
+            latest = _awaited(
                 cell, device, only, lambda: _measured(cell, device, address, out, probe=probe, decide=finished)
             )
-            document, answer = found.document(), found.headline()[1]
+            document, answer = latest.document(), latest.headline()[1]
             if trouble := _unnoted(lambda: went_well(name)):
                 answer = f"{answer} ({trouble})"
         else:
-            document = found.document()
+            document = latest.document()
             answer = view(document).answer
         part = cell_part(cell, "done", campaign=document.get("campaign"), answer=answer)
     except GnomonError as error:
@@ -196,5 +196,5 @@ def _as_file(name: str) -> str:
 
 
 def _record(record: RecordLike | None) -> RecordAddress | None:
-    found = record_address(record)
-    return found.absolute() if isinstance(found, Path) else found
+    address = record_address(record)
+    return address.absolute() if isinstance(address, Path) else address

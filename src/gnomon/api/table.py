@@ -75,7 +75,7 @@ def build_table(
 
 
 def _space_of(what: Sequence[Any], from_models: bool, shapes: Mapping[str, Sequence[int]]) -> SearchSpace:
-    """The space of a table. UsageError where there is none, or several."""
+    """The space of a table. UsageError without one, or with several."""
     if from_models and what:
         from gnomon.jobs.estimator.models import space_of_models
 

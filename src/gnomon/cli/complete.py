@@ -32,12 +32,14 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     from gnomon.api.runs import runs
 
     try:
-        found = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS).campaigns]
+        ids = [row.campaign for row in runs(record=ctx.params.get("record"), limit=_MOST_RUNS).campaigns]
     except GnomonError:
         return []
-    told = [(one.id[:8], f"{one.kind} of {one.context.model_name}") for one in found]
+    recent = [(run.id[:8], f"{run.kind} of {run.context.model_name}") for run in ids]
     return [
-        CompletionItem(name, help=what) for name, what in [("last", "the newest"), *told] if name.startswith(incomplete)
+        CompletionItem(name, help=what)
+        for name, what in [("last", "the newest"), *recent]
+        if name.startswith(incomplete)
     ]
 
 
@@ -45,5 +47,5 @@ def complete_space(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """The names of search spaces that begin so, and files."""
     from gnomon.spaces.loading import known_spaces
 
-    found = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]
-    return found or [CompletionItem(incomplete, type="file")]
+    spaces = [CompletionItem(name) for name in known_spaces() if name.startswith(incomplete)]
+    return spaces or [CompletionItem(incomplete, type="file")]

@@ -39,7 +39,7 @@ class Declared:
     has_place: bool = False
 
 
-_HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one self-contained HTML page.")
+_HTML = option(read=new_file, metavar="FILE", help="Write the whole report as one HTML file.")
 _MARKDOWN = option("--markdown", read=new_file, metavar="FILE", help="Write its table in Markdown.")
 _JSON = option("--json", help="One JSON document on the standard output.")
 _QUIET = option(help="No progress.")
@@ -66,7 +66,7 @@ class DeclaredGroup(Group):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """See `click.Command.get_params`."""
         command = self.get_command(ctx, self._default) if self._default else None
-        own = [one for one in command.params if one.expose_value] if command else []
+        own = [param for param in command.params if param.expose_value] if command else []
         return [*own, *super().get_params(ctx)]
 
     def _call(self, ctx: click.Context, /, **values: Any) -> Any:
@@ -106,17 +106,23 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     if isinstance(function, click.Command):
         function.short_help = row.short_help
         return function
-    parameters = {n: one for n, one in signature(function).parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
+    parameters = {
+        n: parameter
+        for n, parameter in signature(function).parameters.items()
+        if parameter.kind is not Parameter.VAR_KEYWORD
+    }
     declared = list(declared_by(function))
-    places = [one.name for one in declared if one.has_place]
-    unsaid = [one for one in declared if one.option.unsaid]
-    defaults = {one.name: one.default for one in declared if one.name not in parameters}
+    places = [part.name for part in declared if part.has_place]
+    unsaid = [part for part in declared if part.option.unsaid]
+    defaults = {part.name: part.default for part in declared if part.name not in parameters}
 
     def call(**values: Any) -> Any:
         # What nobody gave stays out of the keywords: only the function knows what that means.
         given = {key: value for key, value in values.items() if value not in (defaults.get(key, key), None, (), {})}
         given |= {key: values[key] for key in values if key in parameters}
-        given |= {one.name: one.option.unsaid(given) for one in unsaid if one.option.unsaid and not given[one.name]}
+        given |= {
+            part.name: part.option.unsaid(given) for part in unsaid if part.option.unsaid and not given[part.name]
+        }
         arguments: list[Any] = []
         for place in places:
             value = given.pop(place)
@@ -130,7 +136,7 @@ def command_of(name: str, row: CommandRow) -> click.Command:
     elif "on_message" in parameters:
         work = partial(call, on_message=_echo)
     text = (function.__doc__ or "").split("\n\n    Raises ")[0]
-    params = [parameter_of(one) for one in shown]
+    params = [parameter_of(part) for part in shown]
     command = Command(name, callback=answering(work), params=params, help=text, short_help=row.short_help)
     for option_name, hint in row.gone.items():
         gone(option_name, hint=hint)(command)
@@ -150,19 +156,19 @@ def declared_by(function: Callable[..., Any]) -> Iterator[Declared]:
     taken: set[str] = set()
     for name, hint in kinds.items():
         parameter = signature(function).parameters[name]
-        kind, found = _split(hint)
+        kind, option = _split(hint)
         if parameter.kind is Parameter.VAR_KEYWORD:
-            yield from (one for one in options_of(get_args(kind)[0]) if not taken & {one.name, long_name(one)})
-        elif found is not None:
-            has_place = parameter.kind is not Parameter.KEYWORD_ONLY and not found.names
+            yield from (part for part in options_of(get_args(kind)[0]) if not taken & {part.name, long_name(part)})
+        elif option is not None:
+            has_place = parameter.kind is not Parameter.KEYWORD_ONLY and not option.names
             many = parameter.kind is Parameter.VAR_POSITIONAL
             is_empty = parameter.default is Parameter.empty
             declared = Declared(
                 name=parameter.name,
                 kind=Sequence[kind] if many else kind,  # type: ignore[valid-type]
-                option=found,
+                option=option,
                 default=None if is_empty else parameter.default,
-                required=bool(found.least) if many else is_empty,
+                required=bool(option.least) if many else is_empty,
                 has_place=has_place,
             )
             taken |= {declared.name, long_name(declared)}
@@ -177,32 +183,32 @@ def options_of(record: Any) -> Iterator[Declared]:
 
 def parameter_of(declared: Declared) -> click.Parameter:
     """What click knows of a parameter."""
-    found = declared.option
+    option = declared.option
     members = _members(declared.kind)
-    repeated = next((one for one in members if get_origin(one) in (Sequence, tuple)), None)
+    repeated = next((member for member in members if get_origin(member) in (Sequence, tuple)), None)
     settings: dict[str, Any] = {"type": _type_of(declared), "required": declared.required}
     if not declared.required:  # to click a None is a value
         settings["default"] = declared.default
-    if found.complete is not None:
-        settings["shell_complete"] = _completing(f"complete_{found.complete}")
+    if option.complete is not None:
+        settings["shell_complete"] = _completing(f"complete_{option.complete}")
     if declared.has_place:
         many = repeated is not None
-        name = found.metavar or declared.name.upper()
+        name = option.metavar or declared.name.upper()
         metavar = (name if declared.required else f"[{name}]") + ("..." if many else "")
         if many:
             settings |= {"nargs": -1, "default": None}
         return click.Argument([declared.name], metavar=metavar, **settings)
-    if found.repeat:
-        is_mapping = any(get_origin(one) is Mapping for one in members)
+    if option.repeat:
+        is_mapping = any(get_origin(member) is Mapping for member in members)
         settings |= {"multiple": True, "default": None}
         settings["callback"] = _by_name if is_mapping else None if repeated is not None else _only_one(declared.default)
     if bool in members:
-        settings |= {"is_flag": True, "type": None} | ({"flag_value": False} if found.off else {})
-    text = found.help if isinstance(found.help, str) else ""
-    shown = declared.default not in (None, "", ()) and not isinstance(declared.default, bool) and not found.repeat
-    value_name = found.metavar or (found.read.__name__.upper() if found.read else None)
+        settings |= {"is_flag": True, "type": None} | ({"flag_value": False} if option.off else {})
+    text = option.help if isinstance(option.help, str) else ""
+    shown = declared.default not in (None, "", ()) and not isinstance(declared.default, bool) and not option.repeat
+    value_name = option.metavar or (option.read.__name__.upper() if option.read else None)
     settings |= {"metavar": value_name, "help": text, "show_default": shown and "[default:" not in text}
-    return _Option([*(found.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
+    return _Option([*(option.names or (f"--{declared.name.replace('_', '-')}",)), declared.name], declared, settings)
 
 
 def _completing(name: str) -> Callable[..., Any]:
@@ -245,33 +251,35 @@ def _split(kind: Any) -> tuple[Any, Option | None]:
     """A type without its `Option`, and that; also where the type is one of a union, such as `Shapes | None`."""
     for part in _members(kind):
         if get_origin(part) is Annotated:
-            return get_args(part)[0], next((one for one in get_args(part)[1:] if isinstance(one, Option)), None)
+            return get_args(part)[0], next((extra for extra in get_args(part)[1:] if isinstance(extra, Option)), None)
     return kind, None
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types of a union without None; the type itself where it is none."""
+    """The types of a union without None; else the type itself."""
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return [part for part in parts if part is not NoneType]
 
 
 def _type_of(declared: Declared) -> click.ParamType[Any] | None:
     """Click's type of one value."""
-    found = declared.option
-    if found.read is not None:
-        return Value(found.metavar or declared.name, found.read)
+    option = declared.option
+    if option.read is not None:
+        return Value(option.metavar or declared.name, option.read)
     members = _members(declared.kind)
-    items = [part for one in members if get_origin(one) in (Sequence, tuple) for part in _members(get_args(one)[0])]
-    for one in items or members:
-        if get_origin(one) is Literal:
-            return click.Choice(list(get_args(one)))
-        if isinstance(get_origin(one) or one, type) and issubclass(get_origin(one) or one, os.PathLike):
+    items = [
+        part for member in members if get_origin(member) in (Sequence, tuple) for part in _members(get_args(member)[0])
+    ]
+    for kind in items or members:
+        if get_origin(kind) is Literal:
+            return click.Choice(list(get_args(kind)))
+        if isinstance(get_origin(kind) or kind, type) and issubclass(get_origin(kind) or kind, os.PathLike):
             return click.Path(path_type=Path)
-        if one is int:
-            return click.IntRange(cast("int | None", found.least), cast("int | None", found.most))
-        if one is float:
-            return click.FloatRange(found.least, found.most)
-    if os.PathLike in {get_origin(one) or one for one in items or members}:
+        if kind is int:
+            return click.IntRange(cast("int | None", option.least), cast("int | None", option.most))
+        if kind is float:
+            return click.FloatRange(option.least, option.most)
+    if os.PathLike in {get_origin(kind) or kind for kind in items or members}:
         return click.Path(path_type=Path)
     return click.STRING
 
@@ -307,7 +315,7 @@ def _echo(sentence: str) -> None:
 
 
 def gone(*names: str, hint: str) -> Decorator:
-    """Options that another tool or an earlier gnomon has under these names, answered by what to give instead."""
+    """Options of another tool or an earlier gnomon under these names: an error that names the replacement."""
 
     def refuse(context: click.Context, option: click.Parameter, value: object) -> None:
         if value is not None:

@@ -1,11 +1,13 @@
-"""The help of every command: its options in groups, and examples.
+"""The help of every command: examples first, then its common options, or with --help-all every option in groups.
 
-`GROUPS` says which option stands under which heading, by its long name, for all commands; `EXAMPLES` what a user would
-type. Both are tested against the live commands.
+`SECTIONS` orders the commands, `COMMON` and `GROUPS` the options of all commands by their long names, and `EXAMPLES` is
+what a user would type. All are tested against the live commands.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,27 @@ import click
 
 VERBOSE = "gnomon.verbose"
 """Where a context notes that -v was given."""
+
+HELP_ALL = "gnomon.help-all"
+"""Where a context notes that the help shows every option."""
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Commands": ("place", "profile", "compare", "check", "where", "report", "devices", "runs", "suite"),
+    "Trade-offs": ("pareto", "front", "solve"),
+    "Many networks": ("table", "estimator", "space"),
+    "Kernels": ("tune", "tune list", "exec", "overlay"),
+    "Files of ONE": ("stab", "oplist"),
+    "Set-up": ("runtimes", "deploy", "serve", "new", "schema", "commands", "completion", "help"),
+}
+"""The commands of gnomon in the order of its help: the first with a line each, the others by name."""
+
+COMMON = (
+    *("device", "runtime", "threads", "precision", "input", "shape", "dim", "max-time", "quick", "under", "memory"),
+    *("fail-slower", "fail-below", "beside-python", "for", "streams", "objective", "from", "model", "nets", "table"),
+    *("space", "profile-dir", "data", "epochs", "networks", "latency", "trials", "portfolio", "prove"),
+    *("nnpackage", "ip", "user", "out", "html", "json", "help"),
+)
+"""The options that the help of a command with many shows at once, beside those that it requires."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "What is measured": (
@@ -164,41 +187,58 @@ def path_of(ctx: click.Context) -> str:
 class _Help(click.Command):
     """What the help of commands and groups has in common."""
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The usage, and examples of it."""
+        super().format_usage(ctx, formatter)
+        if path := path_of(ctx):
+            formatter.write_paragraph()
+            for example in examples_of(path)[: None if HELP_ALL in ctx.meta else _FEW_EXAMPLES]:
+                formatter.write(f"  {example}\n")
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The text, of one with many options only its beginning."""
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join(paragraphs[:2] if self._is_short(ctx) else paragraphs))
+
+    def _is_short(self, ctx: click.Context) -> bool:
+        return HELP_ALL not in ctx.meta and len(self._options(ctx)) > _MOST
+
+    def _options(self, ctx: click.Context) -> list[click.Option]:
+        return [part for part in self.get_params(ctx) if isinstance(part, click.Option) and not part.hidden]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options, in groups where there are more than a few."""
-        shown: list[tuple[str, tuple[str, str]]] = []
-        for parameter in self.get_params(ctx):
-            told = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
-            if told is not None:
-                shown.append((_heading(parameter), told))
-        headings = ["Options", *GROUPS] if len(shown) > _FEW else ["Options"]
-        for heading in headings:
-            rows = [told for found, told in shown if found == heading or len(headings) == 1]
+        """The common options of many, or all of them in groups."""
+        options, is_short = self._options(ctx), self._is_short(ctx)
+        common = [option for option in options if option.required or _names(option) & {*COMMON}]
+        groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Options", *GROUPS)}
+        for parameter in common if is_short else options:
+            heading = next((heading for heading, names in GROUPS.items() if _names(parameter) & {*names}), "Options")
+            if record := parameter.get_help_record(ctx):
+                name, text = record
+                text = _SENTENCE.split(text)[0] if is_short else text
+                groups[heading if len(options) > _MOST and not is_short else "Options"].append((name, text))
+        for heading, rows in groups.items():
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+        if is_short:
+            formatter.write(f"\nAll {len(options)} options: {ctx.command_path} --help-all\n")
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, then the command's own last words."""
-        if path := path_of(ctx):
-            examples = examples_of(path)
-            with formatter.section("Examples"):
-                for example in examples[:_FEW_EXAMPLES] if isinstance(self, click.Group) else examples:
-                    formatter.write(f"{'':{formatter.current_indent}}{example}\n")
-        super().format_epilog(ctx, formatter)
 
-
-_FEW = 8
-"""Options that need no groups."""
+_MOST = 12
+"""Options that are shown at once, without groups."""
 
 _FEW_EXAMPLES = 3
 
+_SENTENCE = re.compile(r"(?<=[\w)])\.(?:\s|$)")
 
-def _heading(parameter: click.Parameter) -> str:
-    names = {name.lstrip("-") for name in (*parameter.opts, *parameter.secondary_opts)}
-    return next((heading for heading, members in GROUPS.items() if names & set(members)), "Options")
+
+def _names(parameter: click.Parameter) -> set[str]:
+    return {name.lstrip("-") for name in (*parameter.opts, *parameter.secondary_opts)}
 
 
 class Command(_Help):
@@ -206,7 +246,17 @@ class Command(_Help):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        own = {one.name: one for one in self.params}
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                hidden=True,
+                callback=_show_all,
+            )
+        )
+        own = {parameter.name: parameter for parameter in self.params}
         if "verbose" in own:
             own["verbose"].callback = note_verbose
         elif "as_json" in own:
@@ -219,6 +269,14 @@ class Command(_Help):
                     help="Print the whole report, with every section.",
                 )
             )
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """Print the help with every option, and end."""
+    if value and not ctx.resilient_parsing:
+        ctx.meta[HELP_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def note_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> bool:

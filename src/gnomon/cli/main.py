@@ -23,7 +23,7 @@ import click
 import gnomon
 from gnomon.builtin import JOBS
 from gnomon.cli.declared import command_of
-from gnomon.cli.help import Group, command
+from gnomon.cli.help import SECTIONS, Group, command
 from gnomon.cli.output import PRINTED, write_json
 from gnomon.errors import CLOSED_PIPE, GnomonError, ProblemError, UsageError, did_you_mean
 from gnomon.options import CommandRow
@@ -38,18 +38,16 @@ class LazyGroup(Group):
         self._places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names in the order in which they were given, which is that of their use; those of packages last."""
-        return [*self._places, *self._of_packages()]
+        """The names in the order of the help; those of packages last."""
+        return [*(name for names in SECTIONS.values() for name in names), *self._of_packages()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section, each with one line."""
-        width = max(map(len, self._places))
-        sections: dict[str, list[str]] = {}
-        for job in JOBS.values():
-            sections.setdefault(job.section, []).extend(job.commands)
-        for section, names in (sections | {"Help": [*_HELP]}).items():
-            with formatter.section(section):
-                formatter.write_dl([(f"{name:<{width}}", self._places[name].short_help) for name in names])
+        """The common commands with one line each, the names of the others by section."""
+        (first, common), *others = SECTIONS.items()
+        with formatter.section(first):
+            formatter.write_dl([(name, self._places[name].short_help) for name in common])
+        with formatter.section("More commands"):
+            formatter.write_dl([(section, ", ".join(names)) for section, names in others])
         self._format_jobs(formatter)
 
     def _format_jobs(self, formatter: click.HelpFormatter) -> None:
@@ -103,14 +101,17 @@ class LazyGroup(Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with names of two words, and for an unknown one with those that come near it."""
+        args = [_ALIASES.get(args[0], args[0]), *args[1:]] if args else args
         if (two := " ".join(args[:2])) in self._places and len(args) > 1:
             return two, self.get_command(ctx, two), args[2:]
         if args and args[0] in _REPLACED:
             raise UsageError(f"there is no command {args[0]}: {_REPLACED[args[0]]}", hint=_TABLE)
-        known = args and (args[0].startswith("-") or args[0] in self._places)
-        if args and not known and args[0] not in (names := self.list_commands(ctx)):
-            told = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
-            raise click.UsageError(f"no command is named {args[0]!r}. {told}", ctx)
+        is_name = args and (args[0].startswith("-") or args[0] in self._places)
+        if args and not is_name and args[0] not in (names := self.list_commands(ctx)):
+            if "." in args[0]:
+                raise UsageError(f"no command is named {args[0]!r}", hint=f"gnomon place {shlex.join(args)}")
+            near = did_you_mean(args[0], names) or f"Commands: {', '.join(names)}."
+            raise click.UsageError(f"no command is named {args[0]!r}. {near}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -129,6 +130,9 @@ _HELP = {
 }
 _COMMANDS = {name: place for job in JOBS.values() for name, place in job.commands.items()} | _HELP
 
+_ALIASES = {"bench": "profile", "benchmark": "profile", "measure": "profile", "optimize": "place"}
+"""Words for commands that other tools have."""
+
 _REPLACED = {
     "cross-compile": "its tune and exec are gnomon tune and gnomon exec, its view is gnomon tune list",
     "config-overlay": "its collect and analyze are gnomon overlay collect and gnomon overlay analyze",
@@ -139,15 +143,13 @@ _TABLE = "docs/jobs/tune.md has what is given in place of each command and optio
 
 _EPILOG = """\b
 First steps:
-  gnomon runtimes          what is installed here, and how to add the rest
   gnomon place model.onnx  the fastest way to run a model on this machine
-  gnomon devices           the machines to measure on, and how to add one
-  gnomon runs              what was measured so far
+  gnomon runtimes          what is installed here, and how to add the rest
+  gnomon COMMAND --help    its common options; --help-all shows all of them
 
-Progress and messages go to the standard error, results to the standard output. Exit codes: 0 done, 2 a wrong
-option, 3 a bad model or problem, 4 no allowed assignment, 5 a runtime is missing, 6 device, 7 nothing could be
-measured or compared, 8 record or output, 9 package, 70 a defect of gnomon, 130 interrupted; and with an answer: 1 a
-gate failed, 10 undecided, 11 the outputs prove nothing."""
+Exit codes: 0 done, 2 a wrong option, 3 a bad model or problem, 4 no allowed assignment, 5 a runtime is missing,
+6 device, 7 nothing measured or compared, 8 record or output, 9 package, 70 a defect of gnomon, 130 interrupted; with
+an answer: 1 a gate failed, 10 undecided, 11 the outputs prove nothing."""
 
 
 _LONGEST = 400
@@ -194,6 +196,9 @@ def run(args: Sequence[str]) -> int:
         if len(message) > _LONGEST and not whole:
             message = f"{message[:_LONGEST]} .. (all of it: -v)"
         return _fail(as_json, _kind(error), message, _whole(error, args), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        _tell(error.format_message())
+        return error.exit_code
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "gnomon"
         return _fail(as_json, "usage", error.format_message(), f"See: {where} --help", error.exit_code)
@@ -284,16 +289,16 @@ def _tell(line: str) -> None:
 @click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of COMMAND, such as place, or space profile."""
-    at, one = ctx.find_root(), ctx.find_root().command
+    at, shown = ctx.find_root(), ctx.find_root().command
     left = list(words)
     while left:
-        if not isinstance(one, click.Group):
+        if not isinstance(shown, click.Group):
             raise click.UsageError(f"{at.command_path} has no commands", ctx)
-        name, found, left = one.resolve_command(at, left)
-        if found is None:
+        name, inner, left = shown.resolve_command(at, left)
+        if inner is None:
             raise click.UsageError(f"no command is named {' '.join(words)!r}", ctx)
-        at, one = click.Context(found, info_name=name, parent=at), found
-    click.echo(one.get_help(at))
+        at, shown = click.Context(inner, info_name=name, parent=at), inner
+    click.echo(shown.get_help(at))
 
 
 @command(short_help="Print the completion script of a shell.")
@@ -311,7 +316,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     root = ctx.find_root().command
     # `source` of the bash class would start bash to ask for its version; the script itself needs no shell.
-    made = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell](
+    script = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}[shell](
         root, {}, "gnomon", "_GNOMON_COMPLETE"
     )
-    click.echo(made.source_template % made.source_vars())
+    click.echo(script.source_template % script.source_vars())

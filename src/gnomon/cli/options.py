@@ -13,14 +13,14 @@ def declared_options(*declared: Declared) -> Decorator:
 
     def decorated(command: Any) -> Any:
         command.__click_params__ = getattr(command, "__click_params__", [])
-        command.__click_params__ += [parameter_of(one) for one in reversed(declared)]
+        command.__click_params__ += [parameter_of(part) for part in reversed(declared)]
         return command
 
     return decorated
 
 
 json_option = declared_options(JSON)
-record_option = declared_options(*(one for one in options_of(CompareOptions) if one.name == "record"))
+record_option = declared_options(*(part for part in options_of(CompareOptions) if part.name == "record"))
 
 
 _FERULES = (
@@ -35,7 +35,7 @@ _FERULES = (
 
 
 def ferules(**others: str) -> Decorator:
-    """The options of Ferule's commands, answered by what to give instead; `others` are letters with their hints."""
+    """The options of Ferule's commands: errors that name the replacement; `others` are letters with their hints."""
     rows = [*_FERULES, *(((f"-{letter}",), hint) for letter, hint in others.items())]
 
     def decorated(command: Any) -> Any:

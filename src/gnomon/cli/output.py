@@ -131,7 +131,7 @@ def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> 
     except Exception as error:  # whatever draws it: all else was written, and the page can be had without measuring
         if os.environ.get("GNOMON_DEBUG") == "1":
             traceback.print_exc()
-        told = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
+        message = f"the page {out} cannot be drawn: {type(error).__name__}: {error}"
         run, record = document.get("campaign"), document.get("record")
         if run and record:
             again = f"gnomon report {str(run)[:8]} --record {shlex.quote(str(record))} -o FILE.html"
@@ -140,7 +140,7 @@ def _write_html(document: Mapping[str, object], out: Path, *, as_json: bool) -> 
         else:
             again = "the same command with --json > DOCUMENT.json, then gnomon report DOCUMENT.json -o FILE.html"
         raise RecordError(
-            error.message if isinstance(error, GnomonError) else told, hint=f"It can be drawn again: {again}"
+            error.message if isinstance(error, GnomonError) else message, hint=f"It can be drawn again: {again}"
         ) from error
     click.echo(f"gnomon: the page is {out} ({size:,} bytes)", err=True)
 

@@ -144,9 +144,9 @@ class Show:
             if self._bar is not None:
                 self._bar.table = _table(standings) if standings and not name else None
                 left = "" if progress.left_s is None else f"{units.duration(progress.left_s)} left"
-                told = self._labelled(name, progress.stage)
+                label = self._labelled(name, progress.stage)
                 self._bar.update(
-                    self._tasks[name], description=told, completed=progress.done, total=progress.total, left=left
+                    self._tasks[name], description=label, completed=progress.done, total=progress.total, left=left
                 )
             elif not self._quiet and (new or time.monotonic() - told_s >= _EVERY_S):
                 left = "" if progress.left_s is None else f", about {units.duration(progress.left_s)} left"
