@@ -65,9 +65,9 @@ def install_line(*names: str, python: str = "") -> str:
     """
     from packaging.utils import canonicalize_name
 
-    known = {package: text for wanted in extras().values() for package, text in wanted.items()}
+    usual = {package: text for wanted in extras().values() for package, text in wanted.items()}
     wanted = [
-        text for name in names for text in extras().get(name, {name: known.get(canonicalize_name(name), name)}).values()
+        text for name in names for text in extras().get(name, {name: usual.get(canonicalize_name(name), name)}).values()
     ]
     return pip_line(list(dict.fromkeys(wanted)), python or sys.executable)
 

@@ -14,7 +14,7 @@ import pytest
 from gnomon.core.sample import Context
 from gnomon.errors import DeviceError
 from gnomon.jobs.runs.job import list_campaigns
-from gnomon.measure.campaign import CampaignRunner, Candidate, Known, Measured, Question, RecordedRunner
+from gnomon.measure.campaign import CampaignRunner, Candidate, CampaignRuns, Measured, Question, RecordedRunner
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.link import AgentLink
@@ -125,7 +125,7 @@ def whole(keys: tuple[str, ...], processes: int, rounds: int) -> Counter[tuple[s
     return Counter((k, p, b) for k in keys for p in range(processes) for b in range(rounds))
 
 
-def unwatched(known: Known) -> list[bool]:
+def unwatched(known: CampaignRuns) -> list[bool]:
     return [doubt.kind == "unwatched" for doubt in worst(known.environments)]
 
 

@@ -75,8 +75,8 @@ def run(argv: list[str]) -> int:
         job["feeds"][name] = {"file": file}
     renew(job["environment"])
     proved = plan["proved_with"]
-    found = found_here(proved)
-    unlike = difference(proved, found)
+    here = found_here(proved)
+    unlike = difference(proved, here)
     if unlike:
         sys.stderr.write(f"{plain(unlike)}\n")
     try:
@@ -91,7 +91,7 @@ def run(argv: list[str]) -> int:
             raise
         sys.stderr.write(f"{plain(_why_not(error, plan))}\n")
         return _MISSING if isinstance(error, ImportError) else _FAILED
-    print(json.dumps({**report, "proved_with": proved, "found": found}))
+    print(json.dumps({**report, "proved_with": proved, "found": here}))
     return 0
 
 

@@ -128,7 +128,7 @@ def closed() -> None:
 
 def driver_for(runtime: str) -> Driver:
     """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
-    known = {
+    drivers = {
         "command": ".drivers.command.driver:CommandDriver",
         "evaluator": ".drivers.evaluator:EvaluatorDriver",
         "executorch": ".drivers.executorch.driver:ExecuTorchDriver",
@@ -141,9 +141,9 @@ def driver_for(runtime: str) -> Driver:
         "pytorch": ".drivers.pytorch:PyTorchDriver",
         "tvm": ".drivers.tvm.driver:TvmDriver",
     }
-    path = known.get(runtime, runtime)
+    path = drivers.get(runtime, runtime)
     module, _, name = path.partition(":")
     if not name:
-        raise Refused(f"no driver for runtime {runtime!r}; known are {', '.join(sorted(known))}")
+        raise Refused(f"no driver for runtime {runtime!r}; known are {', '.join(sorted(drivers))}")
     driver: Driver = getattr(importlib.import_module(module, __package__), name)()
     return driver

@@ -117,8 +117,8 @@ class Meter:
         period_ns, step_uj = self._wanted["period_ns"], self._wanted["step_uj"]
         if wall_ns >= _LEAST_UPDATES * period_ns and spent_uj >= _LEAST_UPDATES * step_uj:
             return ""
-        told = f"{wall_ns * 1e-6:.3g} ms and {spent_uj} uJ"
-        return f"a block of {told} is too short for counters that move every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
+        size = f"{wall_ns * 1e-6:.3g} ms and {spent_uj} uJ"
+        return f"a block of {size} is too short for counters that move every {period_ns * 1e-6:.3g} ms by {step_uj} uJ"
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
@@ -129,8 +129,8 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
     move, `others` those that there are beside. Or `refused` and `hint`.
     """
     try:
-        found = found_counters()
-        counters = chosen(found, wanted)
+        present = found_counters()
+        counters = chosen(present, wanted)
         moves = _watch(counters)
     except NoEnergy as reason:
         return {"refused": str(reason), "hint": reason.hint}
@@ -155,7 +155,7 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
         "step_uj": max(steps),
         "power_w": power_w,
         "still": still,
-        "others": [f"{c.name} ({c.domain})" for c in found if c.name not in used and c.name not in still],
+        "others": [f"{c.name} ({c.domain})" for c in present if c.name not in used and c.name not in still],
     }
 
 
@@ -178,19 +178,19 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
     return moves
 
 
-def chosen(found: list[Counter], wanted: Sequence[str]) -> list[Counter]:
+def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     """The counters of these names, or the usual ones where none is named. NoEnergy where they cannot be had."""
-    known = {counter.name: counter for counter in found}
-    if missing := [name for name in wanted if name not in known]:
-        have = ", ".join(sorted(known)) or "none"
+    by_name = {counter.name: counter for counter in counters}
+    if missing := [name for name in wanted if name not in by_name]:
+        have = ", ".join(sorted(by_name)) or "none"
         raise NoEnergy(f"there is no energy counter {missing[0]!r}", f"The machine has: {have}.")
     if wanted:
-        return [known[name] for name in dict.fromkeys(wanted)]
-    usual = usual_counters(found)
+        return [by_name[name] for name in dict.fromkeys(wanted)]
+    usual = usual_counters(counters)
     if usual:
         return usual
-    if found:
-        names = ", ".join(known)
+    if counters:
+        names = ", ".join(by_name)
         raise NoEnergy(
             f"the machine has energy counters ({names}), and gnomon does not know which of them hold one another",
             "Name those to add up: --energy-counter NAME, once each.",
@@ -200,14 +200,14 @@ def chosen(found: list[Counter], wanted: Sequence[str]) -> list[Counter]:
     )
 
 
-def usual_counters(found: list[Counter]) -> list[Counter]:
+def usual_counters(counters: list[Counter]) -> list[Counter]:
     """Those that count the machine, and nothing twice; none where that is not known.
 
     Of RAPL the packages and their memory, which is beside them: cores and uncore are within a package, psys holds all.
     Only one control type, as the others show the same packages another way. Else the single counter that there is.
     """
     zones: dict[str, list[Counter]] = {}
-    for counter in found:
+    for counter in counters:
         if ":" in counter.name and counter.path.name == "energy_uj":
             zones.setdefault(counter.name.partition(":")[0], []).append(counter)
     kinds = sorted(zones, key=lambda kind: (kind != "intel-rapl", not kind.startswith("intel-rapl"), kind))
@@ -219,7 +219,7 @@ def usual_counters(found: list[Counter]) -> list[Counter]:
         names = {c.name for c in zones[kinds[0]]}
         # Not those within another: `a:0:1` is in `a:0`.
         return [c for c in zones[kinds[0]] if not any(c.name.startswith(f"{name}:") for name in names)]
-    monitors = [c for c in found if c.path.name != "energy_uj"]
+    monitors = [c for c in counters if c.path.name != "energy_uj"]
     sockets = [c for c in monitors if c.name.startswith("amd_energy/") and c.domain.startswith("Esocket")]
     rest = [c for c in monitors if c.name.partition("/")[0] not in (*_CARDS, "amd_energy")]
     if kinds or (sockets and rest):
@@ -230,19 +230,19 @@ def usual_counters(found: list[Counter]) -> list[Counter]:
 def found_counters() -> list[Counter]:
     """Every counter that the kernel shows, whether it may be read or not."""
     base = Path(sysfs()) / "class"
-    found = []
+    counters = []
     for zone in sorted(base.glob("powercap/*:*"), key=_numbers):
         if (zone / "energy_uj").exists():
             limit = read(zone / "max_energy_range_uj")
             range_uj = int(limit) if re.fullmatch("[0-9]{1,19}", limit) and int(limit) else None
-            found.append(Counter(zone.name, read(zone / "name") or zone.name, zone / "energy_uj", range_uj))
+            counters.append(Counter(zone.name, read(zone / "name") or zone.name, zone / "energy_uj", range_uj))
     names: dict[str, int] = {}
     for file in sorted(base.glob("hwmon/hwmon*/energy*_input"), key=_numbers):
         label = read(file.with_name(file.name.replace("_input", "_label"))) or file.name.partition("_")[0]
         name = f"{read(file.with_name('name')) or file.parent.name}/{label}"
         names[name] = names.get(name, 0) + 1
-        found.append(Counter(name if names[name] == 1 else f"{name}#{names[name]}", label, file, None))
-    return found
+        counters.append(Counter(name if names[name] == 1 else f"{name}#{names[name]}", label, file, None))
+    return counters
 
 
 def sysfs() -> str:

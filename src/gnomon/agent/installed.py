@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 def installed(names: Iterable[str]) -> dict[str, str]:
     """The versions of the pip packages of these names; one that is not installed by pip is left out."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def processor() -> str | None:
     """The processor's name; None where the kernel does not tell it, as on Arm, where it tells of the architecture."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            told = file.read()
+            text = file.read()
     except OSError:
         return None
-    found = re.search(r"(?m)^model name\s*:[ \t]*(.*?)\s*$", told)
-    return found[1] if found and not re.search(r"(?m)^CPU part\s*:", told) else None
+    match = re.search(r"(?m)^model name\s*:[ \t]*(.*?)\s*$", text)
+    return match[1] if match and not re.search(r"(?m)^CPU part\s*:", text) else None
 
 
 def found_here(proved: Versions) -> Versions:
@@ -43,18 +43,18 @@ def found_here(proved: Versions) -> Versions:
     }
 
 
-def difference(proved: Versions, found: Versions) -> str:
+def difference(proved: Versions, current: Versions) -> str:
     """In one sentence what differs from what a plan was proved with; empty if nothing does that is known on both sides.
 
     Of Python the first two numbers count.
     """
     pairs: list[tuple[str, str | None, str | None]]
-    pairs = [(name, told, found["packages"].get(name)) for name, told in proved.get("packages", {}).items()]
-    was, here = (".".join(str(side.get("python") or "").split(".")[:2]) for side in (proved, found))
-    pairs += [("Python", was, here), ("the processor", proved.get("processor"), found["processor"])]
-    unlike = [(name, told, seen) for name, told, seen in pairs if told and seen and told != seen]
+    pairs = [(name, before, current["packages"].get(name)) for name, before in proved.get("packages", {}).items()]
+    was, here = (".".join(str(side.get("python") or "").split(".")[:2]) for side in (proved, current))
+    pairs += [("Python", was, here), ("the processor", proved.get("processor"), current["processor"])]
+    unlike = [(name, before, seen) for name, before, seen in pairs if before and seen and before != seen]
     if not unlike:
         return ""
-    told = " and ".join(f"{name} {version}" for name, version, _ in unlike)
+    versions = " and ".join(f"{name} {version}" for name, version, _ in unlike)
     there = " and ".join(version for _, _, version in unlike)
-    return f"proved with {told}, found {there}: times and outputs may differ"
+    return f"proved with {versions}, found {there}: times and outputs may differ"

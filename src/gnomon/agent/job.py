@@ -100,9 +100,9 @@ class Job:
         """
         fill(self.buffers, self.spec["feeds"], seed, varied=seed != self.seed)
         self.call()
-        made = {name: widened(self.buffers[name]).copy() for name in self.spec["outputs"]}
+        copies = {name: widened(self.buffers[name]).copy() for name in self.spec["outputs"]}
         fill(self.buffers, self.spec["feeds"], self.seed)
-        return made
+        return copies
 
     def check(self, reference: str, seeds: list[int]) -> wire.Difference:
         """The worst difference from the reference outputs in a file that `save_outputs` wrote.
@@ -110,11 +110,11 @@ class Job:
         At most the largest float, as JSON has no infinity.
         """
         absolute = relative = 0.0
-        with np.load(reference, allow_pickle=False) as known:
+        with np.load(reference, allow_pickle=False) as stored:
             for seed in seeds:
-                expected = {name: known[f"{seed}/{k}"] for k, name in enumerate(self.spec["outputs"])}
-                found = largest_difference(self.outputs(seed), expected)
-                absolute, relative = max(absolute, found["absolute"]), max(relative, found["relative"])
+                expected = {name: stored[f"{seed}/{k}"] for k, name in enumerate(self.spec["outputs"])}
+                difference = largest_difference(self.outputs(seed), expected)
+                absolute, relative = max(absolute, difference["absolute"]), max(relative, difference["relative"])
         return {"absolute": min(absolute, _MOST), "relative": min(relative, _MOST)}
 
     def save_outputs(self, path: str, seeds: list[int]) -> wire.Sensitivity:
@@ -123,19 +123,19 @@ class Job:
         The differences are those of `largest_difference`, at most the largest float as JSON has no infinity.
         """
         arrays: dict[str, Array] = {}
-        made = [self.outputs(seed) for seed in seeds]
-        for seed, outputs in zip(seeds, made, strict=True):
+        by_seed = [self.outputs(seed) for seed in seeds]
+        for seed, outputs in zip(seeds, by_seed, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
                 # A file of arrays holds text by its length, never as objects.
                 array = outputs[name]
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
-        moved = largest_difference(made[-1], made[0])
-        again = largest_difference(self.outputs(seeds[0]), made[0])
+        moved = largest_difference(by_seed[-1], by_seed[0])
+        again = largest_difference(self.outputs(seeds[0]), by_seed[0])
         return {
             "absolute": min(moved["absolute"], _MOST),
             "relative": min(moved["relative"], _MOST),
-            "finite": min(map(finite_share, made)),
+            "finite": min(map(finite_share, by_seed)),
             "again": min(again["relative"], _MOST),
         }
 

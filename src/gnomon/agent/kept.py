@@ -61,8 +61,8 @@ def _digest(model: str, said: Any) -> str:
 
 
 def _private(folder: str) -> bool:
-    found = os.stat(folder)
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = os.stat(folder)
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _keep_few(folder: str) -> None:

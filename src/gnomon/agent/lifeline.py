@@ -38,7 +38,7 @@ def _descendants(pid: int) -> list[int]:
                     parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 pass
-    found = [pid]
-    for own in found:
-        found += [child for child, parent in parents.items() if parent == own]
-    return found[1:]
+    tree = [pid]
+    for own in tree:
+        tree += [child for child, parent in parents.items() if parent == own]
+    return tree[1:]

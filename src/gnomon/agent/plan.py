@@ -49,15 +49,15 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     `HARMLESS`. `libraries` are the files of the libraries of operators that it was measured with, as its user names
     them: its segments then load these, and no others.
     """
-    found = _read(path)
-    if found.get("format") != FORMAT or found.get("version") != VERSION:
+    document = _read(path)
+    if document.get("format") != FORMAT or document.get("version") != VERSION:
         raise PlanRefused(
-            f"{path} is of the format {_shown(found.get('format'))}, version {_shown(found.get('version'))}, and this "
-            f"agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
+            f"{path} is of the format {_shown(document.get('format'))}, version {_shown(document.get('version'))}, "
+            f"and this agent runs {FORMAT}, version {VERSION}: write the package again, or run it with its own agent"
         )
-    if not _is_job(found.get("job")) or not _is_told(found):
+    if not _is_job(document.get("job")) or not _is_told(document):
         raise PlanRefused(f"{path} has no job that can be run: it was cut or changed, write the package again")
-    plan: Plan = found
+    plan: Plan = document
     job = plan["job"]
     _check_settings(path, job.setdefault("environment", {}), allowed)
     for segment in job["segments"]:
@@ -81,11 +81,11 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
 
 def digest_of(path: str) -> str:
     """The SHA-256 of a file."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _read(path: str) -> Any:
@@ -141,10 +141,10 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
         raise PlanRefused(f"{path} sets no usable environment: it was changed, write the package again")
     asked = [name for name in settings if name not in HARMLESS and name not in allowed]
     if asked:
-        told = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
+        changes = " and ".join(f"{_shown(name)} to {_shown(settings[name])}" for name in asked[:3])
         allow = " ".join(f"--allow {name}" for name in asked)
         raise PlanRefused(
-            f"{path} sets {told}, which may make this process run other code: if you trust who wrote it, add {allow}"
+            f"{path} sets {changes}, which may make this process run other code: if you trust who wrote it, add {allow}"
         )
 
 
@@ -166,19 +166,19 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
 
 def _inside(path: str, folder: str, model: str) -> str:
     """The absolute path of a model, which lies in the folder, or which is the nnpackage that the folder lies in."""
-    found = os.path.normpath(os.path.join(folder, model))
+    resolved = os.path.normpath(os.path.join(folder, model))
     if model == "..":
-        if os.path.isdir(os.path.join(found, "metadata")):
-            return found
-    elif model and not os.path.isabs(model) and _is_within(found, folder):
-        return found
+        if os.path.isdir(os.path.join(resolved, "metadata")):
+            return resolved
+    elif model and not os.path.isabs(model) and _is_within(resolved, folder):
+        return resolved
     raise PlanRefused(f"{path} names the model {_shown(model)}, which is not in its folder: nothing there is read")
 
 
-def _is_within(found: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     """Whether a path leads into a folder, links followed."""
     try:
-        real, root = os.path.realpath(found), os.path.realpath(folder)
+        real, root = os.path.realpath(path), os.path.realpath(folder)
         return os.path.commonpath([real, root]) == root
     except ValueError:  # a path that cannot be one
         return False
@@ -188,21 +188,21 @@ def _check_files(path: str, folder: str, root: str, files: Any, models: list[str
     """Whether all files of the package are there, are in it, and are what they were when the plan was written."""
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         raise PlanRefused(f"{path} does not say what its models are: write the package again")
-    known = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
+    digests = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
     for model in models:
-        if not any(one == model or one.startswith(model + os.sep) for one in known):
+        if not any(file == model or file.startswith(model + os.sep) for file in digests):
             name = os.path.relpath(model, folder)
             raise PlanRefused(f"{path} needs {_shown(name)}, which is not among its files: write the package again")
-    for one, digest in known.items():
-        name = os.path.relpath(one, folder)
-        if not _is_within(one, root):
+    for file, digest in digests.items():
+        name = os.path.relpath(file, folder)
+        if not _is_within(file, root):
             raise PlanRefused(
                 f"{path} names the file {_shown(name)}, which is not in its folder: nothing there is read"
             )
-        if not os.path.isfile(one):
+        if not os.path.isfile(file):
             raise PlanRefused(f"{path} needs {_shown(name)}, which is not there: copy the whole package again")
         try:
-            same = digest_of(one) == digest
+            same = digest_of(file) == digest
         except OSError as error:
             raise PlanRefused(f"{_shown(name)} cannot be read: {error.strerror or error}") from error
         if not same:

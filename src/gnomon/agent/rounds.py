@@ -33,7 +33,7 @@ class ProcessFailed(Exception):
 
 def ended_by(number: int, log_tail: str) -> ProcessFailed:
     """What a signal means that a process ended by."""
-    name = {int(known): known.name for known in signal.Signals}.get(number, f"signal {number}")  # real-time: no name
+    name = {int(sig): sig.name for sig in signal.Signals}.get(number, f"signal {number}")  # real-time: no name
     if number == signal.SIGKILL:
         message = f"killed by {name}, most likely for want of memory"
         return ProcessFailed("memory", message, log_tail, transient=True, signal=name)

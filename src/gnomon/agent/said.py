@@ -30,8 +30,8 @@ def lines_since(begun: int | None) -> list[str]:
 
 def said_since(begun: int | None) -> str:
     """The last lines printed since then, without those that begin with "[", as those on Vulkan devices do."""
-    told = [line.strip() for line in lines_since(begun) if line.strip() and not line.startswith("[")]
-    return "; ".join(told[-3:])[-300:]
+    lines = [line.strip() for line in lines_since(begun) if line.strip() and not line.startswith("[")]
+    return "; ".join(lines[-3:])[-300:]
 
 
 def _flush() -> None:

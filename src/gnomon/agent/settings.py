@@ -65,12 +65,12 @@ class SettingsRefused(Exception):
 class Settings:
     """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
 
-    Making it applies them, or raises SettingsRefused with the machine as it was. `made` is what was set, for the
+    Making it applies them, or raises SettingsRefused with the machine as it was. `applied` is what was set, for the
     record. `waiting` is called now and then while another supervisor's governor is waited for.
     """
 
     def __init__(self, wanted: Machine, waiting: Callable[[], None]) -> None:
-        self.made: MachineSettings = {}
+        self.applied: MachineSettings = {}
         self._changes: list[list[str]] = []
         self._locks: list[int] = []
         self._warden: subprocess.Popen[bytes] | None = None
@@ -98,7 +98,7 @@ class Settings:
                 f"the kernel keeps this process to the cores {_listed(sorted(os.sched_getaffinity(0)))}",
                 "Pin to some of these.",
             )
-        self.made["pin"] = cores
+        self.applied["pin"] = cores
         return cores
 
     def _govern(self, governor: str, cores: list[int], waiting: Callable[[], None]) -> None:
@@ -129,8 +129,8 @@ class Settings:
                     f"the kernel keeps the governor {read(path)!r} where {governor!r} was written ({path})",
                     "Leave out 'governor', and see what else on the machine sets it.",
                 )
-        self.made["governor"] = governor
-        self.made["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}
+        self.applied["governor"] = governor
+        self.applied["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}
 
     def _start_warden(self) -> None:
         """Start the warden and wait until it watches; it holds the locks too, until the values are back."""
@@ -174,11 +174,11 @@ def _cpu_folder() -> str:
 
 def _online() -> list[int]:
     """The cores that are switched on."""
-    found: list[int] = []
+    cores: list[int] = []
     for part in filter(None, read(os.path.join(_cpu_folder(), "online")).split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found or sorted(os.sched_getaffinity(0))
+        cores += range(int(first), int(last or first) + 1)
+    return cores or sorted(os.sched_getaffinity(0))
 
 
 def _listed(cores: list[int]) -> str:

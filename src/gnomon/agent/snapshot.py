@@ -23,7 +23,7 @@ def snapshot(root: str = "/") -> Snapshot:
     """
     base = Path(root)
     own = os.times()
-    found: Snapshot = {
+    state: Snapshot = {
         "monotonic_s": time.monotonic(),
         "pid": os.getpid(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -39,7 +39,7 @@ def snapshot(root: str = "/") -> Snapshot:
         "firmware_limits": _firmware_limits(base),
         "on_battery": _on_battery(base),
     }
-    return cast("Snapshot", {key: value for key, value in found.items() if value not in (None, {}, [])})
+    return cast("Snapshot", {key: value for key, value in state.items() if value not in (None, {}, [])})
 
 
 def read(path: Path | str) -> str:
@@ -98,14 +98,14 @@ def _cpu_times(base: Path) -> Snapshot:
 
 def _memory(base: Path) -> Snapshot:
     info, events = _table(read(base / "proc/meminfo")), _table(read(base / "proc/vmstat"))
-    found: Snapshot = {}
+    sizes: Snapshot = {}
     if "MemAvailable" in info:
-        found["memory_available_bytes"] = info["MemAvailable"] * 1024
+        sizes["memory_available_bytes"] = info["MemAvailable"] * 1024
     if "SwapTotal" in info and "SwapFree" in info:
-        found["swap_used_bytes"] = (info["SwapTotal"] - info["SwapFree"]) * 1024
+        sizes["swap_used_bytes"] = (info["SwapTotal"] - info["SwapFree"]) * 1024
     if "pswpin" in events and "pswpout" in events:
-        found["swapped_pages"] = events["pswpin"] + events["pswpout"]
-    return found
+        sizes["swapped_pages"] = events["pswpin"] + events["pswpout"]
+    return sizes
 
 
 def _cores(base: Path) -> list[Path]:
@@ -132,8 +132,8 @@ def _throttling(base: Path) -> Snapshot:
         for core in _cores(base)
         for name in ("core_throttle_count", "package_throttle_count")
     ]
-    known = [count for count in counts if count is not None]
-    return {"throttle_count": sum(known)} if known else {}
+    present = [count for count in counts if count is not None]
+    return {"throttle_count": sum(present)} if present else {}
 
 
 def _zones(base: Path) -> Snapshot:
@@ -156,13 +156,13 @@ def _zones(base: Path) -> Snapshot:
 
 def _slowed(base: Path) -> dict[str, int]:
     """The cooling devices at work that cool by slowing something down (not fans)."""
-    found: dict[str, int] = {}
+    slowed: dict[str, int] = {}
     for device in sorted((base / "sys/class/thermal").glob("cooling_device*")):
         kind, state = read(device / "type"), _number(read(device / "cur_state"))
         slows = any(word in kind.lower() for word in ("cpufreq", "cpuidle", "devfreq", "processor", "powerclamp"))
         if slows and state is not None and state > 0:
-            found[f"{device.name}:{kind}"] = state
-    return found
+            slowed[f"{device.name}:{kind}"] = state
+    return slowed
 
 
 def _firmware_limits(base: Path) -> int | None:
@@ -179,7 +179,7 @@ def _firmware_limits(base: Path) -> int | None:
 
 def _cgroup(base: Path) -> Snapshot:
     """Times that the processor quota of this process's container or slice, or one around it, ran out."""
-    found: Snapshot = {}
+    totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]
         if number != "0" and "cpu" not in controllers.split(","):
@@ -190,9 +190,9 @@ def _cgroup(base: Path) -> Snapshot:
             values = _table(read(top.joinpath(*parts[:depth]) / "cpu.stat"))
             if "nr_throttled" in values:
                 spent_s = values.get("throttled_usec", 0) / 1e6 + values.get("throttled_time", 0) / 1e9
-                found["cgroup_throttled"] = found.get("cgroup_throttled", 0) + values["nr_throttled"]
-                found["cgroup_throttled_s"] = found.get("cgroup_throttled_s", 0.0) + spent_s
-    return found
+                totals["cgroup_throttled"] = totals.get("cgroup_throttled", 0) + values["nr_throttled"]
+                totals["cgroup_throttled_s"] = totals.get("cgroup_throttled_s", 0.0) + spent_s
+    return totals
 
 
 def _on_battery(base: Path) -> bool | None:

@@ -346,7 +346,7 @@ def _serve(request: wire.Request, kept: Kept) -> None:
         if "commands" in request:
             _single(request)
         else:
-            Session(request, settings.made, kept).run()
+            Session(request, settings.applied, kept).run()
     finally:
         settings.undo()
 

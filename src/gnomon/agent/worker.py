@@ -91,19 +91,19 @@ class Worker:
             "bare_rss_bytes": imported,
             "where": job.where(),
         }
-        made = 1
+        calls = 1
         if command.get("save"):
             answer["sensitivity"] = job.save_outputs(command["save"], command["seeds"])
         if command.get("check"):
             answer["difference"] = job.check(command["check"], command["seeds"])
-            made += len(command["seeds"])
-        held.calls = made
+            calls += len(command["seeds"])
+        held.calls = calls
         held.warm = {"warm_count": command["warm_count"], "warm_s": command["warm_s"]}
         if "save" not in command and job.program is None:
             warm = held.counted if held.profiled else job.call
-            held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - made), seconds=command["warm_s"])
-            for one in job.beside:
-                warm_up(one.call, count=command["warm_count"], seconds=0)
+            held.best_ns = warm_up(warm, count=max(1, command["warm_count"] - calls), seconds=command["warm_s"])
+            for other in job.beside:
+                warm_up(other.call, count=command["warm_count"], seconds=0)
         return answer
 
     def block(self, command: wire.BlockCommand) -> wire.BlockFacts:
@@ -131,7 +131,7 @@ class Worker:
         pace = per_s = None
         seconds, least, most = command["seconds"], command["least"], command["most"]
         if held.job.beside:
-            calls = [one.call for one in (held.job, *held.job.beside)]
+            calls = [job.call for job in (held.job, *held.job.beside)]
             wall, cpu, per_s = take_at_once(calls, inner=inner, seconds=seconds, least=least, most=most)
         elif every_ns:
             wall, cpu, pace = take_paced(
@@ -181,12 +181,12 @@ class Worker:
 
     def probe(self, command: wire.ProbeCommand) -> wire.ProbeAnswer:
         """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
-        found = driver_for(command["runtime"]).probe()
+        answer = driver_for(command["runtime"]).probe()
         if "packages" in command:
             from .installed import installed
 
-            found["packages"] = installed(command["packages"])
-        return found
+            answer["packages"] = installed(command["packages"])
+        return answer
 
     def energy(self, command: wire.EnergyCommand) -> wire.EnergyCounters | wire.EnergyRefused:
         """Which energy counters the machine has, and how often they move."""

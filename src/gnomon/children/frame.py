@@ -196,7 +196,7 @@ def finish(onnx: Any, model: Any, path: str) -> None:
         raise Refused(f"nothing of the model was quantised; its operators are {kinds}")
     written = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     reads = [{written[name] for name in node.input if name in written} for node in graph.node]
-    if any(place <= max(known, default=-1) for place, known in enumerate(reads)):
+    if any(place <= max(before, default=-1) for place, before in enumerate(reads)):
         nodes = [graph.node[place] for place in graphlib.TopologicalSorter(dict(enumerate(reads))).static_order()]
         del graph.node[:]
         graph.node.extend(nodes)

@@ -159,7 +159,7 @@ UNREACHED = Failure(
 _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
 
-class Known:
+class CampaignRuns:
     """The runs of one campaign that are known, and what machine they saw."""
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
@@ -185,11 +185,11 @@ class Known:
 
     def _or_profiled(self, key: str, lacking: Failure) -> Measured:
         """What is known of a candidate; what a proof lacks is taken from the profile, and else `lacking`."""
-        found = self._recorded(key)
-        if found.runs:
-            return found
-        found = self._recorded(key.removeprefix("proof/"))
-        return replace(found, key=key, failure=found.failure if found.runs else lacking)
+        measured = self._recorded(key)
+        if measured.runs:
+            return measured
+        measured = self._recorded(key.removeprefix("proof/"))
+        return replace(measured, key=key, failure=measured.failure if measured.runs else lacking)
 
     def _recorded(self, key: str) -> Measured:
         runs = tuple(self._runs.get(key, ()))
@@ -234,20 +234,20 @@ def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> t
     context = question.context
     key = question_key(question.kind, context, question.details)
     look = latest_of if question.goes_on else latest_unfinished
-    found = None if fresh else look(store, key)
-    if found is not None and (last_note(store, found.id, FAILED) or {}).get(CLOSED):
-        found = None
-    campaign = found or Campaign(
+    earlier = None if fresh else look(store, key)
+    if earlier is not None and (last_note(store, earlier.id, FAILED) or {}).get(CLOSED):
+        earlier = None
+    campaign = earlier or Campaign(
         id=uuid.uuid4().hex, kind=question.kind, key=key, context=context, started_at_s=time.time()
     )
     store.open_campaign(campaign)
-    if found is not None and any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))):
+    if earlier is not None and any(True for _ in store.query(CampaignQuery(id=campaign.id, finished=True))):
         note(store, campaign.id, REOPENED, {})
     note_command(store, campaign.id)
-    return campaign, found is not None
+    return campaign, earlier is not None
 
 
-class CampaignRunner(Known):
+class CampaignRunner(CampaignRuns):
     """One campaign on one device: whatever a job measures goes through `measure`.
 
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
@@ -332,14 +332,14 @@ class CampaignRunner(Known):
         no room for it.
         """
         name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run beside this one
-        found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
+        computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
         if failure is not None and failure.transient:
-            found, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
+            computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
         if failure is not None and failure.transient and "[Errno " in failure.message:
             raise DeviceError(failure.message, hint=_NO_ROOM)
-        if found is not None:
+        if computed is not None:
             self._reference = name
-        return found, failure
+        return computed, failure
 
     def check_against(self, reference: str) -> None:
         """Check all candidates from now on against reference outputs made elsewhere, by their path on the device."""
@@ -369,8 +369,8 @@ class CampaignRunner(Known):
     ) -> None:
         """One process after the other, until they are enough and what failed before was tried again."""
         self._note_witness(candidates)
-        known = [self._recorded(c.key) for c in candidates if not self.failed(c.key)]
-        least = max([effort.processes_least, *(m.runs[-1].process + 1 for m in known if m.failure is not None)])
+        measured = [self._recorded(c.key) for c in candidates if not self.failed(c.key)]
+        least = max([effort.processes_least, *(m.runs[-1].process + 1 for m in measured if m.failure is not None)])
         for process in range(effort.processes_most):
             rivals = self._rivals(candidates, effort) if process >= least else []
             if process >= least and self._enough(candidates, rivals, effort, start):
@@ -392,8 +392,8 @@ class CampaignRunner(Known):
 
     def failed(self, key: str) -> bool:
         """Whether a candidate failed in this call, or for good: what failed before is tried once more."""
-        known = self._recorded(key)
-        return known.failure is not None and (known.final or len(known.runs) > self._before.get(key, 0))
+        measured = self._recorded(key)
+        return measured.failure is not None and (measured.final or len(measured.runs) > self._before.get(key, 0))
 
     def _note_witness(self, candidates: Sequence[Candidate]) -> None:
         """Remember, of those that work, who is loaded fastest: it runs beside what is tried again."""
@@ -404,10 +404,10 @@ class CampaignRunner(Known):
 
     def _beside(self, group: Sequence[Candidate], effort: Effort) -> Candidate | None:
         """Who is loaded beside candidates that are tried again and may be to blame, where none of them has worked."""
-        known = [self._recorded(c.key) for c in group]
-        tried = [m for m in known if m.failure is not None and not m.failure.transient]
+        measured = [self._recorded(c.key) for c in group]
+        tried = [m for m in measured if m.failure is not None and not m.failure.transient]
         doubtful = [m for m in tried if not m.worked or SIGNAL in m.runs[-1].facts]
-        if not doubtful or any(m.ok for m in known) or len(group) >= effort.together:
+        if not doubtful or any(m.ok for m in measured) or len(group) >= effort.together:
             return None
         return self._witness
 
@@ -418,7 +418,7 @@ class CampaignRunner(Known):
 
         A `rival` that seems to lag, but not surely, gets all of them.
         """
-        known = self._recorded(candidate.key)
+        measured = self._recorded(candidate.key)
         if self.failed(candidate.key):
             return []
         most = _visits(candidate, effort)
@@ -426,7 +426,7 @@ class CampaignRunner(Known):
         if behind > effort.laggard and not rival:
             visits = _HOPELESS_VISITS if behind > effort.hopeless else _LAGGARD_VISITS
             most = min(most, visits[process]) if process < len(visits) else 0
-        done = {r.block for r in known.runs if r.process == process and r.samples is not None}
+        done = {r.block for r in measured.runs if r.process == process and r.samples is not None}
         return [b for b in range(most) if b not in done]
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate]) -> float:
@@ -445,16 +445,16 @@ class CampaignRunner(Known):
 
         What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
         """
-        known = {c.key: self._recorded(c.key) for c in candidates if not c.profiled}
-        known = {key: found for key, found in known.items() if found.ok}
-        if not known:
+        measured = {c.key: self._recorded(c.key) for c in candidates if not c.profiled}
+        measured = {key: m for key, m in measured.items() if m.ok}
+        if not measured:
             return []
         clock = self._clock(candidates)
-        numbers = {key: levels(found.runs, clock) for key, found in known.items()}
+        numbers = {key: levels(m.runs, clock) for key, m in measured.items()}
         fastest = min(numbers.values(), key=lambda blocks: median([v for b in blocks for v in b.values_s]))
         rivals = []
         for candidate in candidates:
-            if candidate.key not in known:
+            if candidate.key not in measured:
                 continue
             behind = self._behind(candidate, candidates)
             near = behind <= effort.laggard and not effort.decides
@@ -464,22 +464,22 @@ class CampaignRunner(Known):
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
         """The clock that compares all of these that work."""
-        known = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
-        serial = all(c.serial and cpu_tells(found.runs) for c, found in known if found.ok)
+        measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
+        serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
 
     def _standings(self, candidates: Sequence[Candidate]) -> tuple[Standing, ...]:
         """How the candidates with a label that work stand so far, the fastest first."""
-        known = {c.label: found for c in candidates if c.label and (found := self._recorded(c.key)).ok}
+        measured = {c.label: m for c in candidates if c.label and (m := self._recorded(c.key)).ok}
         clock = self._clock(candidates)
-        times = {label: summarise(blocks_of(found.runs, clock=clock)) for label, found in known.items()}
+        times = {label: summarise(blocks_of(m.runs, clock=clock)) for label, m in measured.items()}
         first_s = min((time.median_s for time in times.values()), default=0.0)
         return tuple(
             Standing(
                 label=label,
                 clock=clock,
                 time=time,
-                wall_s=summarise(blocks_of(known[label].runs)).median_s,
+                wall_s=summarise(blocks_of(measured[label].runs)).median_s,
                 ratio=time.median_s / max(first_s, 1e-12),  # a clock may not have moved at all
             )
             for label, time in sorted(times.items(), key=lambda row: row[1].median_s)
@@ -494,9 +494,9 @@ class CampaignRunner(Known):
         if len(rivals) == 1 < len(candidates):
             return True
         for candidate in rivals:
-            known = self._recorded(candidate.key)
-            clock: Clock = "cpu" if cpu_tells(known.runs) else "wall"
-            if summarise(blocks_of(known.runs, clock=clock)).relative_half_width > effort.half_width:
+            measured = self._recorded(candidate.key)
+            clock: Clock = "cpu" if cpu_tells(measured.runs) else "wall"
+            if summarise(blocks_of(measured.runs, clock=clock)).relative_half_width > effort.half_width:
                 return False
         return True
 
@@ -611,8 +611,8 @@ class CampaignRunner(Known):
 
     def _indices(self, sources: Sequence[str | int]) -> tuple[int, ...]:
         """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
-        found = (s if isinstance(s, int) else self.sources(s) for s in sources)
-        return tuple(dict.fromkeys(i for i in found if i is not None))
+        indices = (s if isinstance(s, int) else self.sources(s) for s in sources)
+        return tuple(dict.fromkeys(i for i in indices if i is not None))
 
 
 def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
@@ -631,7 +631,7 @@ UNMEASURED = Failure(
 )
 
 
-class RecordedRunner(Known):
+class RecordedRunner(CampaignRuns):
     """Stands where a `CampaignRunner` stands, and measures nothing: what the record lacks is a failure.
 
     What a proof lacks is taken from the profile, where the same candidate was measured among others than there.

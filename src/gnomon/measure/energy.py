@@ -48,27 +48,27 @@ def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
     DeviceError where there is none, or none that may be read: what was looked for, and the next step. It takes as long
     as the slowest counter needs to move eight times, 2.5 s at most.
     """
-    told = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
-    if isinstance(told, Failure):
-        raise DeviceError(f"{link.info.name} reports no energy: {told.message}", hint=LEAVE)
-    if "refused" in told:
-        hint = str(told.get("hint") or LEAVE)
-        raise DeviceError(f"{link.info.name} reports no energy: {told['refused']}", hint=hint)
-    found = cast(EnergyCounters, told)
+    answer = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
+    if isinstance(answer, Failure):
+        raise DeviceError(f"{link.info.name} reports no energy: {answer.message}", hint=LEAVE)
+    if "refused" in answer:
+        hint = str(answer.get("hint") or LEAVE)
+        raise DeviceError(f"{link.info.name} reports no energy: {answer['refused']}", hint=hint)
+    counters = cast(EnergyCounters, answer)
     if (
-        not conforms(told, EnergyCounters)
-        or min(found["period_ns"], found["step_uj"], found["power_w"]) <= 0
-        or not found["counters"]
+        not conforms(answer, EnergyCounters)
+        or min(counters["period_ns"], counters["step_uj"], counters["power_w"]) <= 0
+        or not counters["counters"]
     ):
-        raise AgentError(f"the agent reported an invalid energy {str(told)[:200]!r}", hint="Please report this.")
+        raise AgentError(f"the agent reported an invalid energy {str(answer)[:200]!r}", hint="Please report this.")
     return Counters(
-        names=tuple(row["name"] for row in found["counters"]),
-        domains=tuple(row["domain"] for row in found["counters"]),
-        period_s=found["period_ns"] * 1e-9,
-        step_j=found["step_uj"] * 1e-6,
-        power_w=found["power_w"],
-        still=tuple(found["still"]),
-        others=tuple(found["others"]),
+        names=tuple(row["name"] for row in counters["counters"]),
+        domains=tuple(row["domain"] for row in counters["counters"]),
+        period_s=counters["period_ns"] * 1e-9,
+        step_j=counters["step_uj"] * 1e-6,
+        power_w=counters["power_w"],
+        still=tuple(counters["still"]),
+        others=tuple(counters["others"]),
     )
 
 
@@ -99,10 +99,10 @@ def metered(effort: Effort, counters: Counters) -> Effort:
 
 def joules_of(run: Run) -> float | None:
     """Joules of one call of a run, None where they are not known."""
-    told = run.facts.get(ENERGY)
-    if run.samples is None or run.profiled or not isinstance(told, dict):
+    energy = run.facts.get(ENERGY)
+    if run.samples is None or run.profiled or not isinstance(energy, dict):
         return None
-    spent_uj = told.get("spent_uj")
+    spent_uj = energy.get("spent_uj")
     if not isinstance(spent_uj, int) or spent_uj <= 0:
         return None
     return spent_uj * 1e-6 / (run.samples.inner * len(run.samples.wall_ns))
@@ -111,7 +111,7 @@ def joules_of(run: Run) -> float | None:
 def untold(runs: tuple[Run, ...]) -> str:
     """Why the last of some runs that does not tell its energy does not; "" where none says so."""
     for run in reversed(runs):
-        told = run.facts.get(ENERGY)
-        if isinstance(told, dict) and told.get("unknown"):
-            return str(told["unknown"])
+        energy = run.facts.get(ENERGY)
+        if isinstance(energy, dict) and energy.get("unknown"):
+            return str(energy["unknown"])
     return ""

@@ -51,19 +51,19 @@ UNWATCHED: Environment = {"before": {}, "after": {}, "unwatched": True}
 
 def worst(pairs: Iterable[Environment]) -> list[Doubt]:
     """Each kind of doubt about several runs once, where it was worst; a pair has snapshots `before` and `after`."""
-    found: dict[str, _Weighed] = {}
+    doubts: dict[str, _Weighed] = {}
     for pair in pairs:
         for weight, doubt in _weighed(pair["before"], pair["after"]):
-            if doubt.kind not in found or weight > found[doubt.kind][0]:
-                found[doubt.kind] = weight, doubt
+            if doubt.kind not in doubts or weight > doubts[doubt.kind][0]:
+                doubts[doubt.kind] = weight, doubt
         if pair.get("unwatched"):
-            found["unwatched"] = _seen(
+            doubts["unwatched"] = _seen(
                 0.0,
                 "unwatched",
                 "the device disconnected or gnomon was killed while it measured, so it is unknown whether the device "
                 "was busy or hot then",
             )
-    return [doubt for _, doubt in found.values()]
+    return [doubt for _, doubt in doubts.values()]
 
 
 _Weighed = tuple[float, Doubt]

@@ -84,10 +84,10 @@ def _sensible(event: wire.Event) -> bool:
         return True
     if "state" in event:
         judge(event["state"], event["state"])
-    known = True
+    valid = True
     if (energy := event.get("energy")) is not None:
-        known = "unknown" in energy or min(energy.get("spent_uj", 0), energy.get("wall_ns", 0)) > 0
-    return len(event["wall_ns"]) > 0 and event["inner"] > 0 and known
+        valid = "unknown" in energy or min(energy.get("spent_uj", 0), energy.get("wall_ns", 0)) > 0
+    return len(event["wall_ns"]) > 0 and event["inner"] > 0 and valid
 
 
 def senseless(line: str) -> AgentError:
@@ -146,14 +146,14 @@ def _compiled(source: bytes, path: str) -> bytes:
     with guarded_folder("gnomon-compiled-") as folder:
         written = folder / "module.py"
         written.write_bytes(source)
-        made = py_compile.compile(
+        target = py_compile.compile(
             str(written),
             cfile=f"{written}c",
             dfile=f"gnomon_agent/{path}",
             doraise=True,
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
-        return Path(str(made)).read_bytes()
+        return Path(str(target)).read_bytes()
 
 
 class AgentLink:
@@ -281,15 +281,15 @@ class AgentLink:
 
     def state(self) -> wire.Snapshot:
         """The device's state now. DeviceError, AgentError."""
-        found: wire.Snapshot = {}
+        snapshot: wire.Snapshot = {}
 
         def on_event(event: wire.Event) -> None:
             if event["event"] == "environment":
-                found.update(event["data"]["after"])
+                snapshot.update(event["data"]["after"])
 
         request: wire.MeasuringRequest = {**Effort(rounds=0).request(), "seed": 0, "candidates": []}
         self.request(request, on_event, timeout_s=self._timeout_s)
-        return found
+        return snapshot
 
     def ask(
         self, commands: Mapping[str, wire.FreshCommand], *, timeout_s: float | None = None
@@ -377,14 +377,14 @@ def compute_reference(
 
     Where `check` is such a file, "difference" is how far they are off what it holds.
     """
-    found: list[Reference] = []
+    opened: list[Reference] = []
     failed: list[Failure] = []
 
     def on_event(event: wire.Event) -> None:
         if event["event"] == "opened":
-            found.append(cast(Reference, event["sensitivity"]))
+            opened.append(cast(Reference, event["sensitivity"]))
             if check:
-                found[0]["difference"] = event["difference"]
+                opened[0]["difference"] = event["difference"]
         elif event["event"] == "failure":
             failed.append(failure_of(event))
 
@@ -397,4 +397,4 @@ def compute_reference(
         "candidates": [{"key": "reference", "open": opening}],
     }
     link.request(request, on_event, timeout_s=timeout_s * 3)
-    return (None, failed[0]) if failed else (found[0], None)
+    return (None, failed[0]) if failed else (opened[0], None)

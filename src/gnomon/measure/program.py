@@ -193,8 +193,8 @@ class ProgramSession(Rounds[_OpenCandidate]):
 
     def measure(self, key: str) -> wire.BlockFacts:
         """A process of runs of an open candidate."""
-        known, profiled = self.processes[key], self.candidates[key]["open"].get("profiled")
-        taken, inner = (self._profiled(key, known), 1) if profiled else self._block(key, known)
+        candidate, profiled = self.processes[key], self.candidates[key]["open"].get("profiled")
+        taken, inner = (self._profiled(key, candidate), 1) if profiled else self._block(key, candidate)
         wall_ns = [sum(taken.calls_ns[k : k + inner]) for k in range(0, len(taken.calls_ns) - inner + 1, inner)]
         wall_ns = wall_ns or [round(taken.mean_ns * inner)]  # a program that only tells the mean of its runs
         facts: wire.BlockFacts = {
@@ -202,31 +202,31 @@ class ProgramSession(Rounds[_OpenCandidate]):
             # A program does not tell the CPU time of its runs: zeros, by which `cpu_tells` decides for the wall.
             "cpu_ns": [0] * len(wall_ns),
             "inner": inner,
-            "peak_rss_bytes": known.peak_rss_bytes,
+            "peak_rss_bytes": candidate.peak_rss_bytes,
             "waits": None,
         }
         if profiled:
             facts["operators"] = list(taken.operators)
         return facts
 
-    def _block(self, key: str, known: _OpenCandidate) -> tuple[Taken, int]:
+    def _block(self, key: str, candidate: _OpenCandidate) -> tuple[Taken, int]:
         """A process of unprofiled runs, and how many of them make a sample."""
         block, warm = self.request["block"], self.request["warm"]
-        inner = inner_loop(int(known.best_ns), block["sample_ns"])
-        wanted = math.ceil(block["seconds"] * 1e9 / (known.best_ns * inner))
+        inner = inner_loop(int(candidate.best_ns), block["sample_ns"])
+        wanted = math.ceil(block["seconds"] * 1e9 / (candidate.best_ns * inner))
         samples = max(block["least"], min(block["most"], wanted, max(1, _MOST_RUNS // inner)))
-        warm_runs = min(_MOST_RUNS, max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / known.best_ns)))
-        taken = self._run(key, Order(runs=samples * inner, warm_runs=warm_runs, inputs=known.inputs))
-        known.best_ns = max(1000.0, min((known.best_ns, *taken.calls_ns)))
+        warm_runs = min(_MOST_RUNS, max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / candidate.best_ns)))
+        taken = self._run(key, Order(runs=samples * inner, warm_runs=warm_runs, inputs=candidate.inputs))
+        candidate.best_ns = max(1000.0, min((candidate.best_ns, *taken.calls_ns)))
         return taken, inner if taken.calls_ns else samples * inner
 
-    def _profiled(self, key: str, known: _OpenCandidate) -> Taken:
+    def _profiled(self, key: str, candidate: _OpenCandidate) -> Taken:
         """A process of traced runs; the rows of its operators without the warm runs."""
         profile = self.request["profile"]
-        wanted = math.ceil(profile["seconds"] * 1e9 / known.best_ns)
+        wanted = math.ceil(profile["seconds"] * 1e9 / candidate.best_ns)
         runs = max(self.candidates[key]["calls_least"], min(profile["most"], _MOST_TRACED, wanted))
         warm_runs = max(1, self.request["warm"]["warm_count"])
-        taken = self._run(key, Order(runs=runs, warm_runs=warm_runs, inputs=known.inputs, trace="trace"))
+        taken = self._run(key, Order(runs=runs, warm_runs=warm_runs, inputs=candidate.inputs, trace="trace"))
         rows: list[wire.KernelTimes] = [{**row, "wall_ns": row["wall_ns"][warm_runs:]} for row in taken.operators]
         return replace(taken, operators=tuple(rows))
 
@@ -254,7 +254,7 @@ class ProgramLink(AgentLink):
         programs: Mapping[str, ProgramDriver],
     ) -> None:
         self._programs = programs
-        self._found: dict[str, wire.ProbeAnswer] = {}
+        self._probed: dict[str, wire.ProbeAnswer] = {}
         self._inputs: dict[str, str] = {}
         self._count = 0
         super().__init__(device, timeout_s=timeout_s, machine=machine)
@@ -274,10 +274,10 @@ class ProgramLink(AgentLink):
 
     def run(self, segment: wire.RuntimeModel, order: Order, environment: Mapping[str, str], timeout_s: float) -> Taken:
         """One process of a runtime's program. `ProcessFailed` for how it failed."""
-        driver, found = self._driver(segment["runtime"])
+        driver, answer = self._driver(segment["runtime"])
         self._count += 1
         try:
-            command = driver.command(found, segment, order)
+            command = driver.command(answer, segment, order)
             argv = wrapped(command.argv, self._count, order.trace, self._machine.get("pin") or ())
             done = self.device.run(argv, env={**environment, **command.environment}, timeout_s=timeout_s)
             failure = how_it_failed(done, timeout_s)
@@ -325,12 +325,12 @@ class ProgramLink(AgentLink):
         files = parse_files(done.stdout.encode("utf-8", "replace"))
         with guarded_folder("gnomon-state-") as root:
             lay_out(files, root)
-            found = snapshot(str(root))
-        del found["pid"], found["own_cpu_s"], found["cores"]  # of this machine's process
-        found["monotonic_s"] = time.monotonic()
+            now = snapshot(str(root))
+        del now["pid"], now["own_cpu_s"], now["cores"]  # of this machine's process
+        now["monotonic_s"] = time.monotonic()
         if cores := self.info.fingerprint.get("cores"):
-            found["cores"] = cores
-        return found
+            now["cores"] = cores
+        return now
 
     def settings(self) -> wire.MachineSettings:
         """The settings of the machine that hold while programs run."""
@@ -352,17 +352,17 @@ class ProgramLink(AgentLink):
     def _driver(self, runtime: str) -> tuple[ProgramDriver, wire.ProbeAnswer]:
         driver = self._programs.get(runtime)
         if driver is None:
-            known = ", ".join(sorted(self._programs))
-            told = f"the device has no Python, and gnomon knows no program of its own but for {known}"
-            raise ProcessFailed("refused", told)
-        if runtime not in self._found:
+            names = ", ".join(sorted(self._programs))
+            message = f"the device has no Python, and gnomon knows no program of its own but for {names}"
+            raise ProcessFailed("refused", message)
+        if runtime not in self._probed:
             try:
-                self._found[runtime] = driver.probe(
+                self._probed[runtime] = driver.probe(
                     lambda script: self.device.run(["sh", "-c", script], env={}, timeout_s=self._timeout_s)
                 )
             except ProgramRefused as error:
                 raise ProcessFailed("refused", str(error)) from error
-        return driver, self._found[runtime]
+        return driver, self._probed[runtime]
 
     def _answer(self, key: str, command: wire.FreshCommand, timeout_s: float) -> wire.Event:
         """The event that answers a command for a fresh worker."""
@@ -392,18 +392,18 @@ class ProgramLink(AgentLink):
 
     def _settings_refused(self) -> wire.FailureEvent | None:
         """The event that says what of the machine's settings cannot be had here."""
-        told = hint = ""
+        message = hint = ""
         if self._machine.get("governor"):
-            told = "a frequency governor is not set on a device without Python, as nothing there would put it back"
+            message = "a frequency governor is not set on a device without Python, as nothing there would put it back"
             hint = "Leave it out of the device's table, and set it there by hand before measuring."
         elif self._machine.get("pin"):
             script = f"taskset -c {','.join(map(str, self._machine['pin']))} true"
             done = self.device.run(["sh", "-c", script], env={}, timeout_s=_SHORT_S)
             if not done.ok:
                 last = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
-                told = f"cores cannot be pinned there: {last[:200]}"
+                message = f"cores cannot be pinned there: {last[:200]}"
                 hint = "Install taskset (util-linux or busybox) there, or name cores that it has."
-        if not told:
+        if not message:
             return None
-        failure = ProcessFailed("refused", told)
+        failure = ProcessFailed("refused", message)
         return {"event": "failure", "candidate": "", "stage": "settings", "hint": hint, **failure.facts}

@@ -63,7 +63,7 @@ class Meter:
         self._done = 0
         self._standings: tuple[Standing, ...] = ()
         self._start = time.monotonic()
-        self._told = False
+        self._reported = False
         if total:
             self._tell()
 
@@ -85,11 +85,11 @@ class Meter:
     def finish(self) -> None:
         """All is done, also what turned out not to be needed."""
         self._total = self._done
-        if self._told:
+        if self._reported:
             self._tell()
 
     def _tell(self) -> None:
-        self._told = True
+        self._reported = True
         if self._watch is None:
             return
         done, total = self._done, self._total

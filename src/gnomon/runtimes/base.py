@@ -56,7 +56,7 @@ class Probe:
     def accelerators(self) -> tuple[Accelerator, ...]:
         """What backends compute on beside the processor."""
         # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
-        return tuple(Accelerator(**found) for found in self.details.get("devices", ()) if isinstance(found, Mapping))
+        return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
     def wished(self, runtime: str, wish: Wish) -> tuple[str, ...]:
         """The backends that are wished, all where none is or the runtime itself is. UsageError for one not there."""
@@ -69,8 +69,8 @@ class Probe:
     def refused(self, runtime: str, backend: str) -> UsageError:
         """The error for a backend that is wished and not there."""
         why = self.details.get("lacking", {}).get(backend)
-        told = f"{runtime} {self.version} on this device has no backend {backend!r}" + (f": {why}" if why else "")
-        return UsageError(told, hint=f"It has: {', '.join(self.backends)}.")
+        message = f"{runtime} {self.version} on this device has no backend {backend!r}" + (f": {why}" if why else "")
+        return UsageError(message, hint=f"It has: {', '.join(self.backends)}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +192,8 @@ class PlacedModel:
     @property
     def shapes(self) -> dict[str, list[int]]:
         """The shapes of the inputs by their names, as drivers take them in the option `shapes`."""
-        found = (self.graph.tensors[index].shape for index in self.graph.inputs)
-        return {name: list(shape or ()) for name, shape in zip(self.inputs, found, strict=True)}
+        own = (self.graph.tensors[index].shape for index in self.graph.inputs)
+        return {name: list(shape or ()) for name, shape in zip(self.inputs, own, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +284,8 @@ def driver_of(runtime: Named) -> str:
 
 def chained_options(runtime: Runtime) -> Options:
     """The options that a runtime's segment has more where it is one of a chain's."""
-    found: Options = getattr(runtime, "chained", {})
-    return found
+    options: Options = getattr(runtime, "chained", {})
+    return options
 
 
 def loads(runtime: Runtime) -> str:
@@ -311,8 +311,8 @@ def trial_answers(
     segments: dict[str, RuntimeModel]
     segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
     answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})
-    failures = {key: found for key, found in answers.items() if isinstance(found, Failure)}
-    return {key: found for key, found in answers.items() if not isinstance(found, Failure)}, failures
+    failures = {key: answer for key, answer in answers.items() if isinstance(answer, Failure)}
+    return {key: answer for key, answer in answers.items() if not isinstance(answer, Failure)}, failures
 
 
 def job_tensors(graph: Graph) -> dict[str, Tensor]:

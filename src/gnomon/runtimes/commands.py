@@ -96,7 +96,7 @@ class CommandProgram:
             raise ProgramRefused(reason)
         return {"version": "", "backends": [options["command"]["name"]]}
 
-    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
+    def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """The declared words, filled."""
         options = segment["options"]
         spec: CommandSpec = options["command"]

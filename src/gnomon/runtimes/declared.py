@@ -95,10 +95,10 @@ class Declaration:
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
         """What the device is told of it, with one value for each choice; what is not set is left out."""
-        told = ("name", "run", "read", "unit", "file", "each", "outputs", "prepare", "files", "environment")
+        keys = ("name", "run", "read", "unit", "file", "each", "outputs", "prepare", "files", "environment")
         more = ("refused_if", "profile", "version")
         values = asdict(self)
-        spec = {key: _plain(values[key]) for key in (*told, *more) if values[key]}
+        spec = {key: _plain(values[key]) for key in (*keys, *more) if values[key]}
         if self.operators is not None:
             spec["operators"] = cast(OperatorTable, {k: v for k, v in values["operators"].items() if v})
         return cast(CommandSpec, {**spec, **({"choices": dict(choices)} if choices else {})})
@@ -119,8 +119,8 @@ def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
     if "runs" in used and not declaration.read:
         yield "read", "the time of a process with {runs} calls is that of no call: declare where their times are"
     if unknown:
-        known = ", ".join(f"{{{one}}}" for one in sorted(PLACEHOLDERS | declaration.choices.keys()))
-        yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {known}"
+        listed = ", ".join(f"{{{word}}}" for word in sorted(PLACEHOLDERS | declaration.choices.keys()))
+        yield "run", f"there is no placeholder {{{min(unknown)}}}; known are {listed}"
     for key in sorted(PLACEHOLDERS & declaration.choices.keys()):
         yield f"choices.{key}", "it is a placeholder of its own: call it otherwise"
     yield from _unread("read", declaration.read, declaration.unit)
@@ -158,15 +158,15 @@ def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Pat
     A later one takes the place of an earlier one of its name. UsageError with all that is wrong with a file.
     """
     shipped = Path(str(resources.files("gnomon.runtimes").joinpath("commands.toml")))
-    found: dict[str, tuple[Declaration, Path]] = {}
+    declared: dict[str, tuple[Declaration, Path]] = {}
     for path in (shipped, commands_path(), *((config,) if config else ())):
         text = read_settings("file of commands", path)
         if text is not None:
-            made = tables_in(text, path, "commands", Declaration, _unfit, hint=_HINT)
-            found |= {name: (declaration, path) for name, declaration in made.items()}
+            tables = tables_in(text, path, "commands", Declaration, _unfit, hint=_HINT)
+            declared |= {name: (declaration, path) for name, declaration in tables.items()}
         elif path == config:
             raise UsageError(f"there is no file {path}", hint="Name a TOML file with tables [commands.NAME].")
-    return found
+    return declared
 
 
 def chosen_commands(
@@ -185,18 +185,18 @@ def chosen_commands(
             hint="Give --read once for all, or once for each --command that is a line.",
         )
     ways = iter(read if len(read) == len(lines) else [*read] * len(lines))
-    found: list[Declaration] = []
+    chosen: list[Declaration] = []
     for text in given:
         if _is_line(text):
-            found.append(_of_line(text, next(ways, ""), {one.name for one in found}))
+            chosen.append(_of_line(text, next(ways, ""), {other.name for other in chosen}))
         else:
-            found.append(_of_name(text, declared))
-        if model and "model" not in placeholders(found[-1].texts):
+            chosen.append(_of_name(text, declared))
+        if model and "model" not in placeholders(chosen[-1].texts):
             raise UsageError(
                 f"--command {text!r} cannot be used: there is no {{model}} in it, where the path of the model goes",
                 hint="Write {model} there.",
             )
-    return tuple(found)
+    return tuple(chosen)
 
 
 _NAMED = re.compile(r"[A-Za-z0-9._-]+(:.*)?", re.ASCII)
@@ -227,8 +227,8 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
     choices = {**declaration.choices, **chosen}
     open_ones = [key for key, values in choices.items() if not values]
     if open_ones:
-        told = ",".join(f"{key}=VALUE" for key in open_ones)
-        raise UsageError(f"nothing says {' and '.join(open_ones)} of {name}", hint=f"Give --command {name}:{told}.")
+        missing = ",".join(f"{key}=VALUE" for key in open_ones)
+        raise UsageError(f"nothing says {' and '.join(open_ones)} of {name}", hint=f"Give --command {name}:{missing}.")
     return replace(declaration, choices=choices)
 
 

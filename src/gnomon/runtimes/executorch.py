@@ -60,16 +60,16 @@ class ExecuTorch:
         if model.graph.format == "pt2" and _XNNPACK in configuration.backends:
             asked[_XNNPACK] = self._trial(model, configuration, None)
         answers = ask(asked)
-        failures = {backend: found for backend, found in answers.items() if isinstance(found, Failure)}
+        failures = {backend: answer for backend, answer in answers.items() if isinstance(answer, Failure)}
         if model.graph.format == "pte":
             if failures:
                 return Support(operators={}, failures=dict.fromkeys(configuration.backends, failures[_PORTABLE]))
             return Support(operators=taken)
         if _PORTABLE in configuration.backends and _PORTABLE not in failures:
             taken[_PORTABLE] = frozenset(op.index for op in model.graph.operators)
-        found = answers.get(_XNNPACK)
-        if found is not None and not isinstance(found, Failure):
-            taken[_XNNPACK] = frozenset(found["taken"])
+        answer = answers.get(_XNNPACK)
+        if answer is not None and not isinstance(answer, Failure):
+            taken[_XNNPACK] = frozenset(answer["taken"])
         return Support(operators=taken, failures=failures)
 
     def _trial(self, model: PlacedModel, configuration: Configuration, xnnpack: list[int] | None) -> SupportsCommand:

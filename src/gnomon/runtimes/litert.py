@@ -50,18 +50,18 @@ class LiteRt(WholeModelRuntime):
         wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
-            made
+            configuration
             for label, environment in environment_variants(wish)
             for kernels in wished
             if kernels in wish.backends or kernels not in software
-            for made in self._made(probe, wish, kernels, label, environment)
+            for configuration in self._of_kernels(probe, wish, kernels, label, environment)
         )
 
     def usual(self, probe: Probe) -> Configuration:
         """The classic interpreter with nothing set, which most programs use."""
         return usual_configuration(self.name, *_REPORTED)
 
-    def _made(
+    def _of_kernels(
         self, probe: Probe, wish: Wish, kernels: str, label: str, environment: Mapping[str, str]
     ) -> Iterator[Configuration]:
         """The configurations of a kind of kernels: one, and of a GPU one for each precision that is wished."""

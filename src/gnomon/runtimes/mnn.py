@@ -21,7 +21,7 @@ class Mnn(WholeModelRuntime):
         """One configuration an environment, with the one backend that there is."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
-        return tuple(replace(one, reported=reported) for one in environment_configurations(self.name, wish, backends))
+        return tuple(replace(c, reported=reported) for c in environment_configurations(self.name, wish, backends))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""

@@ -57,7 +57,7 @@ class Ncnn:
         usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
         chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
         return tuple(
-            _made(wish, there.get(vulkan), label, environment)
+            _configuration(wish, there.get(vulkan), label, environment)
             for label, environment in environment_variants(wish)
             for vulkan in chosen or ("",)
         )
@@ -160,18 +160,18 @@ def _resolved(probe: Probe, name: str) -> str:
     if name in probe.backends:
         return name
     kind, _, part = name.partition(":")
-    found = [a for a in probe.accelerators if kind == _VULKAN and part and part.lower() in a.name.lower()]
+    devices = [a for a in probe.accelerators if kind == _VULKAN and part and part.lower() in a.name.lower()]
     # Where there are several devices, ncnn's own choice is among them twice.
-    if len(found) > 1:
-        found = [a for a in found if a.backend != _VULKAN]
-    if len(found) != 1:
+    if len(devices) > 1:
+        devices = [a for a in devices if a.backend != _VULKAN]
+    if len(devices) != 1:
         names = ", ".join(dict.fromkeys(a.name for a in probe.accelerators))
         refused = probe.refused(Ncnn.name, name)
         raise UsageError(refused.message, hint=refused.hint + (f" Vulkan devices: {names}." if names else ""))
-    return found[0].backend
+    return devices[0].backend
 
 
-def _made(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]) -> Configuration:
+def _configuration(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]) -> Configuration:
     """The configuration with a Vulkan device, or with none; one that is not ncnn's own choice is in its name."""
     backend = vulkan.backend if vulkan else ""
     options: dict[str, object] = {"threads": wish.threads}

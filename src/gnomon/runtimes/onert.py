@@ -88,7 +88,7 @@ class Onert:
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
-        return tuple(replace(one, accelerators=beside) for one in environment_configurations(self.name, wish, backends))
+        return tuple(replace(c, accelerators=beside) for c in environment_configurations(self.name, wish, backends))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing: an nnpackage's own config holds, from the second session of a process on."""
@@ -108,11 +108,11 @@ class Onert:
         if answer is None and moved:  # no trial of another backend can succeed either
             return Support(operators=dict.fromkeys(configuration.backends, frozenset[int]()), failures=failures)
         trials = {backend: _trial(model, configuration, backend, moved) for backend in others}
-        for backend, found in (ask(trials) if trials else {}).items():
-            if isinstance(found, Failure):
-                failures[backend] = found
+        for backend, taken in (ask(trials) if trials else {}).items():
+            if isinstance(taken, Failure):
+                failures[backend] = taken
             else:
-                operators[backend] = frozenset(found["operators"])
+                operators[backend] = frozenset(taken["operators"])
         return Support(operators=operators, failures=failures)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
@@ -129,11 +129,11 @@ class Onert:
         if configuration.usual:
             write_nnpackage(model, folder / "nnpackage", {})
             return {"runtime": self.name, "model": "nnpackage", "options": dict(configuration.options)}
-        made = settings(configuration, assignment)
+        keys = settings(configuration, assignment)
         threads = str(configuration.options.get("threads", 1))
         destination = folder / "nnpackage"
-        write_nnpackage(model, destination, {**made, "NUM_THREADS": threads})
-        options = {**configuration.options, "settings": made}
+        write_nnpackage(model, destination, {**keys, "NUM_THREADS": threads})
+        options = {**configuration.options, "settings": keys}
         return {
             "runtime": self.name,
             "model": destination.name,
@@ -169,7 +169,7 @@ def _settle(
     """
     default, *others = configuration.backends
     lying: dict[str, int] = {}  # kind of operation -> how many of the other backends turned out not to take it
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     last = ""
     while True:
         moved: dict[str, list[int]] = {}
@@ -180,18 +180,18 @@ def _settle(
             if not last:
                 return None, {}, answer
         elif not answer["reason"]:
-            return answer, moved, _refused(_said(model, told)) if told else None
+            return answer, moved, _refused(_said(model, reasons)) if reasons else None
         else:
             named = _LACKING.search(answer["reason"])
             if named and _of_kind(model, named[1]):
                 last = named[1]
-                told.setdefault(last, answer["reason"])
+                reasons.setdefault(last, answer["reason"])
             elif not last:
                 return None, {}, _refused(answer["reason"])
         lying[last] = lying.get(last, -1) + 1
         if lying[last] == len(others):
             also = f", nor does {' or '.join(others)}" if others else ""
-            return None, moved, _refused(_said(model, {last: told[last]}, also))
+            return None, moved, _refused(_said(model, {last: reasons[last]}, also))
 
 
 def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
@@ -200,9 +200,9 @@ def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
     return [op for op in model.graph.operators if ir_opcode(op.type) == kind]
 
 
-def _said(model: PlacedModel, told: Mapping[str, str], also: str = "") -> str:
+def _said(model: PlacedModel, reasons: Mapping[str, str], also: str = "") -> str:
     """What is lacking, with the first operator of each kind and what onert said of it."""
-    firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in told.items()]
+    firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in reasons.items()]
     return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
 
 
@@ -258,29 +258,29 @@ class OnertProgram:
         Where none is seen, all that Samsung publishes are named: what is not there refuses the first operator.
         """
         done = shell(_FIND)
-        told: dict[str, list[str]] = {}
+        report: dict[str, list[str]] = {}
         for line in done.stdout.splitlines():
             word, _, rest = line.partition(" ")
-            told.setdefault(word, []).append(rest)
-        if done.returncode == 3 or "program" not in told:
+            report.setdefault(word, []).append(rest)
+        if done.returncode == 3 or "program" not in report:
             raise ProgramRefused(
                 "there is no onert_run on the device's PATH, in $ONE_HOME/bin, or where ONERT_RUN points"
             )
-        version = re.search(r"runtime: v([0-9.]{1,40})", told.get("version", [""])[0])
+        version = re.search(r"runtime: v([0-9.]{1,40})", report.get("version", [""])[0])
         if version is None:
-            said = told.get("version", [""])[0][:200] or "nothing"
-            raise ProgramRefused(f"{told['program'][0]} does not start: it says {said}")
-        usage = "\n".join(told.get("help", []))
+            said = report.get("version", [""])[0][:200] or "nothing"
+            raise ProgramRefused(f"{report['program'][0]} does not start: it says {said}")
+        usage = "\n".join(report.get("help", []))
         if "--num_runs" in usage and "--load:raw" not in usage:
-            raise ProgramRefused(f"{told['program'][0]} is too old: it has no option --load:raw")
-        names = [re.search(r"libbackend_([A-Za-z0-9_]{1,40})\.so$", path) for path in told.get("library", [])]
+            raise ProgramRefused(f"{report['program'][0]} is too old: it has no option --load:raw")
+        names = [re.search(r"libbackend_([A-Za-z0-9_]{1,40})\.so$", path) for path in report.get("library", [])]
         backends = sorted({match[1] for match in names if match})
         # Older ones want a value behind --mem_poll, which these would take for the model.
         polls = "--mem_poll" in usage and not re.search(r"mem_poll \] arg", usage)
         return {
             "version": version[1],
             "backends": backends or list(_CANDIDATES),
-            "program": told["program"][0],
+            "program": report["program"][0],
             "tells_memory": polls,
         }
 
@@ -293,16 +293,16 @@ class OnertProgram:
 
         return operators_taken(options, refusal)
 
-    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
+    def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """onert_run with its settings in the environment, where onert applies them to a process's first session."""
         options = segment.get("options", {})
-        argv = [found["program"], "-w", str(order.warm_runs), "-r", str(order.runs), "-v", "1"]
+        argv = [answer["program"], "-w", str(order.warm_runs), "-r", str(order.runs), "-v", "1"]
         environment = variables_of(options)
         if order.inputs is not None:
             argv += ["--load:raw", order.inputs]
         if order.outputs is not None:
             argv += ["--dump:raw", order.outputs]
-            if found.get("tells_memory"):
+            if answer.get("tells_memory"):
                 argv.append("--mem_poll")
         if order.trace is not None:
             environment.update(TRACING_MODE="1", WORKSPACE_DIR=order.trace)

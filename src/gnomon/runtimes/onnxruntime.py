@@ -73,9 +73,9 @@ class OnnxRuntime(WholeModelRuntime):
         reported = {str(own["provider"]): backend for backend, own in accelerators.items()}
         options: dict[str, object] = {"threads": wish.threads}
         options |= {"accelerators": accelerators} if accelerators else {"provider": _PROVIDER}
-        made = tuple(
+        chosen = tuple(
             replace(
-                one,
+                c,
                 options=options,
                 reported={_PROVIDER: backends[0], **reported},
                 transfers=bool(accelerators),
@@ -85,10 +85,10 @@ class OnnxRuntime(WholeModelRuntime):
                     for name, own in accelerators.items()
                 ),
             )
-            for one in environment_configurations(self.name, wish, backends)
+            for c in environment_configurations(self.name, wish, backends)
         )
-        more = [chooser(made[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
-        return (*made, *more)
+        more = [chooser(chosen[0], "order", {"order": accelerators})] if accelerators and wish.by_itself else []
+        return (*chosen, *more)
 
     def usual(self, probe: Probe) -> Configuration:
         """A session with no options, fed by `run`."""
@@ -103,12 +103,12 @@ class OnnxRuntime(WholeModelRuntime):
         if configuration.transfers and model.graph.format == "ort":  # marks are for the nodes of ONNX's files
             return replace(super().support(ask, model, configuration), options={"accelerators": {}})
         if not configuration.transfers:
-            found = super().support(ask, model, configuration)
-            if not (found.failures and model.dims):
-                return found
+            whole = super().support(ask, model, configuration)
+            if not (whole.failures and model.dims):
+                return whole
             # Inference may refuse a branch that these dimensions never take: then only what is fed tells them.
             fed = super().support(ask, replace(model, dims={}), configuration)
-            return found if fed.failures else replace(fed, options={"dims": {}})
+            return whole if fed.failures else replace(fed, options={"dims": {}})
         every = frozenset(op.index for op in model.graph.operators)
         trials = {backend: {**configuration.options, "try": backend} for backend in configuration.backends}
         answers, failures = trial_answers(ask, self.name, model, trials)
@@ -210,12 +210,12 @@ def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
     for edge in graph.edges():
         before.setdefault(edge.consumer, edge.producer)
         behind.setdefault(edge.producer, edge.consumer)
-    found: dict[int, int] = {}
+    neighbours: dict[int, int] = {}
     for order, near in ((graph.operators, before), (tuple(reversed(graph.operators)), behind)):
         for operator in order:
             index = operator.index
-            if index in folded and index not in found and index in near:
-                into = found.get(near[index], near[index])
+            if index in folded and index not in neighbours and index in near:
+                into = neighbours.get(near[index], near[index])
                 if into not in folded:
-                    found[index] = into
-    return found
+                    neighbours[index] = into
+    return neighbours

@@ -60,15 +60,15 @@ class OpenVino(WholeModelRuntime):
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
-        made = list(self._whole(probe, wish)) if whole else []
+        chosen = list(self._whole(probe, wish)) if whole else []
         if len(devices) > 1:
-            made += self._placed(probe, devices, wish)
+            chosen += self._placed(probe, devices, wish)
         if len(devices) > 1 and wish.by_itself:
             reported = {device.upper().replace("-", "_"): device for device in devices}
             placed = replace(next(self._placed(probe, devices, wish)), reported=reported)
             order = [*devices[1:], devices[0]]
-            made += (chooser(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
-        return tuple(made)
+            chosen += (chooser(placed, d.lower(), {"order": order, "device": d}) for d in ("AUTO", "HETERO"))
+        return tuple(chosen)
 
     def usual(self, probe: Probe) -> Configuration:
         """The file compiled with nothing set, its shapes left open, in the precision that OpenVINO takes itself."""
@@ -86,10 +86,10 @@ class OpenVino(WholeModelRuntime):
             if capability not in probe.details.get("precisions", ()):
                 continue
             short = "" if precision == "float32" else hint
-            for one in environment_configurations(self.name, wish, (self.name,), short):
+            for c in environment_configurations(self.name, wish, (self.name,), short):
                 yield replace(
-                    one,
-                    options={**one.options, "precision": hint},
+                    c,
+                    options={**c.options, "precision": hint},
                     precision=precision,
                     tolerance=TOLERANCE[precision],
                     reported={"CPU": self.name},
@@ -98,10 +98,10 @@ class OpenVino(WholeModelRuntime):
     def _placed(self, probe: Probe, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
         # Of several precisions in one process the loosest says how far outputs may be off.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
-        for one in environment_configurations(self.name, wish, devices, _DEVICES):
+        for c in environment_configurations(self.name, wish, devices, _DEVICES):
             yield replace(
-                one,
-                options={**one.options, "backends": list(devices)},
+                c,
+                options={**c.options, "backends": list(devices)},
                 precision=precision,
                 tolerance=TOLERANCE[precision],
                 reported={device: device for device in devices},
@@ -119,13 +119,13 @@ class OpenVino(WholeModelRuntime):
             return super().support(ask, model, configuration)
         options = {**configuration.options, "names": _names(model.graph), "shapes": model.shapes}
         trials = {backend: {**options, "backends": [_CPU, backend]} for backend in configuration.backends}
-        told, failures = trial_answers(ask, self.name, model, trials)
+        answers, failures = trial_answers(ask, self.name, model, trials)
         operators = {backend: frozenset[int]() for backend in configuration.backends}
-        if _CPU not in told:
+        if _CPU not in answers:
             return Support(operators=operators, failures=failures)
-        leaders = _leaders(model.graph, told.values())
-        for backend, found in told.items():
-            lacking = {leader for k, leader in enumerate(leaders) if k not in found["operators"]}
+        leaders = _leaders(model.graph, answers.values())
+        for backend, answer in answers.items():
+            lacking = {leader for k, leader in enumerate(leaders) if k not in answer["operators"]}
             operators[backend] = frozenset(k for k, leader in enumerate(leaders) if leader not in lacking)
         return Support(
             operators=operators,
@@ -184,15 +184,15 @@ def _devices(probe: Probe, wish: Wish) -> tuple[str, ...]:
     probe.wished(OpenVino.name, wish)
     # The CPU in another precision is the CPU once more: it is measured where it is asked for.
     wished = wish.backends or tuple(name for name in probe.backends if not name.startswith("cpu-"))
-    found = tuple(name for name in probe.backends if name in wished)
-    if not found:
+    devices = tuple(name for name in probe.backends if name in wished)
+    if not devices:
         return ()
-    if _CPU not in found and wish.backends:
+    if _CPU not in devices and wish.backends:
         raise UsageError(
             "OpenVINO takes inputs and gives outputs on the CPU, so placing needs the backend 'cpu'",
             hint="Add --backend cpu.",
         )
-    return found if len(found) > 1 or wish.backends else ()
+    return devices if len(devices) > 1 or wish.backends else ()
 
 
 def _precision(device: str) -> str:
@@ -218,7 +218,7 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
     return {**options, "names": _names(graph), "places": places}
 
 
-def _leaders(graph: Graph, told: Iterable[Answer]) -> tuple[int, ...]:
+def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     """For each operator the one that it is computed with on any device: of those the one of the most work.
 
     One that no counter names was folded into another: what computes into what reads it (a convolution into its
@@ -232,9 +232,9 @@ def _leaders(graph: Graph, told: Iterable[Answer]) -> tuple[int, ...]:
         return k
 
     unnamed: set[int] = set()
-    for found in told:
-        unnamed |= set(found["unnamed"])
-        for first, *rest in found["kernels"]:
+    for answer in answers:
+        unnamed |= set(answer["unnamed"])
+        for first, *rest in answer["kernels"]:
             for other in rest:
                 joined[root(other)] = root(first)
     before: dict[int, list[int]] = {op.index: [] for op in graph.operators}

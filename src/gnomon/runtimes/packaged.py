@@ -40,19 +40,19 @@ class PackageRuntime(WholeModelRuntime):
             self.driver = first["runtime"]
             self.name = next(iter(plan["proved_with"].get("runtimes", ())), self.driver)
             self.wheels = tuple(wheel for wheel in plan["requirements"] if not wheel.startswith("numpy"))
-            self.threads = max(int(one["options"].get("threads", 1)) for one in self.job["segments"])
+            self.threads = max(int(segment["options"].get("threads", 1)) for segment in self.job["segments"])
             backend, *more = {str(operator["backend"]) for operator in plan["operators"]}
             self.model = _model_of(folder, self.job)
         runtime, _, labels = backend.removesuffix("]").partition("[")
-        kept = [one for one in labels.split(",") if not one.startswith("threads=")]
-        self.precision = next((_PRECISIONS[one] for one in kept if one in _PRECISIONS), "float32")
+        kept = [text for text in labels.split(",") if not text.startswith("threads=")]
+        self.precision = next((_PRECISIONS[text] for text in kept if text in _PRECISIONS), "float32")
         self.label = label or (MIX if others or more else labelled(runtime, *kept))
         # Libraries are loaded with consent alone, which is not given here: that there are none is said of every plan.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
     def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
         """The package's own."""
-        made = Configuration(
+        configuration = Configuration(
             runtime=self.name,
             name=self.label,
             backends=(self.name,),
@@ -60,7 +60,7 @@ class PackageRuntime(WholeModelRuntime):
             environment=self.job["environment"],
             precision=self.precision,
         )
-        return (made,)
+        return (configuration,)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
         """All of it: nothing is asked, as the package was proved when it was written."""
@@ -69,8 +69,8 @@ class PackageRuntime(WholeModelRuntime):
     def chain(self, model: PlacedModel) -> tuple[list[Segment], Mapping[str, TensorSpec]]:
         """The plan's segments, at the package's place on the device, and the tensors that they read and write."""
         there, segments = PurePosixPath(model.path), self.job["segments"]
-        models = (str(there / os.path.relpath(one["model"], self.folder)) for one in segments)
-        return [{**one, "model": path} for one, path in zip(segments, models, strict=True)], self.job["tensors"]
+        models = (str(there / os.path.relpath(segment["model"], self.folder)) for segment in segments)
+        return [{**segment, "model": path} for segment, path in zip(segments, models, strict=True)], self.job["tensors"]
 
 
 @contextmanager
@@ -88,11 +88,11 @@ def _package_errors(folder: Path) -> Iterator[None]:
 
 def _model_of(folder: Path, job: PlanJob) -> Model:
     """The package as a model: its inputs and outputs are those of its job."""
-    told = {name: job["tensors"][name] for name in (*job["feeds"], *job["outputs"])}
-    shapes = (None if one["shape"] is None else tuple(one["shape"]) for one in told.values())
+    specs = {name: job["tensors"][name] for name in (*job["feeds"], *job["outputs"])}
+    shapes = (None if spec["shape"] is None else tuple(spec["shape"]) for spec in specs.values())
     tensors = tuple(
-        Tensor(name=name, shape=shape, dtype=str(told[name]["dtype"]), size_bytes=None)
-        for name, shape in zip(told, shapes, strict=True)
+        Tensor(name=name, shape=shape, dtype=str(specs[name]["dtype"]), size_bytes=None)
+        for name, shape in zip(specs, shapes, strict=True)
     )
     fed, every = len(job["feeds"]), tuple(range(len(tensors)))
     whole = Operator(index=0, name=PACKAGE, type=PACKAGE, inputs=every[:fed], outputs=every[fed:], macs=None)

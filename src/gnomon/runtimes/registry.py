@@ -31,33 +31,33 @@ class BrokenRuntime:
 
 def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
     """The adapters in order of their entry points' names, and those that could not be loaded or have a taken name."""
-    found = _found()
-    return tuple(r for _, r in found if not isinstance(r, BrokenRuntime)), tuple(
-        r for _, r in found if isinstance(r, BrokenRuntime)
+    adapters = _adapters()
+    return tuple(r for _, r in adapters if not isinstance(r, BrokenRuntime)), tuple(
+        r for _, r in adapters if isinstance(r, BrokenRuntime)
     )
 
 
-def _found() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
+def _adapters() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
     """Each entry point with its adapter, or why it has none. No two adapters have one name."""
     entries = named(_GROUP)
-    found: list[tuple[EntryPoint, Runtime | BrokenRuntime]] = []
+    adapters: list[tuple[EntryPoint, Runtime | BrokenRuntime]] = []
     for entry in entries.values():
         try:
-            made: Runtime | BrokenRuntime = entry.load()()
-            if made.name in (entries.keys() - {entry.name}) | {other.name for _, other in found}:
-                made = BrokenRuntime(name=entry.name, reason=f"{entry.value} calls itself {made.name!r}, {_TAKEN}")
+            own: Runtime | BrokenRuntime = entry.load()()
+            if own.name in (entries.keys() - {entry.name}) | {other.name for _, other in adapters}:
+                own = BrokenRuntime(name=entry.name, reason=f"{entry.value} calls itself {own.name!r}, {_TAKEN}")
         except Exception as error:  # a third party's adapter may raise anything at import
-            made = BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}")
-        found.append((entry, made))
+            own = BrokenRuntime(name=entry.name, reason=f"{type(error).__name__}: {error}")
+        adapters.append((entry, own))
     for entry in passed_over(_GROUP):
-        told = f"{entry.value} has the name {entry.name!r}, {_TAKEN}"
-        found.append((entry, BrokenRuntime(name=f"{entry.name} ({entry.value})", reason=told)))
-    return found
+        reason = f"{entry.value} has the name {entry.name!r}, {_TAKEN}"
+        adapters.append((entry, BrokenRuntime(name=f"{entry.name} ({entry.value})", reason=reason)))
+    return adapters
 
 
 def adapter_version(runtime: str) -> str:
     """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
-    entry = next((entry for entry, made in _found() if made.name == runtime), None)
+    entry = next((entry for entry, adapter in _adapters() if adapter.name == runtime), None)
     return "" if entry is None or entry.dist is None or is_own(entry) else entry.dist.version
 
 
@@ -78,27 +78,27 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
     UsageError where a name is unknown or does not fit.
     """
     good, broken = all_runtimes()
-    known = {runtime.name: runtime for runtime in good}
+    by_name = {runtime.name: runtime for runtime in good}
     reasons = {item.name: item.reason for item in broken}
     formats = reachable(model_format)
     fitting = [r for r in good if formats & r.formats]
     advice = f"Runtimes for {model_format} models: {', '.join(r.name for r in fitting) or 'none'}."
     if not names:
-        found = tuple(runtime for runtime in fitting if usual(runtime))
-        if not found:
+        chosen = tuple(runtime for runtime in fitting if usual(runtime))
+        if not chosen:
             raise UsageError(f"no runtime loads {model_format} models", hint=advice)
-        return found
+        return chosen
     for name in names:
         if name in reasons:
             raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)
-        if name not in known:
-            near = did_you_mean(_SHORT.get(name.lower(), name), known)
+        if name not in by_name:
+            near = did_you_mean(_SHORT.get(name.lower(), name), by_name)
             raise UsageError(
-                f"unknown runtime {name!r}", hint=f"{near} {advice} All: {', '.join(sorted(known))}.".lstrip()
+                f"unknown runtime {name!r}", hint=f"{near} {advice} All: {', '.join(sorted(by_name))}.".lstrip()
             )
-        if not formats & known[name].formats:
+        if not formats & by_name[name].formats:
             raise UsageError(f"runtime {name!r} does not load {model_format} models", hint=advice)
-    return tuple(known[name] for name in dict.fromkeys(names))
+    return tuple(by_name[name] for name in dict.fromkeys(names))
 
 
 def check_options(wish: Wish, chosen: Sequence[Runtime]) -> None:

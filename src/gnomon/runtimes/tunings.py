@@ -37,11 +37,11 @@ class Tuning:
         for value in chosen:
             if self.values is None:
                 good = value.isascii() and value.isdigit() and 1 <= int(value[:9]) <= MOST_THREADS and len(value) <= 4
-                known = f"a whole number from 1 to {MOST_THREADS}"
+                allowed = f"a whole number from 1 to {MOST_THREADS}"
             else:
-                good, known = value in self.values, f"one of: {', '.join(self.values)}"
+                good, allowed = value in self.values, f"one of: {', '.join(self.values)}"
             if not good:
-                raise UsageError(f"{value!r} is not a value of the setting {self.name}", hint=f"Give {known}.")
+                raise UsageError(f"{value!r} is not a value of the setting {self.name}", hint=f"Give {allowed}.")
         if len(set(chosen)) != len(chosen):
             raise UsageError(f"the option {self.name} names a value twice", hint="Name each value once.")
         return chosen
@@ -65,13 +65,13 @@ def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, s
 
     UsageError for a tuning that the runtime does not have.
     """
-    known = tunings(runtime)
+    available = tunings(runtime)
     options = configuration.options
     for name, value in values.items():
-        if name not in known:
-            has = ", ".join(known) or "none"
+        if name not in available:
+            has = ", ".join(available) or "none"
             raise UsageError(f"{runtime.name} has no setting {name!r}", hint=f"It has: {has}.")
-        options = known[name].change(options, value)
+        options = available[name].change(options, value)
     if not values:
         return configuration
     return replace(configuration, name=_named(configuration.name, values), options=options)
@@ -79,8 +79,8 @@ def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, s
 
 def _named(name: str, values: Mapping[str, object]) -> str:
     base, bracket, inner = name.partition("[")
-    told = ",".join([*([inner.removesuffix("]")] if bracket else []), *(f"{n}={v}" for n, v in values.items())])
-    return f"{base}[{told}]"
+    inside = ",".join([*([inner.removesuffix("]")] if bracket else []), *(f"{n}={v}" for n, v in values.items())])
+    return f"{base}[{inside}]"
 
 
 def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
@@ -101,29 +101,29 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
         )
     usual: Callable[[Probe], Configuration | None] | None = getattr(runtime, "usual", None)
     default = usual(probe) if usual is not None and wish.usual and not wish.backends else None
-    found, loading = chosen if default is None else (*chosen, default), wish.loading(runtime.name)
-    return tuple(replace(c, options={**c.options, **loading}) for c in found) if loading else found
+    every, loading = chosen if default is None else (*chosen, default), wish.loading(runtime.name)
+    return tuple(replace(c, options={**c.options, **loading}) for c in every) if loading else every
 
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
     """What a runtime does by itself, or what becomes of the backends that are named, its first one beside them."""
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
-    found = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
-    ordered = [c for c in found if "order" in c.options]
-    named = [c for c in found if set(wish.backends).intersection(c.backends)] if backends else []
-    beside = [c for c in found if c.accelerators]
-    alone = [] if backends else [c for c in found if len(c.backends) == 1 and not c.apart]
+    every = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
+    ordered = [c for c in every if "order" in c.options]
+    named = [c for c in every if set(wish.backends).intersection(c.backends)] if backends else []
+    beside = [c for c in every if c.accelerators]
+    alone = [] if backends else [c for c in every if len(c.backends) == 1 and not c.apart]
     tried = [c for c in alone[1:] if "session" in c.options]
-    return tuple(ordered or named or beside + alone[:1] + tried or found[-1:])
+    return tuple(ordered or named or beside + alone[:1] + tried or every[-1:])
 
 
 def _with_options(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
     """The runtime's configurations, and each clean one with each wished set of options of its sessions."""
-    found = runtime.configurations(probe, wish)
+    own = runtime.configurations(probe, wish)
     more = (
         replace(c, name=_named(c.name, session), options={**c.options, "session": dict(session)})
-        for (name, session), c in product(wish.options, found)
+        for (name, session), c in product(wish.options, own)
         if name == runtime.name and c.clean
     )
-    return (*found, *more)
+    return (*own, *more)

@@ -104,8 +104,8 @@ def usual_configuration(runtime: str, *reported: str, precision: str = "float32"
 
 def labelled(name: str, *labels: str) -> str:
     """A configuration's name: the runtime's, with what is not its default in brackets."""
-    told = [label for label in labels if label]
-    return f"{name}[{','.join(told)}]" if told else name
+    parts = [label for label in labels if label]
+    return f"{name}[{','.join(parts)}]" if parts else name
 
 
 TOLERANCE: Mapping[str, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}

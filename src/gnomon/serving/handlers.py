@@ -224,8 +224,8 @@ class RequestHandler:
         host = re.sub(r":\d*\Z", "", headers.get("Host", "")).strip("[]")
         if "Origin" in headers or headers.get("Sec-Fetch-Site") == "cross-site":
             raise RequestError(403, "a web page may not ask here")
-        known = {"", "localhost", self._settings.host, socket.gethostname()}
-        if request.method == "GET" and not _NUMERIC.fullmatch(host) and host not in known:
+        hosts = {"", "localhost", self._settings.host, socket.gethostname()}
+        if request.method == "GET" and not _NUMERIC.fullmatch(host) and host not in hosts:
             raise RequestError(403, "the header Host names another server", "Ask by the address of this machine.")
 
     def _check_head(self, request: web.Request) -> None:

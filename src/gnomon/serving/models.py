@@ -69,9 +69,9 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
         raise ModelError(f"the archive cannot be unpacked: {error.strerror or error}", hint=_PACKAGE) from error
     # The folder that has metadata/MANIFEST: the archive's root, or the one folder in it.
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    for found in [folder, *(inside if len(inside) == 1 else [])]:
-        if (found / "metadata" / "MANIFEST").is_file():
-            return found
+    for package in [folder, *(inside if len(inside) == 1 else [])]:
+        if (package / "metadata" / "MANIFEST").is_file():
+            return package
     raise ModelError("the archive holds no metadata/MANIFEST, so it is not an nnpackage", hint=_PACKAGE)
 
 

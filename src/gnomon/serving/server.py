@@ -294,7 +294,7 @@ class _Gate(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        links = [link for one in self._server.connections if (link := one.transport) and not link.is_closing()]
+        links = [link for peer in self._server.connections if (link := peer.transport) and not link.is_closing()]
         own = [link for link in links if _address(link) == _address(transport)]
         crowd = own if len(own) >= _SHARE * self._most else links if len(links) >= self._most else []
         silent = next((link for link in crowd if link not in self._heard), None)

@@ -141,8 +141,8 @@ def _is_token(token: str) -> bool:
 
 def _addresses(host: str, wrong: list[str]) -> tuple[str, ...]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         wrong.append(f"the host {host!r} has no address: {getattr(error, 'strerror', None) or error}")
         return ()
-    return tuple(dict.fromkeys(str(address[4][0]) for address in found))
+    return tuple(dict.fromkeys(str(address[4][0]) for address in entries))

@@ -173,7 +173,7 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
 
     measuring = job.measuring
     commands = (measuring.command,) if measuring.command else ()
-    own = [*map(CommandRuntime, commands), *(one for one in all_runtimes()[0] if one.name == measuring.runtime)]
+    own = [*map(CommandRuntime, commands), *(r for r in all_runtimes()[0] if r.name == measuring.runtime)]
     formats = own[0].formats if own else frozenset()
     request = ModelRequest(
         model=Path(),
@@ -224,7 +224,7 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
             measured = bench.runner.measure("served", wanted, _effort(job))
         finally:
             bench.runner.finish({"reason": "a server was asked for it"})
-    found = Measurement(
+    measurement = Measurement(
         runtime=bench.runtime.name,
         version=bench.probe.version,
         configuration=bench.configuration.name,
@@ -232,7 +232,7 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
         doubts=tuple(worst(bench.runner.environments)),
     )
     if placed is None:
-        return found
+        return measurement
     failure = measured[placed.key].failure
     if failure is not None and failure.kind == "hang":
         raise _TookTooLong(" | ".join(failure.log_tail.strip().splitlines()[-_LAST_LINES:]))
@@ -243,18 +243,18 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
         )
     clock = clock_of(bench, list(measured.values()))
     anchors = [] if anchor is None else [measured[anchor.key]]
-    one = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
+    taken = timed(measured[placed.key], clock, reference_s=job.reference_s, anchors=anchors)
     kept = isinstance(bench.link, KeptLink)
     return replace(
-        found,
-        latency_s=one.call_s,
-        low_s=one.low_s,
-        high_s=one.high_s,
-        processes=1 if kept else one.processes,
-        loads=one.processes,
+        measurement,
+        latency_s=taken.call_s,
+        low_s=taken.low_s,
+        high_s=taken.high_s,
+        processes=1 if kept else taken.processes,
+        loads=taken.processes,
         interval_of="loads in one process" if kept else "processes",
-        samples=sum(map(len, one.samples.values())),
-        drift=one.drift,
+        samples=sum(map(len, taken.samples.values())),
+        drift=taken.drift,
         clock=clock,
         reference_s=job.reference_s or tuple(level for m in anchors for level in levels_of(m, clock).values()),
         workload_mop=None if placed.graph.macs is None else 2e-6 * placed.graph.macs,

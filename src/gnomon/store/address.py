@@ -60,15 +60,15 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
     """
     if text is None or isinstance(text, DatabaseAddress):
         return text
-    told = os.fspath(text)
-    server = _SERVER.match(told)
+    address = os.fspath(text)
+    server = _SERVER.match(address)
     if server is None:
-        return Path(told)
+        return Path(address)
     try:
         # libpq ends the user's part at the last "@", whatever stands before that: "u:p?w@host" has a password.
-        secret = ":" in told.partition("://")[2].rpartition("@")[0]
-        secret |= any("password" in key for key, _ in parse_qsl(urlsplit(told).query))
-        if "#" in told:
+        secret = ":" in address.partition("://")[2].rpartition("@")[0]
+        secret |= any("password" in key for key, _ in parse_qsl(urlsplit(address).query))
+        if "#" in address:
             raise ValueError("libpq knows no fragments, and would read on")
     except ValueError:
         # Not told again: what cannot be read may hold a password.
@@ -80,13 +80,13 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
             "the address of the database holds a password",
             hint="Leave it out: a PostgreSQL client reads it from ~/.pgpass, or the file that PGPASSFILE names.",
         )
-    return DatabaseAddress(url=told)
+    return DatabaseAddress(url=address)
 
 
 def default_record() -> RecordAddress:
     """The user's own record: what `GNOMON_RECORD` names, else the file `default_path()`."""
-    told = os.environ.get("GNOMON_RECORD")
-    if not told:
+    text = os.environ.get("GNOMON_RECORD")
+    if not text:
         return default_path()
-    found = record_address(told)
-    return found.absolute() if isinstance(found, Path) else found
+    record = record_address(text)
+    return record.absolute() if isinstance(record, Path) else record

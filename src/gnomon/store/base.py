@@ -202,19 +202,19 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
     """The data of the last event of that name; None if there is none."""
-    found = None
+    last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
-        found = event.data
-    return found
+        last = event.data
+    return last
 
 
 def last_command(store: Store, campaign: str) -> Command | None:
     """How a campaign was asked for last; None if a command line never did. RecordError where that is damaged."""
-    found = last_note(store, campaign, COMMAND)
-    return None if found is None else codec.from_json(Command, found, f"{COMMAND} of the campaign {campaign}: $")
+    last = last_note(store, campaign, COMMAND)
+    return None if last is None else codec.from_json(Command, last, f"{COMMAND} of the campaign {campaign}: $")
 
 
 def last_files(store: Store, campaign: str) -> tuple[NotedFile, ...]:
     """The files that a campaign's job noted last; none if it writes none. RecordError where that is damaged."""
-    found = last_note(store, campaign, FILES)
-    return () if found is None else codec.from_json(Files, found, f"{FILES} of the campaign {campaign}: $").files
+    last = last_note(store, campaign, FILES)
+    return () if last is None else codec.from_json(Files, last, f"{FILES} of the campaign {campaign}: $").files

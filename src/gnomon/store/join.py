@@ -22,11 +22,11 @@ from gnomon.store.sqlite import SqliteStore, is_record
 from gnomon.system.files import read_regular
 from gnomon.system.process import guarded_folder
 
-Told = Callable[[Event], Event | None]
+Convert = Callable[[Event], Event | None]
 """How an event of another record is told in this one; None leaves it out."""
 
 
-def join_records(source: Store, target: SqlStore, told: Told = lambda event: event) -> dict[str, int]:
+def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
     """Add what `target` lacks of `source`, at once: all of it or, where this raises or is killed, nothing.
 
     A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself. To be
@@ -39,13 +39,13 @@ def join_records(source: Store, target: SqlStore, told: Told = lambda event: eve
             added["campaigns"] += next(target.query(CampaignQuery(id=campaign.id)), None) is None
             target.open_campaign(campaign)
             runs, events = RunQuery(campaign=campaign.id), EventQuery(campaign=campaign.id)
-            known = set(map(_visit, target.query(runs)))
+            visits = set(map(_visit, target.query(runs)))
             for run in source.query(runs):
-                if _visit(run) not in known:
+                if _visit(run) not in visits:
                     target.append(campaign.id, run)
                     added["runs"] += 1
             there = set(map(codec.dumps, target.query(events)))
-            for event in filter(None, map(told, source.query(events))):
+            for event in filter(None, map(convert, source.query(events))):
                 if codec.dumps(event) not in there:
                     target.append(campaign.id, event)
                     added["events"] += 1

@@ -39,21 +39,21 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
     early, and for samples of a visit that a line before has.
     """
     complaints = Complaints(what="file of runs", hint="Export them once more: gnomon runs export ID > FILE.")
-    known: set[Hashable] = set()
+    seen: set[Hashable] = set()
     with store.whole():
         for number, value in json_lines(text, complaints, _RULES):
-            _take(f"line {number}", value, store, complaints, known)
+            _take(f"line {number}", value, store, complaints, seen)
         complaints.raise_any()
 
 
-def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, known: set[Hashable]) -> None:
+def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, seen: set[Hashable]) -> None:
     """Add what a line holds, or tell what is wrong with it; `known` are the campaigns and visits of lines before."""
     if not isinstance(value, dict) or not isinstance(value.get("campaign"), str):
         return complaints.tell(place, f"an object with the id of a campaign expected, {shown(value)} found")
     kind = _KINDS.get(str(value.get("type")))
     if kind is None:
-        told = f"one of {', '.join(_KINDS)} expected as its type, {shown(value.get('type'))} found"
-        return complaints.tell(place, told)
+        message = f"one of {', '.join(_KINDS)} expected as its type, {shown(value.get('type'))} found"
+        return complaints.tell(place, message)
     campaign, before = value["campaign"], len(complaints.told)
     own = {name: item for name, item in value.items() if name not in ("type", "campaign")}
     item = codec.decode(kind, own, complaints, f"{place}: $")
@@ -63,19 +63,19 @@ def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, kn
     if isinstance(item, Campaign):
         if item.id != campaign or not is_line(campaign, _LONGEST_ID):
             return complaints.tell(place, f"the id of the campaign is {shown(campaign)} and {shown(item.id)}")
-        if campaign in known:
+        if campaign in seen:
             return complaints.tell(place, f"the campaign {shown(campaign)} is on a line before")
-    elif campaign not in known:
+    elif campaign not in seen:
         return complaints.tell(place, f"the campaign {shown(campaign)} is on no line before")
-    elif isinstance(item, Run) and item.samples is not None and visit in known:
+    elif isinstance(item, Run) and item.samples is not None and visit in seen:
         return complaints.tell(place, f"samples of this visit of {shown(item.candidate)} are on a line before")
     if not isinstance(item, Run) or item.samples is not None:
-        known.add(visit)
+        seen.add(visit)
     try:
         store.open_campaign(item) if isinstance(item, Campaign) else store.append(campaign, item)
     except RecordError as error:
-        told = "it has a number of more than 64 bits, or a text that is not Unicode"
-        complaints.tell(place, told if error.__cause__ else error.message)
+        message = "it has a number of more than 64 bits, or a text that is not Unicode"
+        complaints.tell(place, message if error.__cause__ else error.message)
     return None
 
 

@@ -173,6 +173,6 @@ def _is_plain(db: sqlite3.Connection) -> bool:
         kinds = {row[2] for row in db.execute(f"PRAGMA table_list({table})")}
         if kinds - {"table"} or any(row[-1] for row in db.execute(f"PRAGMA table_xinfo({table})")):
             return False
-    found = db.execute("SELECT sql FROM sqlite_master WHERE sql LIKE '%trigger%'")
-    texts = [" ".join(str(text).split()) for (text,) in found]
+    statements = db.execute("SELECT sql FROM sqlite_master WHERE sql LIKE '%trigger%'")
+    texts = [" ".join(str(text).split()) for (text,) in statements]
     return all(text in _TRIGGERS for text in texts if not _NO_TRIGGER.match(text))

@@ -118,7 +118,7 @@ class SqlStore(ABC):
 
     def query(self, query: Query[T]) -> Iterator[T]:
         """What the query asks for, lazily; see `Store`."""
-        found: Iterator[Any]
+        items: Iterator[Any]
         if isinstance(query, CampaignQuery):
             wanted: rows.Row = {
                 "id = ?": query.id,
@@ -128,29 +128,29 @@ class SqlStore(ABC):
                 _IS_FINISHED: None if query.finished is None else int(query.finished),
                 _IS_OF_CELL: None if query.cell is None else dumps(query.cell),
             }
-            found = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
+            items = self._pages("campaigns", rows.CAMPAIGN_COLUMNS, wanted, rows.to_campaign, newest_first=True)
             held = query.held
-            return found if held is None else (c for c in found if self._held.by_another(c.id) is held)
+            return items if held is None else (c for c in items if self._held.by_another(c.id) is held)
         assert isinstance(query, RunQuery | EventQuery | TallyQuery)  # noqa: S101  # there are no others
-        known = self._rows("SELECT seq FROM campaigns WHERE id = ?", (query.campaign,))
-        if not known:
+        matches = self._rows("SELECT seq FROM campaigns WHERE id = ?", (query.campaign,))
+        if not matches:
             raise self._no_campaign(query.campaign)
-        seq = int(known[0][0])
+        seq = int(matches[0][0])
         if isinstance(query, RunQuery):
             profiled = None if query.profiled is None else int(query.profiled)
             wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
-            found = self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
+            items = self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
         elif isinstance(query, EventQuery):
             wanted = {"campaign = ?": seq, "name = ?": query.name}
-            found = self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
+            items = self._pages("events", rows.EVENT_COLUMNS, wanted, rows.to_event)
         else:
             counted = self._rows(
                 "SELECT candidate, count(*), count(failure) FROM runs WHERE campaign = ?"
                 " GROUP BY candidate ORDER BY min(seq)",
                 (seq,),
             )
-            found = (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
-        return found
+            items = (Tally(candidate=name, runs=runs, failures=failures) for name, runs, failures in counted)
+        return items
 
     def __enter__(self) -> Self:
         return self
@@ -161,8 +161,8 @@ class SqlStore(ABC):
         self.close()
 
     def _no_campaign(self, campaign: str) -> RecordError:
-        known = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
-        hint = f"The newest are: {', '.join(known)}." if known else "The record is empty: measure something first."
+        newest = [c.id for _, c in zip(range(3), self.query(CampaignQuery()), strict=False)]
+        hint = f"The newest are: {', '.join(newest)}." if newest else "The record is empty: measure something first."
         return RecordError(f"{self.address} has no campaign {campaign!r}", hint=hint)
 
     def _pages(

@@ -61,14 +61,14 @@ class Program:
 
 def child_environment(program: Program, home: Path) -> dict[str, str]:
     """What a child sees: little of the user's environment, one thread, no telemetry, and a home that goes away."""
-    made = {name: value for name in _PASSED if (value := os.environ.get(name))}
-    made |= dict.fromkeys(_ONE_THREAD, "1")
-    made |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    variables = {name: value for name in _PASSED if (value := os.environ.get(name))}
+    variables |= dict.fromkeys(_ONE_THREAD, "1")
+    variables |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1"}
     # ninja is installed beside the interpreter, whose folder need not be on the user's path.
-    made["PATH"] = os.pathsep.join((made.get("PATH", os.defpath), str(Path(program.python).parent)))
+    variables["PATH"] = os.pathsep.join((variables.get("PATH", os.defpath), str(Path(program.python).parent)))
     if program.packages is not None:
-        made["PYTHONPATH"] = str(program.packages.absolute())
-    return made | dict(program.environment)
+        variables["PYTHONPATH"] = str(program.packages.absolute())
+    return variables | dict(program.environment)
 
 
 class ChildProcess:

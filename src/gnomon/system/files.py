@@ -146,17 +146,17 @@ def staged(destination: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def replace_folder(made: Path, destination: Path, aside: Path) -> None:
+def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
     """Put a folder, or a file, in the place of another, which goes to `aside`; where that fails, it comes back.
 
     All three are on one disk. OSError.
     """
     if not os.path.lexists(destination):
-        made.rename(destination)
+        fresh.rename(destination)
         return
     try:
         destination.rename(aside)
-        made.rename(destination)
+        fresh.rename(destination)
     except BaseException:  # also an interruption
         if os.path.lexists(aside) and not os.path.lexists(destination):
             aside.rename(destination)

@@ -43,13 +43,13 @@ class Latency:
 
         limit_s = latency(limit)
         fastest = self.profile.chosen
-        found = fastest.summary(self.profile.clock) or fastest.wall
-        told = f"{fastest.label} takes {time(found.median_s)} [{time(found.low_s)}, {time(found.high_s)}]"
-        told = f"{told} by {self.profile.clock} time, {found.processes} processes, {found.n} samples"
-        if found.low_s is not None and found.low_s > limit_s:
-            pytest.fail(f"{told}: more than {limit}")
-        if found.high_s is None or found.high_s > limit_s:
-            self._open(f"{told}: whether that is at most {limit} is unknown; more processes= would decide")
+        interval = fastest.summary(self.profile.clock) or fastest.wall
+        message = f"{fastest.label} takes {time(interval.median_s)} [{time(interval.low_s)}, {time(interval.high_s)}]"
+        message = f"{message} by {self.profile.clock} time, {interval.processes} processes, {interval.n} samples"
+        if interval.low_s is not None and interval.low_s > limit_s:
+            pytest.fail(f"{message}: more than {limit}")
+        if interval.high_s is None or interval.high_s > limit_s:
+            self._open(f"{message}: whether that is at most {limit} is unknown; more processes= would decide")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
         """Fail where it is surely slower than before, by a share, or lacks a configuration of that.
@@ -70,19 +70,19 @@ class Latency:
         else:
             run, record = self.profile.campaign, self.profile.record
             compared = gnomon.compare(before, run, record=record, sessions=differ, fail_slower=most)
-        told, code = compared.headline()[1], compared.exit_code
+        message, code = compared.headline()[1], compared.exit_code
         if sees := [row.sees for pair in compared.pairs for row in pair.configurations if row.sees is not None]:
-            told = f"{told} This would have seen {percent(max(sees))} with 95 %."
+            message = f"{message} This would have seen {percent(max(sees))} with 95 %."
         if code == GATE_FAILED:
-            pytest.fail(told)
+            pytest.fail(message)
         if code:
-            self._open(told)
+            self._open(message)
 
-    def _open(self, told: str) -> None:
+    def _open(self, message: str) -> None:
         __tracebackhide__ = True
         if self.unknown == "skip":
-            pytest.skip(told)
-        pytest.fail(told)
+            pytest.skip(message)
+        pytest.fail(message)
 
 
 def _share(text: str) -> float:
@@ -99,7 +99,7 @@ def gnomon_latency() -> Callable[..., Latency]:
     Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that is not decided. Equal calls
     measure once a session.
     """
-    known: dict[str, Callable[[], Any]] = {}
+    profiles: dict[str, Callable[[], Any]] = {}
 
     def measure(
         model: str | Path, *, unknown: Literal["fail", "skip"] = "fail", fresh: bool = True, **options: Any
@@ -107,7 +107,7 @@ def gnomon_latency() -> Callable[..., Latency]:
         import gnomon
 
         how = {"fresh": fresh, **options}
-        measured = known.setdefault(
+        measured = profiles.setdefault(
             repr((str(model), sorted(how.items()))), cache(partial(gnomon.profile, model, **how))
         )
         return Latency(model=model, options=how, measured=measured, unknown=unknown)

@@ -99,24 +99,24 @@ class RuntimeContract:
 
     def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:
         wish = Wish(environments=({"A": "1"}, {"A": "2", "B": "3"}))
-        made = adapter.configurations(probe, wish)
-        assert len({c.name for c in made}) == len(made) >= 3
-        assert not made[0].environment
-        assert {tuple(sorted(c.environment.items())) for c in made} == {
+        chosen = adapter.configurations(probe, wish)
+        assert len({c.name for c in chosen}) == len(chosen) >= 3
+        assert not chosen[0].environment
+        assert {tuple(sorted(c.environment.items())) for c in chosen} == {
             (),
             (("A", "1"),),
             (("A", "2"), ("B", "3")),
         }
-        for configuration in made:
+        for configuration in chosen:
             assert configuration.runtime == adapter.name
             assert configuration.backends
             assert 0 < configuration.tolerance < 0.2
             json.dumps(dict(configuration.options), allow_nan=False)
-        assert made == adapter.configurations(probe, wish)
+        assert chosen == adapter.configurations(probe, wish)
 
     def test_threads_are_passed_on(self, adapter: Runtime, probe: Probe) -> None:
-        one, two = (adapter.configurations(probe, Wish(threads=n))[0].options for n in (1, 2))
-        assert one != two
+        first, second = (adapter.configurations(probe, Wish(threads=n))[0].options for n in (1, 2))
+        assert first != second
 
     def test_an_unknown_backend_is_refused(self, adapter: Runtime, probe: Probe) -> None:
         with pytest.raises(UsageError, match="warp-drive") as refused:
@@ -138,9 +138,9 @@ class RuntimeContract:
         broken = tmp_path / "broken"
         broken.write_bytes(b"this is not a model" * 100)
         there = PlacedModel(graph=placed.graph, path=str(broken), inputs=placed.inputs, outputs=placed.outputs)
-        found = adapter.support(link.ask, there, adapter.configurations(probe, Wish())[0])
-        assert not any(found.operators.values())
-        assert all(failure.message for failure in found.failures.values())
+        taken = adapter.support(link.ask, there, adapter.configurations(probe, Wish())[0])
+        assert not any(taken.operators.values())
+        assert all(failure.message for failure in taken.failures.values())
 
     def test_every_backend_gives_the_same_outputs_and_says_where_it_ran(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, support: Support
@@ -158,9 +158,9 @@ class RuntimeContract:
             opened = plain[said]
             assert opened["difference"]["relative"] <= configuration.tolerance
             if configuration.reported:
-                told = {str(row["backend"]) for part in opened["where"] for row in part}
-                assert told
-                assert told <= set(configuration.reported)
+                backends = {str(row["backend"]) for part in opened["where"] for row in part}
+                assert backends
+                assert backends <= set(configuration.reported)
                 continue
             block = _traced(link, placed, segment, configuration)
             ran_on = {i: row["backend"] for row in block["operators"] for i in row["sources"]}
@@ -214,8 +214,8 @@ class RuntimeContract:
         default = usual(probe) if usual is not None else None
         if default is None:
             pytest.skip(f"{adapter.name} has no default of its own")
-        made = adapter.configurations(probe, Wish())
-        assert default.name not in {configuration.name for configuration in made}
+        chosen = adapter.configurations(probe, Wish())
+        assert default.name not in {configuration.name for configuration in chosen}
         assert default.usual
         assert not default.serial
         assert not default.environment
@@ -225,11 +225,11 @@ class RuntimeContract:
         assignment = _assignment(placed, default, taken, default.backends[0])
         segment = adapter.segment(placed, default, assignment)
         assert segment["options"]["usual"] is True
-        reference = _reference(link, placed, adapter.segment(placed, made[0], {}), made[0])
+        reference = _reference(link, placed, adapter.segment(placed, chosen[0], {}), chosen[0])
         opened, _ = _run(link, "default", placed, segment, default, check=reference)
         assert opened["difference"]["relative"] <= default.tolerance
-        told = {str(row["backend"]) for part in opened["where"] for row in part}
-        assert not default.reported or told <= set(default.reported)
+        backends = {str(row["backend"]) for part in opened["where"] for row in part}
+        assert not default.reported or backends <= set(default.reported)
         folder = tmp_path / "package"
         folder.mkdir()
         written = adapter.package(model, default, assignment, folder)

@@ -104,9 +104,9 @@ class StrategyContract:
         first, second = make(MIXED, 5), make(MIXED, 5)
         other = make(MIXED, 6)
         for _ in range(30):
-            one, two = first.ask(1), second.ask(1)
-            assert one == two
-            for assignment in one:
+            asked, two = first.ask(1), second.ask(1)
+            assert asked == two
+            for assignment in asked:
                 first.tell(assignment, _two(assignment))
                 second.tell(assignment, _two(assignment))
             for assignment in other.ask(2):
@@ -176,8 +176,8 @@ class StrategyContract:
         with pytest.raises(ProblemError):
             strategy.tell(second, cost)
         assert untouched.ask(1) == (second,)
-        for one in (strategy, untouched):
-            one.tell(second, _two(second))
+        for each in (strategy, untouched):
+            each.tell(second, _two(second))
         assert _drive(strategy, _two, most=20) == _drive(untouched, _two, most=20)
 
     @pytest.mark.parametrize("assignment", [(), (0, 0, 0, 0), (3, 0, 0, 0, 0), (0, 0, 0, 0, -1)], ids=str)

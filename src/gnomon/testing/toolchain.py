@@ -28,7 +28,7 @@ class ToolchainContract:
     def usable(self, toolchain: Toolchain) -> Toolchain:
         """The toolchain, where nothing is missing."""
         if missing := toolchain.check():
-            pytest.skip(f"{toolchain.name}: {'; '.join(one.what for one in missing)}")
+            pytest.skip(f"{toolchain.name}: {'; '.join(need.what for need in missing)}")
         return toolchain
 
     def test_it_says_what_it_is(self, toolchain: Toolchain) -> None:
@@ -36,7 +36,7 @@ class ToolchainContract:
         assert toolchain.name and toolchain.runtime
 
     def test_what_is_missing_has_a_next_step(self, toolchain: Toolchain) -> None:
-        assert all(one.what and one.hint for one in toolchain.check())
+        assert all(need.what and need.hint for need in toolchain.check())
 
     def test_left_early_and_asked_again_each_job_gets_one_artifact_and_a_broken_one_costs_itself_only(
         self, usable: Toolchain, jobs: Sequence[ToolJob], broken: ToolJob
@@ -46,19 +46,19 @@ class ToolchainContract:
         running = iter(usable.make(jobs))
         next(running)
         del running
-        made = {one.key: one for one in usable.make([broken, *jobs])}
-        assert sorted(made) == sorted(job.key for job in (broken, *jobs))
-        failure = made[broken.key].failure
-        assert failure is not None and failure.message and made[broken.key].path is None
+        artifacts = {artifact.key: artifact for artifact in usable.make([broken, *jobs])}
+        assert sorted(artifacts) == sorted(job.key for job in (broken, *jobs))
+        failure = artifacts[broken.key].failure
+        assert failure is not None and failure.message and artifacts[broken.key].path is None
         for job in jobs:
             assert file_digest(job.model) == before[job.key], "a model was changed"
-            self._check(job, made[job.key])
-        left = [path for folder, known in folders.items() for path in set(folder.iterdir()) - known]
+            self._check(job, artifacts[job.key])
+        left = [path for folder, paths in folders.items() for path in set(folder.iterdir()) - paths]
         assert not [path for path in left if path.name.startswith(".")], "something is left beside the results"
 
-    def _check(self, job: ToolJob, one: Artifact) -> None:
-        assert one.failure is None and one.path is not None, one.failure
-        assert one.path.is_file()
+    def _check(self, job: ToolJob, artifact: Artifact) -> None:
+        assert artifact.failure is None and artifact.path is not None, artifact.failure
+        assert artifact.path.is_file()
 
     def test_no_jobs_are_no_work(self, usable: Toolchain) -> None:
         assert list(usable.make([])) == []

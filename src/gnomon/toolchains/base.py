@@ -77,8 +77,8 @@ def check_ready(toolchain: Toolchain) -> None:
     """RuntimeMissingError with all that a toolchain misses."""
     if missing := toolchain.check():
         raise RuntimeMissingError(
-            f"the toolchain {toolchain.name} cannot be used: {'; '.join(one.what for one in missing)}",
-            hint=" ".join(dict.fromkeys(one.hint for one in missing)),
+            f"the toolchain {toolchain.name} cannot be used: {'; '.join(need.what for need in missing)}",
+            hint=" ".join(dict.fromkeys(need.hint for need in missing)),
         )
 
 
@@ -154,11 +154,11 @@ def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) ->
     UsageError for an unknown name, with those that there are, for settings that it does not have, and where a third
     party's cannot be loaded.
     """
-    known = named(GROUP)
-    advice = f"Known: {', '.join(known) or 'none; install gnomon again'}."
-    if name not in known:
+    entries = named(GROUP)
+    advice = f"Known: {', '.join(entries) or 'none; install gnomon again'}."
+    if name not in entries:
         raise UsageError(f"there is no toolchain {ascii(name)[:60]}", hint=advice)
-    toolchain = loaded(known[name], f"the toolchain {name}")(dict(settings or {}))
+    toolchain = loaded(entries[name], f"the toolchain {name}")(dict(settings or {}))
     if not isinstance(toolchain, Toolchain):
         raise UsageError(f"what is registered as {name} makes no toolchain", hint=advice)
     return toolchain

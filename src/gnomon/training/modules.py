@@ -54,10 +54,10 @@ class ModuleBlock:
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
         """Writes it down, for these arguments behind the channels of its input."""
-        made, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
+        shape, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         digest = self.digest_at(x.shape)
         return x.layer(
-            "Module", block=self.name, digest=digest, arguments=arguments, shape=made, macs=macs, params=params
+            "Module", block=self.name, digest=digest, arguments=arguments, shape=shape, macs=macs, params=params
         )
 
     @property
@@ -82,7 +82,7 @@ def module_for(source: Any, channels: int, name: str) -> Any:
     """
     hint = "Give a torch.nn.Module, or a function that makes one of the channels of its input."
     with users_errors(f"{name} cannot be made of {channels} channels", hint, ProblemError), seeded(name):
-        return _made(_factory(source), name, channels, ()).eval()
+        return _new_module(_factory(source), name, channels, ()).eval()
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
@@ -93,12 +93,12 @@ def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()
     return known_primitives(numbering, blocks, bound)
 
 
-def bound(one: Primitive, origin: str) -> Primitive:
+def bound(primitive: Primitive, origin: str) -> Primitive:
     """A primitive with its block, where it is a module, of this origin."""
-    if one.module is None:
-        return one
-    block = ModuleBlock(name=one.name, origin=origin, factory=one.module)
-    return Primitive(family=one.family, number=one.number, block=block, meaning=one.meaning)
+    if primitive.module is None:
+        return primitive
+    block = ModuleBlock(name=primitive.name, origin=origin, factory=primitive.module)
+    return Primitive(family=primitive.family, number=primitive.number, block=block, meaning=primitive.meaning)
 
 
 def end_block(name: str, origin: str) -> ModuleBlock:
@@ -113,11 +113,11 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
     """
     factories = {}
     for node in tagged.net.nodes:
-        one = node.unit.layers[0]
-        if one.kind != "Module" or (name := str(one["block"])) in factories or name not in origins:
+        layer = node.unit.layers[0]
+        if layer.kind != "Module" or (name := str(layer["block"])) in factories or name not in origins:
             continue
         block = _loaded(name, origins[name])
-        if block.digest_at(node.unit.inputs[0]) != one["digest"]:
+        if block.digest_at(node.unit.inputs[0]) != layer["digest"]:
             raise ProblemError(
                 f"{name} of {origins[name]} is not what it was when this began",
                 hint="Restore the file as it was, or begin again in another folder.",
@@ -145,8 +145,8 @@ def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None
 def _loaded(name: str, origin: str) -> ModuleBlock:
     if name in (STEM, HEAD):
         return end_block(name, origin)
-    if origin.startswith(OF_PYTHON) and (found := space_block(_space(origin), name, origin)) is not None:
-        return found
+    if origin.startswith(OF_PYTHON) and (block := space_block(_space(origin), name, origin)) is not None:
+        return block
     return ModuleBlock(name=name, origin=origin, factory=module_of(origin, name))
 
 
@@ -173,7 +173,7 @@ def plain_attention() -> Iterator[None]:
         mha.set_fastpath_enabled(before)
 
 
-def _made(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
+def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
     """A module. ProblemError for anything else, and for one of other numbers than float32."""
     torch = torch_package()
     module = factory(channels, *arguments)
@@ -199,7 +199,7 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
     from torch.utils.flop_counter import FlopCounterMode
 
     with seeded(name), torch.no_grad(), plain_attention(), FlopCounterMode(display=False) as counted:
-        module = _made(factory, name, shape[0], arguments).eval()
+        module = _new_module(factory, name, shape[0], arguments).eval()
         output = module(torch.zeros(2, *shape))
     if (
         not isinstance(output, torch.Tensor)
@@ -211,24 +211,24 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
         raise ProblemError(
             f"{name} makes {kind} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
         )
-    params = sum(one.numel() for one in module.parameters() if one.requires_grad)
+    params = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
     return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
 
 
 @functools.lru_cache(maxsize=256)
 def _digest(factory: Factory, name: str, places: Places) -> str:
-    return digest_of([_told(factory, name, *place) for place in places])
+    return digest_of([_traced(factory, name, *place) for place in places])
 
 
 @functools.lru_cache(maxsize=256)
 def _steady(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> bool:
     torch = torch_package("a block of PyTorch's")
     with seeded(name), torch.no_grad(), plain_attention():
-        module, images = _made(factory, name, shape[0], arguments).eval(), torch.randn(2, *shape)
+        module, images = _new_module(factory, name, shape[0], arguments).eval(), torch.randn(2, *shape)
         return bool(torch.equal(module(images), module(images)))
 
 
-def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> Any:
+def _traced(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> Any:
     """What a module is, as JSON values: how it prints, what it has, what it calls."""
     torch = torch_package("a block of PyTorch's")
     from torch.overrides import TorchFunctionMode, resolve_name
@@ -242,10 +242,10 @@ def _told(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -
             return result
 
     with seeded(name), torch.no_grad(), plain_attention():
-        module = _made(factory, name, shape[0], arguments).eval()
+        module = _new_module(factory, name, shape[0], arguments).eval()
         with Calls():
             module(torch.zeros(2, *shape))
-    state = [[own, str(one.dtype), list(one.shape)] for own, one in module.state_dict().items()]
+    state = [[own, str(tensor.dtype), list(tensor.shape)] for own, tensor in module.state_dict().items()]
     return [_ADDRESS.sub("", repr(module)), state, calls]
 
 
@@ -256,7 +256,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch_package().Tensor):
         return {"shape": list(value.shape)}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(part) for name, part in value.items()}
     return _ADDRESS.sub("", str(value))

@@ -205,7 +205,7 @@ def _function(layer: Layer, module: Any) -> Callable[..., Any]:
     if layer.kind == "ChannelShuffle":
         groups = layer.integer("groups")
         return lambda x: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
-    known: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., Any]] = {
         "Relu": functional.relu,
         "Relu6": functional.relu6,
         "HardSwish": functional.hardswish,
@@ -226,11 +226,11 @@ def _function(layer: Layer, module: Any) -> Callable[..., Any]:
         "Transpose": lambda x: x.permute(*layer.numbers("perm")),
         "Attention": lambda *given: _attention(*given, heads=layer.integer("heads")),
     }
-    if layer.kind not in known or (layer.kind == "Attention" and layer["past"]):
+    if layer.kind not in functions or (layer.kind == "Attention" and layer["past"]):
         raise ProblemError(
-            f"a {layer.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*known, *PARTS)))} and pooling."
+            f"a {layer.kind} cannot be trained", hint=f"Known: {', '.join(sorted((*functions, *PARTS)))} and pooling."
         )
-    return known[layer.kind]
+    return functions[layer.kind]
 
 
 def _attention(query: Any, key: Any, value: Any, *, heads: int) -> Any:

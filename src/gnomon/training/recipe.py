@@ -87,11 +87,11 @@ def _classes(module: Any, base: type) -> dict[str, type[Any]]:
     }
 
 
-def _check_part(place: str, part: object, known: Mapping[str, type[Any]], complaints: Complaints) -> None:
+def _check_part(place: str, part: object, classes: Mapping[str, type[Any]], complaints: Complaints) -> None:
     """The type is known, and its arguments are plain values; whether it takes them PyTorch knows."""
     kind = part.get("type") if isinstance(part, Mapping) else part
-    if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in known:
-        complaints.tell(f"{place}.type", f"{shown(kind)} is not one of {', '.join(known)}")
+    if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in classes:
+        complaints.tell(f"{place}.type", f"{shown(kind)} is not one of {', '.join(classes)}")
     elif not is_json(dict(part)):
         complaints.tell(place, "a value is not a number, text, true, false, null, or list of numbers")
 

@@ -155,8 +155,8 @@ _STANDING_IN = (
     (_Type, "numpy.dtype"),
     (_Array, "numpy.ndarray"),
     *(
-        one
+        pair
         for package in ("numpy.core", "numpy._core")  # before numpy 2, and since
-        for one in ((_scalar, f"{package}.multiarray.scalar"), (_array, f"{package}.multiarray._reconstruct"))
+        for pair in ((_scalar, f"{package}.multiarray.scalar"), (_array, f"{package}.multiarray._reconstruct"))
     ),
 )

@@ -36,8 +36,8 @@ class Evaluated(Loaded):
         names = [name for name, _ in segment["outputs"]]
 
         def call() -> None:
-            made = evaluator.run(names, {name: buffers[tensor] for name, tensor in segment["inputs"]})
-            for (_, tensor), value in zip(segment["outputs"], made, strict=True):
+            values = evaluator.run(names, {name: buffers[tensor] for name, tensor in segment["inputs"]})
+            for (_, tensor), value in zip(segment["outputs"], values, strict=True):
                 array = as_array(value)
                 np.copyto(output_array(buffers, tensor, array.shape, array.dtype.name), array)
 

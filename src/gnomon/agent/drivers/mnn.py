@@ -45,17 +45,17 @@ def _mnn() -> Any:
 
 def convert(source: str, target: str) -> None:
     """Convert an ONNX file, in a process of its own: MNN's converter crashes on some. Refused with what it printed."""
-    made = f"{os.path.abspath(target)}.{os.getpid()}"
+    converted = f"{os.path.abspath(target)}.{os.getpid()}"
     # It writes a file of its own into the folder where it runs.
-    folder = os.path.dirname(made)
-    done = run_function(__spec__.name, "convert_here", os.path.abspath(source), made, folder=folder)
-    if done.returncode == 0 and os.path.isfile(made):
-        os.replace(made, target)
+    folder = os.path.dirname(converted)
+    done = run_function(__spec__.name, "convert_here", os.path.abspath(source), converted, folder=folder)
+    if done.returncode == 0 and os.path.isfile(converted):
+        os.replace(converted, target)
         return
     lines = [_STAMP.sub("", line.strip()) for line in f"{done.stdout}\n{done.stderr}".splitlines()]
-    told = [line for line in lines if line and not line.startswith(_EMPTY)][-2:]
+    last = [line for line in lines if line and not line.startswith(_EMPTY)][-2:]
     how = f"; it {how_it_ended(done)}" if done.returncode else ""
-    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(told)[:300] or 'it says no more'}{how}")
+    raise Refused(f"MNN does not convert {os.path.basename(source)}: {'; '.join(last)[:300] or 'it says no more'}{how}")
 
 
 def convert_here(source: str, target: str) -> None:

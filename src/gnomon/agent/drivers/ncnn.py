@@ -37,15 +37,15 @@ def _ncnn() -> Any:
 def masked(text: str, vulkan: Collection[int]) -> str:
     """A ``.param`` text in which only the layers of these indices may compute on Vulkan."""
     lines = [line for line in text.split("\n") if line.strip()]
-    made = lines[:_HEADER_LINES]
+    written = lines[:_HEADER_LINES]
     for index, line in enumerate(lines[_HEADER_LINES:]):
         if index not in vulkan:
             words = line.split()
             old = next((word for word in words[4:] if word.startswith(_FEATURE_MASK)), "")
             mask = int(old.removeprefix(_FEATURE_MASK) or 0) | _NO_VULKAN
             line = " ".join([*(word for word in words if word != old), f"{_FEATURE_MASK}{mask}"])
-        made.append(line)
-    return "\n".join(made) + "\n"
+        written.append(line)
+    return "\n".join(written) + "\n"
 
 
 def _device_names(ncnn: Any) -> list[str]:
@@ -63,9 +63,9 @@ def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
     if not names:
         raise Refused("ncnn: there is no Vulkan device here")
     index, name = wanted or (-1, names[usual])
-    for found in (usual if index < 0 else index, *range(len(names))):
-        if found < len(names) and names[found] == name:
-            return int(found)
+    for number in (usual if index < 0 else index, *range(len(names))):
+        if number < len(names) and names[number] == name:
+            return int(number)
     raise Refused(f"ncnn: there is no Vulkan device {name!r} here; there are {', '.join(names)}")
 
 
@@ -143,12 +143,12 @@ class NcnnModel:
             status, mat = extractor.extract(blob)
             if status:
                 raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
-            made = np.asarray(mat)
-            array = output_array(self._keep, buffer, made.shape, made.dtype.name)
+            output = np.asarray(mat)
+            array = output_array(self._keep, buffer, output.shape, output.dtype.name)
             # ncnn lacks the batch, and other axes of size 1 may differ too.
-            if [n for n in made.shape if n != 1] != [n for n in array.shape if n != 1]:
-                raise Refused(f"ncnn: output {name!r} has the shape {made.shape}, the model says {array.shape}")
-            np.copyto(array, made.reshape(array.shape), casting="unsafe")
+            if [n for n in output.shape if n != 1] != [n for n in array.shape if n != 1]:
+                raise Refused(f"ncnn: output {name!r} has the shape {output.shape}, the model says {array.shape}")
+            np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:
         """One layer after the other; nothing is held that was extracted, so that memory is used again as ever."""
@@ -175,7 +175,7 @@ class NcnnModel:
         sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
         for index, vulkan in enumerate(self._places):
             sides["vulkan" if vulkan else "cpu"].append(index)
-        places: list[Place] = [{"operators": found, "backend": side} for side, found in sides.items() if found]
+        places: list[Place] = [{"operators": layers, "backend": side} for side, layers in sides.items() if layers]
         if sides["vulkan"]:
             places[-1]["device"] = str(self._net.vulkan_device().info().device_name())
         return places
@@ -215,7 +215,7 @@ class NcnnDriver:
         "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
         """
         ncnn = _ncnn()
-        found: ProbeAnswer = {"version": str(ncnn.__version__), "backends": ["cpu"]}
+        answer: ProbeAnswer = {"version": str(ncnn.__version__), "backends": ["cpu"]}
         devices: list[DeviceFound] = [
             {
                 "backend": f"vulkan{index}",
@@ -226,11 +226,11 @@ class NcnnDriver:
             for index, name in enumerate(_device_names(ncnn))
         ]
         if not devices:
-            return {**found, "lacking": {"vulkan": "ncnn finds no Vulkan device"}}
+            return {**answer, "lacking": {"vulkan": "ncnn finds no Vulkan device"}}
         usual: DeviceFound = {**devices[int(ncnn.get_default_gpu_index())], "backend": "vulkan"}
-        found["devices"] = [usual, *(devices if len(devices) > 1 else ())]
-        found["backends"] += [device["backend"] for device in found["devices"]]
-        return found
+        answer["devices"] = [usual, *(devices if len(devices) > 1 else ())]
+        answer["backends"] += [device["backend"] for device in answer["devices"]]
+        return answer
 
     load = NcnnModel
     """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan

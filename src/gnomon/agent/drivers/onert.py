@@ -59,10 +59,10 @@ class _TensorInfo(ctypes.Structure):
 
 
 def _native() -> Path:
-    found = importlib.util.find_spec("onert")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("onert")
+    if spec is None or spec.origin is None:
         raise ImportError("onert is not installed")
-    return Path(found.origin).parent / "native"
+    return Path(spec.origin).parent / "native"
 
 
 class _Session:
@@ -83,8 +83,8 @@ class _Session:
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
             # onert returns a status alone, and prints what it means.
-            told = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
-            raise Refused(": ".join([f"onert: {name} failed with status {status}", *told]))
+            last = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
+            raise Refused(": ".join([f"onert: {name} failed with status {status}", *last]))
 
     def load(self, path: str, shapes: Sequence[Sequence[int]]) -> None:
         """Load and prepare a model, its inputs given these shapes where the file leaves them open."""
@@ -127,9 +127,9 @@ class _Session:
 def _environment(options: Options) -> dict[str, str]:
     if options.get("usual"):
         return {}
-    made = {"NUM_THREADS": str(options.get("threads", 1))}
-    made.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
-    return made
+    variables = {"NUM_THREADS": str(options.get("threads", 1))}
+    variables.update({str(k): str(v) for k, v in options.get("settings", {}).items()})
+    return variables
 
 
 def _prepared(model: str, environment: dict[str, str], shapes: Sequence[Sequence[int]]) -> _Session:

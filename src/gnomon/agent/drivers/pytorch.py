@@ -56,8 +56,8 @@ class PyTorchModel(Loaded):
         def call() -> None:
             before = clock()
             with torch.inference_mode():
-                made = flat(run(*arguments, **named))
-            for name, tensor in zip(outputs, made, strict=True):
+                values = flat(run(*arguments, **named))
+            for name, tensor in zip(outputs, values, strict=True):
                 if name in fixed:
                     np.copyto(keep[name], array_over(torch, tensor))
                 else:
@@ -83,10 +83,10 @@ class PyTorchModel(Loaded):
 
             def run_node(self, node: Any) -> Any:
                 before = clock()
-                made = super().run_node(node)
+                value = super().run_node(node)
                 if node.name in names:
                     times.setdefault(node.name, []).append(clock() - before)
-                return made
+                return value
 
         return Timing(module).run
 
@@ -136,7 +136,7 @@ def _arranged(torch: Any, program: Any, tensors: Mapping[str, object]) -> Any:
     """The inputs as the program's own call takes them: it may nest them, name some, and take others than tensors."""
     # What is not a tensor was fixed when it was exported, and stands there itself.
     leaves = [
-        tensors[one] if isinstance(one, str) and one in tensors else one for one in program.graph_signature.user_inputs
+        tensors[own] if isinstance(own, str) and own in tensors else own for own in program.graph_signature.user_inputs
     ]
     return torch.utils._pytree.tree_unflatten(leaves, program.call_spec.in_spec)
 

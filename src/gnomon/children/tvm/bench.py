@@ -130,8 +130,8 @@ class _Place:
 
 def _upload_name(path: str) -> str:
     with refusing(f"there is no library {path}", OSError):
-        found = Path(path).stat()
-    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.so"
+        status = Path(path).stat()
+    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}.so"
 
 
 def jobs() -> dict[str, Work]:
@@ -239,29 +239,29 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
     if strange := [dtype for dtype, _ in job["arguments"] if not hasattr(np, dtype)]:
         raise Refused(f"arguments of type {strange[0]} cannot be made here")
     rng = np.random.default_rng(job["seed"])
-    made = []
+    arrays = []
     for place, (dtype, dims) in enumerate(job["arguments"]):
         if place in job["outputs"] or not dtype.startswith("float"):
             small = dtype in ("int8", "uint8")
             if place in job["outputs"]:  # what a function leaves as it was must not look like a result
-                made.append(np.full(dims, np.nan if dtype.startswith("float") else 77, dtype))
+                arrays.append(np.full(dims, np.nan if dtype.startswith("float") else 77, dtype))
             else:
-                made.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
+                arrays.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
         elif positive:
-            made.append(rng.uniform(0.1, 1.0, dims).astype(dtype))
+            arrays.append(rng.uniform(0.1, 1.0, dims).astype(dtype))
         else:
-            made.append(rng.standard_normal(dims).astype(dtype))
-    return made
+            arrays.append(rng.standard_normal(dims).astype(dtype))
+    return arrays
 
 
-def _difference(wanted: list[Any], found: list[Any]) -> float:
+def _difference(wanted: list[Any], outputs: list[Any]) -> float:
     """The largest difference relative to the largest magnitude; infinity where their number, shapes or what is finite
     differ.
     """
     worst = 0.0
-    if len(wanted) != len(found):
+    if len(wanted) != len(outputs):
         return float("inf")
-    for a, b in zip(wanted, found, strict=True):
+    for a, b in zip(wanted, outputs, strict=True):
         if a.shape != b.shape:
             return float("inf")
         a, b = a.astype("float64"), b.astype("float64")
@@ -301,7 +301,7 @@ def write_arrays(path: str, arrays: Arrays) -> None:
 def _flat(outputs: Any) -> list[Any]:
     if hasattr(outputs, "numpy"):
         return [outputs.numpy()]
-    return [array for one in outputs for array in _flat(one)]
+    return [array for output in outputs for array in _flat(output)]
 
 
 def _line(error: Exception) -> str:

@@ -102,9 +102,9 @@ def _export(executable: Any, job: Job) -> None:
 def _write_inputs(opened: Opened, job: Job) -> None:
     """Random inputs by a seed, in the order of the network's own; whole numbers are 0, which any index may be."""
     rng = np.random.default_rng(job.get("seed", 0))
-    made: Arrays = {}
+    arrays: Arrays = {}
     for number, (_, dtype, dims) in enumerate(opened.inputs):
         floating = dtype.startswith("float")
-        made[f"in_{number}"] = rng.standard_normal(dims).astype(dtype) if floating else np.zeros(dims, dtype)
-    made["names"] = np.array(json.dumps([name for name, _, _ in opened.inputs]))
-    write_arrays(job["inputs"], made)
+        arrays[f"in_{number}"] = rng.standard_normal(dims).astype(dtype) if floating else np.zeros(dims, dtype)
+    arrays["names"] = np.array(json.dumps([name for name, _, _ in opened.inputs]))
+    write_arrays(job["inputs"], arrays)

@@ -31,11 +31,11 @@ def structure(trace: Any) -> tuple[Any, ...]:
 
 def distance(trace: Any, design: Any) -> float:
     """How unlike the sizes of two layers of one structure are: the sum of the logarithms' differences of all splits."""
-    found = 0.0
-    for one, other in zip(trace.insts, design.insts, strict=True):
-        if one.kind.name == _SPLIT:
-            found += abs(math.log(size(trace, one)) - math.log(size(design, other)))
-    return found
+    total = 0.0
+    for own, other in zip(trace.insts, design.insts, strict=True):
+        if own.kind.name == _SPLIT:
+            total += abs(math.log(size(trace, own)) - math.log(size(design, other)))
+    return total
 
 
 def candidate(trace: Any, design: Any, context: Any) -> Any | None:
@@ -43,18 +43,18 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
 
     `design` is the trace of one of the layer's own designs; both are plain. None where that gives no valid schedule.
     """
-    made = design
-    for one, other in zip(trace.insts, design.insts, strict=True):
-        decided = trace.decisions.get(one)
+    carried = design
+    for own, other in zip(trace.insts, design.insts, strict=True):
+        decided = trace.decisions.get(own)
         if decided is None:
             continue
         decision = decided
-        if one.kind.name == _SPLIT:
+        if own.kind.name == _SPLIT:
             decision = nearest([int(n) for n in decided], size(design, other), int(other.attrs[1]))
-        made = made.with_decision(other, decision, remove_postproc=True)
+        carried = carried.with_decision(other, decision, remove_postproc=True)
     try:
         schedule = Schedule(context.mod, debug_mask="none")
-        made.apply_to_schedule(schedule, remove_postproc=True)
+        carried.apply_to_schedule(schedule, remove_postproc=True)
         schedule.enter_postproc()
         if not all(post.apply(schedule) for post in context.space_generator.postprocs):
             return None
@@ -69,15 +69,15 @@ def nearest(factors: list[int], whole: int, innermost: int) -> list[int]:
 
     The innermost is at most `innermost` (0: any).
     """
-    left, found = whole, [1] * len(factors)
+    left, split = whole, [1] * len(factors)
     for place in range(len(factors) - 1, 0, -1):
         most = innermost if innermost and place == len(factors) - 1 else left
         fits = [n for n in range(1, min(left, most) + 1) if left % n == 0]
-        found[place] = min(fits, key=lambda n: abs(math.log(n / factors[place])))
-        left //= found[place]
-    return [left, *found[1:]]
+        split[place] = min(fits, key=lambda n: abs(math.log(n / factors[place])))
+        left //= split[place]
+    return [left, *split[1:]]
 
 
-def size(trace: Any, one: Any) -> int:
+def size(trace: Any, instruction: Any) -> int:
     """The size of the loop that an instruction of a trace splits."""
-    return math.prod(int(n) for n in trace.decisions[one])
+    return math.prod(int(n) for n in trace.decisions[instruction])

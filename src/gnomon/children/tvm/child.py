@@ -21,7 +21,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
     """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
     if settings.get("pin"):
         os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which take it over
-    told = {name: found for name in _PACKAGES if (found := _version(name))}
+    versions = {name: number for name in _PACKAGES if (number := _version(name))}
     with absent("torch"):  # TVM imports it, for two thirds of its own start, and goes on without
         import tvm
         from tvm.s_tir import meta_schedule
@@ -52,7 +52,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
             raise Refused(f"no such job: {job.get('do')!r}")
         return parts[job["do"]](job)
 
-    return work, told
+    return work, versions
 
 
 def _version(name: str) -> str | None:

@@ -25,12 +25,12 @@ def in_half(module: Any) -> Any:
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
     # The bounds of a Clip are computed from constants: as constants they follow what they bound.
-    made = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
+    folded = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
     with refusing(
         f"TVM cannot compute this network in {HALF}; tune it in float32",
         tell=lambda error: " ".join(str(error).split())[:300],
     ):
-        return relax.transform.ToMixedPrecision(out_dtype=HALF)(made)
+        return relax.transform.ToMixedPrecision(out_dtype=HALF)(folded)
 
 
 @mutator
@@ -41,8 +41,8 @@ class _Extremes(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if call.op != tvm.ir.Op.get("relax.call_tir"):
             return call
-        found = _EXTREME.fullmatch(call.args[0].name_hint)
+        match = _EXTREME.fullmatch(call.args[0].name_hint)
         operands = call.args[1].fields
-        if found is None or len(operands) != 2:
+        if match is None or len(operands) != 2:
             return call
-        return {"maximum": relax.op.maximum, "minimum": relax.op.minimum}[found[1]](*operands)
+        return {"maximum": relax.op.maximum, "minimum": relax.op.minimum}[match[1]](*operands)

@@ -69,7 +69,7 @@ def _open(opened: Opened, job: Job) -> Facts:
     with tvm.transform.PassContext(opt_level=3):
         module = relax.get_pipeline("zero")(module)
     opened.module, opened.inputs = module, inputs
-    return {"inputs": [list(one) for one in inputs]}
+    return {"inputs": [list(entry) for entry in inputs]}
 
 
 def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
@@ -104,16 +104,16 @@ def _missing(graph: Any) -> list[str]:
     """The operators of ONNX that TVM's importer does not know, those of subgraphs too."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    known = set(onnx_frontend._get_convert_map())
-    found: dict[str, None] = {}
+    supported = set(onnx_frontend._get_convert_map())
+    missing: dict[str, None] = {}
     graphs = [graph]
     while graphs:
         for node in graphs.pop().node:
-            if node.op_type not in known and node.op_type != "Constant":
-                found[node.op_type] = None
-            for one in node.attribute:
-                graphs += [one.g] if one.HasField("g") else [*one.graphs]
-    return list(found)
+            if node.op_type not in supported and node.op_type != "Constant":
+                missing[node.op_type] = None
+            for attribute in node.attribute:
+                graphs += [attribute.g] if attribute.HasField("g") else [*attribute.graphs]
+    return list(missing)
 
 
 def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
@@ -168,33 +168,33 @@ _READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}
 
 def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
     """Name, data type and dimensions of each input. Refused for dimensions that are not fixed, and odd types."""
-    made = []
-    for one in module["main"].params:
-        info = one.ty
+    entries = []
+    for parameter in module["main"].params:
+        info = parameter.ty
         shape = getattr(info, "shape", None)
         dims = [] if shape is None else [getattr(d, "value", None) for d in shape.values]
         if shape is None or any(d is None for d in dims):
             raise Refused(
-                f"the shape of input {one.name!r} is left open; give it with --shape, or export with fixed shapes"
+                f"the shape of input {parameter.name!r} is left open; give it with --shape, or export with fixed shapes"
             )
         if not hasattr(np, str(info.dtype)):
-            raise Refused(f"input {one.name!r} is of type {info.dtype}, of which no numbers can be made here")
-        made.append((str(one.name), str(info.dtype), [int(d) for d in dims if d is not None]))
-    return made
+            raise Refused(f"input {parameter.name!r} is of type {info.dtype}, of which no numbers can be made here")
+        entries.append((str(parameter.name), str(info.dtype), [int(d) for d in dims if d is not None]))
+    return entries
 
 
 def _layers(opened: Opened, job: Job) -> Facts:
     """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
     tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm_workload.target_of(job["target"]))
-    found: dict[str, Facts] = {}
+    layers: dict[str, Facts] = {}
     for task in tasks:
         mod = task.dispatched[0]
         digest, text = tvm_workload.as_json(mod)
-        if digest in found:
-            found[digest]["weight"] += int(task.weight)
+        if digest in layers:
+            layers[digest]["weight"] += int(task.weight)
             continue
         arguments, outputs = signature(mod)
-        found[digest] = {
+        layers[digest] = {
             "layer": digest,
             "name": str(task.task_name),
             "weight": int(task.weight),
@@ -203,7 +203,7 @@ def _layers(opened: Opened, job: Job) -> Facts:
             "flops": _flops(mod),
             "workload": text,
         }
-    return {"layers": list(found.values())}
+    return {"layers": list(layers.values())}
 
 
 def _module(opened: Opened, job: Job) -> Facts:
@@ -216,10 +216,10 @@ def signature(mod: Any) -> tuple[list[Any], list[int]]:
     """Data type and dimensions of each argument of a function, and the indices of those that it writes."""
     function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     buffers = list(function.params)  # in this TVM a function's parameters are its buffers
-    if not all(isinstance(dim, tvm.tirx.IntImm) for one in buffers for dim in one.shape):
+    if not all(isinstance(dim, tvm.tirx.IntImm) for buffer in buffers for dim in buffer.shape):
         raise Refused("a layer has a tensor whose shape is left open")
     written = list(_written(function.body))
-    outputs = [i for i, one in enumerate(buffers) if any(one.same_as(other) for other in written)]
+    outputs = [i for i, buffer in enumerate(buffers) if any(buffer.same_as(other) for other in written)]
     shapes = [[str(b.dtype), [int(d) for d in b.shape]] for b in buffers]
     return shapes, outputs or [len(buffers) - 1]
 
@@ -228,11 +228,11 @@ def _written(statement: Any) -> Iterator[Any]:
     """The buffers that the blocks of a statement say that they write."""
     waiting = [statement]
     while waiting:
-        one = waiting.pop()
-        for region in getattr(one, "writes", ()) or ():
+        part = waiting.pop()
+        for region in getattr(part, "writes", ()) or ():
             yield region.source
-        waiting.extend(getattr(one, "seq", ()) or ())
-        waiting.extend(inner for name in _INNER if (inner := getattr(one, name, None)) is not None)
+        waiting.extend(getattr(part, "seq", ()) or ())
+        waiting.extend(inner for name in _INNER if (inner := getattr(part, name, None)) is not None)
 
 
 def _flops(mod: Any) -> float | None:

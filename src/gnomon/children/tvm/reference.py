@@ -43,7 +43,7 @@ def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     if len(wanted) != len(arrays):
         raise Refused(f"TVM's network has {len(arrays)} inputs, and the file's has {len(wanted)}")
     feeds = {
-        one.name: array.astype(_TYPES.get(one.type, array.dtype)) for one, array in zip(wanted, arrays, strict=True)
+        end.name: array.astype(_TYPES.get(end.type, array.dtype)) for end, array in zip(wanted, arrays, strict=True)
     }
     return f"ONNX Runtime {ort.__version__}", list(session.run(None, feeds))
 
@@ -54,12 +54,12 @@ def _litert(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     interpreter = Interpreter(model_path=str(path), num_threads=1)
     interpreter.allocate_tensors()
     wanted, arrays = interpreter.get_input_details(), list(given.values())
-    if [tuple(one["shape"]) for one in wanted] != [array.shape for array in arrays]:
+    if [tuple(detail["shape"]) for detail in wanted] != [array.shape for array in arrays]:
         raise Refused("TVM's network has other inputs than the file")
-    for one, array in zip(wanted, arrays, strict=True):
-        interpreter.set_tensor(one["index"], array.astype(one["dtype"]))
+    for detail, array in zip(wanted, arrays, strict=True):
+        interpreter.set_tensor(detail["index"], array.astype(detail["dtype"]))
     interpreter.invoke()
-    outputs = [interpreter.get_tensor(one["index"]) for one in interpreter.get_output_details()]
+    outputs = [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
     return f"LiteRT {version('ai-edge-litert')}", outputs
 
 
@@ -70,4 +70,4 @@ def _torch(path: Path, given: Arrays) -> tuple[str, list[Any]]:
 
     with torch.no_grad():
         outputs = program(*[torch.from_numpy(array) for array in given.values()])
-    return f"PyTorch {torch.__version__}", [one.detach().numpy() for one in _pytree.tree_leaves(outputs)]
+    return f"PyTorch {torch.__version__}", [tensor.detach().numpy() for tensor in _pytree.tree_leaves(outputs)]

@@ -76,7 +76,7 @@ class _Search:
         self._database = ms.database.MemoryDatabase()
         self._own = self._database.commit_workload(self._workload.mod)
         self._waiting: list[Any] = []
-        self._carried, self._known, self._others = 0, bool(job["told"]) or not job["start"], others
+        self._carried, self._begun, self._others = 0, bool(job["told"]) or not job["start"], others
         self.best: tuple[float, Any] | None = None
         self._recall(job["told"])
         self._designs = self._context.generate_design_space()
@@ -96,8 +96,8 @@ class _Search:
         """
         if self._waiting:
             raise Refused("the results of the last candidates were not reported")
-        self._waiting = [] if self._known else self._carried_over()[:most]
-        self._carried, self._known = len(self._waiting), True
+        self._waiting = [] if self._begun else self._carried_over()[:most]
+        self._carried, self._begun = len(self._waiting), True
         if most is None or len(self._waiting) < most:
             self._waiting += list(self._strategy.generate_measure_candidates() or [])[: most and most - self._carried]
         return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
@@ -118,19 +118,19 @@ class _Search:
     def _carried_over(self) -> list[Any]:
         """Candidates made of the best traces of other layers of the same structure, the nearest in size first."""
         best = [carry.plain(other.best[1]) for other in self._others.values() if other is not self and other.best]
-        known = [(carry.structure(trace), trace) for trace in best]
+        traces = [(carry.structure(trace), trace) for trace in best]
         near = [
             (carry.distance(trace, design), trace, design)
-            for design in (carry.plain(one.trace) for one in self._designs)
-            for structure, trace in known
+            for design in (carry.plain(schedule.trace) for schedule in self._designs)
+            for structure, trace in traces
             if structure == carry.structure(design)
         ]
-        made: dict[str, object] = {}
-        for _, trace, design in sorted(near, key=lambda one: one[0])[:_TRIED]:
+        candidates: dict[str, object] = {}
+        for _, trace, design in sorted(near, key=lambda entry: entry[0])[:_TRIED]:
             candidate = carry.candidate(trace, design, self._context)
-            if candidate is not None and len(made) < _CARRIED:
-                made.setdefault(str(candidate.sch.trace), candidate)
-        return list(made.values())
+            if candidate is not None and len(candidates) < _CARRIED:
+                candidates.setdefault(str(candidate.sch.trace), candidate)
+        return list(candidates.values())
 
     def _commit(self, trace: Any, result: Any, arguments: Any) -> None:
         seconds = [float(t) for t in result.run_secs or [_FAILED_S]]
@@ -140,10 +140,10 @@ class _Search:
             ms.database.TuningRecord(trace, self._own, seconds, self._target, arguments)
         )
 
-    def _recall(self, told: list[Any]) -> None:
+    def _recall(self, history: list[Any]) -> None:
         """What was measured before teaches the cost model and is what the search breeds from."""
         candidates, results = [], []
-        for trace, times in told:
+        for trace, times in history:
             try:
                 record = tvm_workload.record_of(self._own, trace, times or [], self._target)
                 candidates.append(record.as_measure_candidate())

@@ -37,7 +37,7 @@ def main(key: str, pin: list[int]) -> None:
         from tvm.rpc import base, server
 
         offer_cpu_time()
-        told = {
+        facts = {
             "mcpu": str(target.codegen.llvm_get_system_cpu()),
             "mtriple": str(target.codegen.llvm_get_system_triple()),
         }
@@ -45,7 +45,7 @@ def main(key: str, pin: list[int]) -> None:
         _say({"missing": f"{type(error).__name__}: {error}"})
         return
     with socket.create_server((_HOST, 0)) as listener:
-        _say({"port": listener.getsockname()[1], **told})
+        _say({"port": listener.getsockname()[1], **facts})
         sessions = _Sessions(server)
         while True:
             connection, _ = listener.accept()
@@ -60,13 +60,13 @@ def offer_cpu_time() -> None:
 
     noted: list[int] = []
 
-    def told() -> str:
+    def drain() -> str:
         text = json.dumps(noted)
         noted.clear()
         return text
 
     tvm_ffi.register_global_func(NOTE_CPU, lambda *_: noted.append(time.process_time_ns()))
-    tvm_ffi.register_global_func(NOTED_CPU, told)
+    tvm_ffi.register_global_func(NOTED_CPU, drain)
 
 
 class _Sessions:
@@ -87,9 +87,9 @@ class _Sessions:
         # Under the current folder, which goes away with all that is in it when the device is left.
         self._folder = str(Path.cwd() / f"session-{self._count}")
         # What a fork costs is little beside importing TVM once more.
-        made = multiprocessing.get_context("fork").Process(target=self._serve, args=(connection, listener))
-        made.start()
-        self._process = made
+        process = multiprocessing.get_context("fork").Process(target=self._serve, args=(connection, listener))
+        process.start()
+        self._process = process
 
     def _serve(self, connection: socket.socket, listener: socket.socket) -> None:
         listener.close()
@@ -117,6 +117,6 @@ def _greets(connection: socket.socket, key: str, base: Any) -> bool:
     return True
 
 
-def _say(told: dict[str, object]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def _say(facts: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()

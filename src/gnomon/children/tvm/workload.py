@@ -70,7 +70,7 @@ def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> A
     """A tuning record of MetaSchedule. Refused where the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace decides what none of its instructions leaves open")
-    arguments = [one.as_json() for one in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
+    arguments = [info.as_json() for info in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
     with refusing("the trace cannot be read by this TVM", tell=_first_line):
         exported = {str(k): plain(v) for k, v in target.export().items()}
         return ms.database.TuningRecord.from_json([trace, times_s or [1e10], exported, arguments], workload)
@@ -91,15 +91,15 @@ def _decides(trace: Any) -> bool:
     if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
         return False
     instructions, decisions = trace
-    names = [str(one[0]) if isinstance(one, list) and one else "" for one in instructions]
+    names = [str(step[0]) if isinstance(step, list) and step else "" for step in instructions]
     return all(
-        isinstance(one, list)
-        and len(one) == 2
-        and type(one[0]) is int
-        and 0 <= one[0] < len(names)
-        and names[one[0]].startswith("Sample")
-        and one[1] is not None
-        for one in decisions
+        isinstance(decision, list)
+        and len(decision) == 2
+        and type(decision[0]) is int
+        and 0 <= decision[0] < len(names)
+        and names[decision[0]].startswith("Sample")
+        and decision[1] is not None
+        for decision in decisions
     )
 
 

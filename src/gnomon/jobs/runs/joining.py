@@ -10,7 +10,7 @@ from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.runs.document import BroughtDocument, BroughtPart
 from gnomon.store.address import DatabaseAddress, RecordAddress, default_record, whole
 from gnomon.store.base import COMMAND, FILES
-from gnomon.store.join import Told, join_records, opened
+from gnomon.store.join import Convert, join_records, opened
 from gnomon.store.opening import is_missing, open_store
 from gnomon.system.files import staged
 
@@ -46,7 +46,7 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
     return BroughtDocument(record=str(out), files=files)
 
 
-def _brought(source: RecordAddress, into: RecordAddress, told: Told) -> BroughtPart:
+def _brought(source: RecordAddress, into: RecordAddress, told: Convert) -> BroughtPart:
     if is_missing(source):
         raise RecordError(f"there is no file {source}", hint="Give a record, or what gnomon runs export wrote.")
     linked = isinstance(source, Path) and isinstance(into, Path) and into.exists() and source.samefile(into)

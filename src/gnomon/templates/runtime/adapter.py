@@ -19,4 +19,4 @@ class Yours(WholeModelRuntime):
         """The ways in which a model is measured: here one an environment."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
-        return tuple(replace(one, reported=reported) for one in environment_configurations(self.name, wish, backends))
+        return tuple(replace(c, reported=reported) for c in environment_configurations(self.name, wish, backends))

@@ -140,11 +140,11 @@ def map_dataset(dataset: Dataset, path: Path) -> MappedDataset:
     return MappedDataset(path=str(path.absolute()), **fields_of(MappedDataset, dataset))
 
 
-def check_classes(source: str, found: Sequence[str], classes: int) -> None:
+def check_classes(source: str, names: Sequence[str], classes: int) -> None:
     """ProblemError where a source of images has more classes than networks tell apart."""
-    if len(found) > classes:
+    if len(names) > classes:
         raise ProblemError(
-            f"{source} has {len(found)} classes, and the config's networks have {classes}",
+            f"{source} has {len(names)} classes, and the config's networks have {classes}",
             hint="Correct weights_manager_cfg.num_classes.",
         )
 

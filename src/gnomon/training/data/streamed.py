@@ -263,8 +263,8 @@ def open_streamed(
     shape = tuple(int(n) for n in first.shape)
     floats = bool(first.dtype != torch_package().uint8)
     items = {name: sample for name, (sample, _) in samples.items()}
-    known = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items())), opened.digest]
-    digest = hashlib.sha256(json.dumps(known).encode())
+    decisive = [source, origin.kind, origin.resize, classes, list(shape), dict(sorted(items.items())), opened.digest]
+    digest = hashlib.sha256(json.dumps(decisive).encode())
     for array in (*(labels[name] for name in sorted(labels)), *(rows[name][1] for name in PARTS)):
         digest.update(array.tobytes())
     data = Streamed(

@@ -101,15 +101,15 @@ def _watch(pid: int, streams: Sequence[IO[bytes]], ended: threading.Event) -> No
 
     The last that it prints goes to the worker's own log, which is reported where the worker has to be killed.
     """
-    told = [0] * len(streams)
+    seen = [0] * len(streams)
     while not ended.wait(_LOOK_S):
         for number, stream in enumerate(streams):
             size = _size(stream)
             if size > _MOST_PRINTED:
                 kill_tree(pid)
                 return
-            os.write(2, os.pread(stream.fileno(), _MOST_TOLD, max(told[number], size - _MOST_TOLD)))
-            told[number] = size
+            os.write(2, os.pread(stream.fileno(), _MOST_TOLD, max(seen[number], size - _MOST_TOLD)))
+            seen[number] = size
 
 
 def _size(stream: IO[bytes]) -> int:
@@ -302,10 +302,10 @@ class LoadedCommand(Loaded):
                     with np.load(path, allow_pickle=False) as stored:
                         array = stored[name] if name in stored else stored[stored.files[index]]
                 else:
-                    known = self._buffers.get(tensor)
-                    if known is None:
+                    bound = self._buffers.get(tensor)
+                    if bound is None:
                         raise Refused(f"the shape of the output {name!r} is open, and raw files do not tell it")
-                    array = np.fromfile(path, dtype_of(name_of(known.dtype))).reshape(known.shape)
+                    array = np.fromfile(path, dtype_of(name_of(bound.dtype))).reshape(bound.shape)
                 np.copyto(output_array(self._buffers, tensor, array.shape, name_of(array.dtype)), array)
             except (OSError, ValueError, KeyError, IndexError) as error:
                 raise Refused(f"the output {name!r} cannot be read from {os.path.basename(path)}: {error}") from error

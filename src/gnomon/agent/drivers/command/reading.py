@@ -89,12 +89,12 @@ def _nanoseconds(value: object, unit: str) -> float:
 
 
 def _in_json(path: str, text: str, label: str) -> list[tuple[str, object]]:
-    found: list[_Place] = [(None, "", document) for document in _documents(text)]
+    places: list[_Place] = [(None, "", document) for document in _documents(text)]
     for match in _STEP.finditer(path):
         quoted, index, every, plain = match.groups()
         key = plain if quoted is None else quoted
-        found = [place for _, _, value in found for place in _below(value, key=key, index=index, every=bool(every))]
-    numbers = [place for place in found if _is_number(place[2])]
+        places = [place for _, _, value in places for place in _below(value, key=key, index=index, every=bool(every))]
+    numbers = [place for place in places if _is_number(place[2])]
     return [(key if label == "*" else _beside(parent, label), value) for parent, key, value in numbers]
 
 
@@ -129,21 +129,21 @@ def _documents(text: str) -> list[Any]:
     """The JSON in a text, among other lines: from each line that begins with a bracket, else from the first bracket."""
     starts = [match.end() for match in _JSON_LINE.finditer(text)]
     starts = starts or sorted(text.find(bracket) for bracket in "{[" if bracket in text)
-    found: list[Any] = []
+    documents: list[Any] = []
     end = wrong = 0
     for start in starts:
         if start < end or wrong > _MOST_WRONG:
             continue  # it is inside the one before, or these are not the lines of JSON
         try:
             document, end = _DECODER.raw_decode(text, start)
-            found.append(document)
+            documents.append(document)
         except ValueError:
             wrong += 1
         except RecursionError as error:
             raise Unreadable("it is JSON that is nested too deeply") from error
-    if not found:
+    if not documents:
         raise Unreadable("it is not JSON")
-    return found
+    return documents
 
 
 def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:

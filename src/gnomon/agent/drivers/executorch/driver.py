@@ -74,8 +74,8 @@ class ExecuTorchModel(Loaded):
         outputs = [buffer for _, buffer in segment["outputs"]]
 
         def call() -> None:
-            made = run(inputs, False)
-            for name, tensor in zip(outputs, made, strict=True):
+            tensors = run(inputs, False)
+            for name, tensor in zip(outputs, tensors, strict=True):
                 value = array_over(torch, tensor)
                 np.copyto(output_array(keep, name, value.shape, name_of(value.dtype)), value)
 
@@ -107,11 +107,11 @@ class ExecuTorchModel(Loaded):
                 elif event.name == _OPERATOR:
                     self._row(rows, number, kernel, _OPERATOR)["wall_ns"].append(taken)
                 kernel = event.name.removeprefix("native_call_")
-        found = list(rows.values())
+        table = list(rows.values())
         if self._lowered is not None:
-            found += self._folded(found)
+            table += self._folded(table)
         self.close()
-        return found
+        return table
 
     def _row(self, rows: dict[tuple[int, str], KernelTimes], number: int, name: str, kind: str) -> KernelTimes:
         sources, backend = [number], PORTABLE if kind == _OPERATOR else self._delegates.get(str(number), kind)
@@ -123,7 +123,7 @@ class ExecuTorchModel(Loaded):
     def _folded(self, rows: list[KernelTimes]) -> list[KernelTimes]:
         """Operators that lowering left out or folded into others: they take no time of their own."""
         assert self._lowered is not None
-        told = {index for row in rows for index in row["sources"]}
+        timed = {index for row in rows for index in row["sources"]}
         calls = max((len(row["wall_ns"]) for row in rows), default=0)
         return [
             {
@@ -133,7 +133,7 @@ class ExecuTorchModel(Loaded):
                 "wall_ns": [0] * calls,
             }
             for index in range(self._lowered.operators)
-            if index not in told
+            if index not in timed
         ]
 
     def close(self) -> None:
@@ -185,8 +185,8 @@ def _runs(data: bytes) -> list[list[_Event]]:
 
     # The whole is preceded by its size.
     runs = [run for run in tables(follow(4), 1) if text(run, 0) == "Execute"]
-    profiled = [[field(one, 0) for one in tables(run, 3)] for run in runs]
-    return [[event(follow(at)) for at in found if at] for found in profiled]
+    profiled = [[field(entry, 0) for entry in tables(run, 3)] for run in runs]
+    return [[event(follow(at)) for at in offsets if at] for offsets in profiled]
 
 
 class ExecuTorchDriver:

@@ -39,28 +39,28 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
     names = operators_of(program.graph)
     with refusing(f"ExecuTorch does not lower {os.path.basename(path)}: ", most=300):
         lowered, tagger = _lowered(program, names, wanted)
-        made = lowered.to_executorch()
+        executable = lowered.to_executorch()
     if wanted is not None and tagger.taken != set(wanted):
         unlike = tagger.taken ^ set(wanted)
-        told = ", ".join(name for name, index in names.items() if index in unlike)
-        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {told} differ")
-    delegates = made.delegate_map.get("forward", {})
+        operators = ", ".join(name for name, index in names.items() if index in unlike)
+        raise Refused(f"ExecuTorch's partitioner did not give XNNPACK exactly what was asked for: {operators} differ")
+    delegates = executable.delegate_map.get("forward", {})
     instructions = {}
-    for number, handles in made.debug_handle_map.get("forward", {}).items():
+    for number, handles in executable.debug_handle_map.get("forward", {}).items():
         own = [handles] if isinstance(handles, int) else handles
         sources = sorted({index for handle in own for index in tagger.sources.get(handle, ())})
         instructions[number] = sources, delegates[number]["name"] if number in delegates else PORTABLE
-    return Lowered(made.buffer, len(names), sorted(tagger.taken), instructions)
+    return Lowered(executable.buffer, len(names), sorted(tagger.taken), instructions)
 
 
 def lower_once(path: str, wanted: Collection[int] | None) -> Lowered:
     """The same, kept for the processes after this one."""
 
     def make(folder: str) -> None:
-        made = lower(path, wanted)
-        head = [made.operators, made.taken, [[number, *row] for number, row in made.instructions.items()]]
+        lowered = lower(path, wanted)
+        head = [lowered.operators, lowered.taken, [[number, *row] for number, row in lowered.instructions.items()]]
         with open(os.path.join(folder, _KEPT), "wb") as target:
-            target.write(json.dumps(head).encode() + b"\n" + made.buffer)
+            target.write(json.dumps(head).encode() + b"\n" + lowered.buffer)
 
     said = ["executorch", None if wanted is None else sorted(wanted)]
     with made_of(path, said, make) as folder, open(os.path.join(folder, _KEPT), "rb") as file:
@@ -86,7 +86,7 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
                 return wished(node) and bool(super().check_constraints(node, ep))
 
             def get_partition(self, node: Any, ep: Any) -> list[Any]:
-                return [one for one in super().get_partition(node, ep) if wished(one)]
+                return [partition for partition in super().get_partition(node, ep) if wished(partition)]
 
         return Within
 
@@ -113,23 +113,23 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
 
 def _sources(node: Any, names: dict[str, int]) -> set[int]:
     """The operators of the file that a node of the lowered graph was made of."""
-    found: set[int] = set()
+    operators: set[int] = set()
     pending = list(node.meta.get("from_node", ()))
     while pending:
         source = pending.pop()
         pending += source.from_node or ()
         if not source.from_node and source.name in names:
-            found.add(names[source.name])
-    return found
+            operators.add(names[source.name])
+    return operators
 
 
 def main(plan: str, target: str) -> int:
     """Write the program that a package's plan runs; returns 0."""
     with open(plan, encoding="utf-8") as file:
         segment = json.load(file)["job"]["segments"][0]
-    made = lower(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])
+    lowered = lower(os.path.join(os.path.dirname(plan), segment["model"]), segment["options"]["xnnpack"])
     with open(target, "wb") as file_:
-        file_.write(made.buffer)
+        file_.write(lowered.buffer)
     return 0
 
 

@@ -106,10 +106,10 @@ _SELECTED = re.compile(r"Selected adapter: (?P<name>.*?), arch=.*adapterType=(?P
 
 def package_folder() -> Path:
     """Where the package ai_edge_litert lies; ImportError where it is not installed."""
-    found = importlib.util.find_spec("ai_edge_litert")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("ai_edge_litert")
+    if spec is None or spec.origin is None:
         raise ImportError("ai-edge-litert is not installed")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def version() -> str:
@@ -151,7 +151,7 @@ class CompiledModel:
         shapes: Sequence[Sequence[int]] = (),
     ) -> None:
         self._library = load_library()
-        self._made: list[tuple[str, ctypes.c_void_p]] = []
+        self._handles: list[tuple[str, ctypes.c_void_p]] = []
         self._used: list[Array] = []  # whose memory LiteRT reads and writes
         self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
         self.adapter: DeviceFound | None = None
@@ -178,9 +178,9 @@ class CompiledModel:
         begun = printed()
         status = getattr(self._library, name)(*arguments)
         if status:
-            told = _last_error_since(begun)
+            last = _last_error_since(begun)
             why = _STATUS.get(status, f"status {status}")
-            raise Refused(f"LiteRT: {name} failed: {why}" + (f" ({told})" if told else ""))
+            raise Refused(f"LiteRT: {name} failed: {why}" + (f" ({last})" if last else ""))
 
     def _out(self, name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
         """Call a function whose last argument takes its result."""
@@ -189,17 +189,17 @@ class CompiledModel:
         return result
 
     def _make(self, kind: str, *arguments: Any, destroy: str = "") -> ctypes.c_void_p:
-        made: ctypes.c_void_p = self._out(f"LiteRtCreate{kind}", *arguments)
-        self._made.append((f"LiteRtDestroy{destroy or kind}", made))
-        return made
+        handle: ctypes.c_void_p = self._out(f"LiteRtCreate{kind}", *arguments)
+        self._handles.append((f"LiteRtDestroy{destroy or kind}", handle))
+        return handle
 
     def _option(self, options: ctypes.c_void_p, name: bytes, text: str) -> None:
         """Settings are handed over as lines of TOML under a name; LiteRT frees them."""
         libc = ctypes.CDLL(None)
         libc.strdup.restype, libc.strdup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
         payload = ctypes.c_void_p(libc.strdup(text.encode()))
-        made = self._out("LiteRtCreateOpaqueOptions", name, payload, ctypes.cast(libc.free, ctypes.c_void_p))
-        self._call("LiteRtAddOpaqueOptions", options, made)
+        opaque = self._out("LiteRtCreateOpaqueOptions", name, payload, ctypes.cast(libc.free, ctypes.c_void_p))
+        self._call("LiteRtAddOpaqueOptions", options, opaque)
 
     def _main_signature(self) -> int:
         count = self._out("LiteRtGetNumModelSignatures", self._model, kind=ctypes.c_size_t).value
@@ -234,13 +234,13 @@ class CompiledModel:
         Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
         where LiteRT has it for other processors than the CPU (from 2.3.0 on).
         """
-        found = _SELECTED.search("\n".join(lines_since(begun)))
-        if found is None:
+        match = _SELECTED.search("\n".join(lines_since(begun)))
+        if match is None:
             raise Refused("LiteRT does not say on which GPU it computes")
         name = "LiteRtCompiledModelIsNonCpuFullyAccelerated"
         if hasattr(self._library, name) and not self._out(name, self._compiled, kind=ctypes.c_bool).value:
             raise Refused("LiteRT: operators of the model were left to the CPU")
-        return {"backend": GPU, "name": found["name"], "software": found["type"].startswith("CPU")}
+        return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
         """What the model holds of the GPU's memory, as LiteRT tells it: weights and what lies between operators.
@@ -250,12 +250,12 @@ class CompiledModel:
         self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
         metrics = self._make("Metrics")
         self._call("LiteRtCompiledModelStopMetricsCollection", self._compiled, metrics)
-        found: dict[bytes, int] = {}
+        sizes: dict[bytes, int] = {}
         for index in range(self._out("LiteRtGetNumMetrics", metrics, kind=ctypes.c_int).value):
             metric = self._out("LiteRtGetMetric", metrics, ctypes.c_int(index), kind=_Metric)
             if metric.name.startswith(b"gpu_") and metric.name.endswith(b"_memory_bytes"):
-                found[metric.name] = int(metric.value)
-        return sum(found.values()) if found else None
+                sizes[metric.name] = int(metric.value)
+        return sum(sizes.values()) if sizes else None
 
     def operator_codes(self) -> tuple[int, ...]:
         """The builtin operator code of each operator of the first subgraph, in the file's order."""
@@ -271,13 +271,13 @@ class CompiledModel:
 
     def tensor_types(self, kind: str) -> list[tuple[str, tuple[int, ...]]]:
         """dtype and shape of each "Input" or "Output"; -1 where the model leaves a dimension open."""
-        found = []
+        types = []
         for index in range(self._out(f"LiteRtGetNumSubgraph{kind}s", self._subgraph, kind=ctypes.c_size_t).value):
             tensor = self._out(f"LiteRtGetSubgraph{kind}", self._subgraph, ctypes.c_size_t(index))
-            made = self._out("LiteRtGetRankedTensorType", tensor, kind=_TensorType)
-            shape = self._sizes[kind][index] if kind in self._sizes else _dims(made.layout)
-            found.append((_DTYPES.get(made.element, f"type {made.element}"), shape))
-        return found
+            ranked = self._out("LiteRtGetRankedTensorType", tensor, kind=_TensorType)
+            shape = self._sizes[kind][index] if kind in self._sizes else _dims(ranked.layout)
+            types.append((_DTYPES.get(ranked.element, f"type {ranked.element}"), shape))
+        return types
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
         """A function that runs the model on the arrays, which are held until the model is closed.
@@ -315,8 +315,8 @@ class CompiledModel:
             for target, source in before:
                 copy(target, source)
             if run(model, signature, counts[0], inputs, counts[1], outputs):
-                told = _last_error_since(0)
-                raise Refused("LiteRT: LiteRtRunCompiledModel failed" + (f" ({told})" if told else ""))
+                last = _last_error_since(0)
+                raise Refused("LiteRT: LiteRtRunCompiledModel failed" + (f" ({last})" if last else ""))
             for target, source in after:
                 copy(target, source)
 
@@ -325,7 +325,7 @@ class CompiledModel:
     def _buffer(self, array: Array) -> int | None:
         element = next(code for code, name in _DTYPES.items() if np.dtype(name) == array.dtype)
         layout = _Layout(rank=array.ndim, dims=(ctypes.c_int32 * 8)(*array.shape))
-        made = self._make(
+        buffer = self._make(
             "TensorBufferFromHostMemory",
             ctypes.byref(_TensorType(element=element, layout=layout)),
             ctypes.c_void_p(array.ctypes.data),
@@ -333,7 +333,7 @@ class CompiledModel:
             None,
             destroy="TensorBuffer",
         )
-        return made.value
+        return buffer.value
 
     def start_profiler(self) -> None:
         """Forget the events so far and record those of the next call."""
@@ -356,11 +356,11 @@ class CompiledModel:
 
     def close(self) -> None:
         """Destroy what was made, last first; may be called twice."""
-        while self._made:
-            name, made = self._made.pop()
+        while self._handles:
+            name, handle = self._handles.pop()
             destroy = getattr(self._library, name)
             destroy.restype = None
-            destroy(made)
+            destroy(handle)
         self._used.clear()
 
 
@@ -401,8 +401,8 @@ def _last_error_since(begun: int | None) -> str:
     if not errors:
         return ""
     first, *more = lines[errors[-1] :]
-    told = [first.partition(":")[2], *takewhile(lambda line: not _NEXT.match(line), more)]
-    return " ".join(line.strip() for line in told)[-300:]
+    message = [first.partition(":")[2], *takewhile(lambda line: not _NEXT.match(line), more)]
+    return " ".join(line.strip() for line in message)[-300:]
 
 
 def _environment_options(*, on_gpu: bool) -> tuple[ctypes.c_int, Any]:

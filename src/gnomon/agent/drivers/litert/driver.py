@@ -77,14 +77,14 @@ class LiteRtModel:
             before = clock()
             run()
             self._wall_ns.append(clock() - before)
-            found = self._model.events() if self._profiler else None
-            if found is None:
+            recorded = self._model.events() if self._profiler else None
+            if recorded is None:
                 return
             # What LiteRT does around the kernels differs from call to call (it plans memory in the first).
-            kept = np.isin(found[0]["type"], (OPERATOR, DELEGATE_KERNEL))
+            kept = np.isin(recorded[0]["type"], (OPERATOR, DELEGATE_KERNEL))
             if not self._events:
-                self._events = [e for e, keep in zip(_events(*found), kept, strict=True) if keep]
-            self._elapsed_us.append(found[0]["elapsed_us"][kept])
+                self._events = [e for e, keep in zip(_events(*recorded), kept, strict=True) if keep]
+            self._elapsed_us.append(recorded[0]["elapsed_us"][kept])
 
         return call
 
@@ -95,10 +95,10 @@ class LiteRtModel:
         """
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
-            told: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter["name"]}
+            place: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter["name"]}
             with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not reported
-                told["device_memory_bytes"] = self._model.device_memory_bytes()
-            return [told]
+                place["device_memory_bytes"] = self._model.device_memory_bytes()
+            return [place]
         if self._mode == "builtin":
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
@@ -118,9 +118,9 @@ class LiteRtModel:
         """
         calls = self._elapsed_us[skip:]
         alike = len(self._elapsed_us) == len(self._wall_ns) and {len(us) for us in calls} == {len(self._events)}
-        told = rows(self._events, self._codes, np.asarray(calls)) if self._events and alike else None
+        by_kernel = rows(self._events, self._codes, np.asarray(calls)) if self._events and alike else None
         self.close()
-        return whole_graph(self._mode, len(self._codes), self._wall_ns[skip:]) if told is None else told
+        return whole_graph(self._mode, len(self._codes), self._wall_ns[skip:]) if by_kernel is None else by_kernel
 
     def close(self) -> None:
         """Destroy the model before the arrays that it reads."""
@@ -194,11 +194,11 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
         run = _on_zeros(model)
         model.start_profiler()
         run()
-        found = model.events()
+        events = model.events()
         run()  # an output whose size is found out in the first call has no place for the second
     finally:
         model.close()
-    return (None if found is None else on_builtin(_events(*found), count)), count
+    return (None if events is None else on_builtin(_events(*events), count)), count
 
 
 def tell_left(path: str, shapes: str) -> None:
@@ -210,8 +210,8 @@ def tell_left(path: str, shapes: str) -> None:
 
 def _left_in_another_process(path: str, shapes: Sequence[Sequence[int]]) -> frozenset[int] | None:
     """`left_to_builtin` for XNNPACK in a process of its own, as the profiler takes memory that is not the model's."""
-    found = _told_by_another_process("tell_left", path, json.dumps(shapes))
-    return None if found is None else frozenset(found)
+    left = _told_by_another_process("tell_left", path, json.dumps(shapes))
+    return None if left is None else frozenset(left)
 
 
 def tell_adapter() -> None:
@@ -222,11 +222,11 @@ def tell_adapter() -> None:
         file.write(base64.b64decode(_RELU))
         file.flush()
         try:
-            found = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
-            told: Any = found or {"why": "LiteRT does not report it"}
+            adapter = CompiledModel(file.name, kernels=GPU, threads=1, profiled=False).adapter
+            answer: Any = adapter or {"why": "LiteRT does not report it"}
         except Refused as error:
-            told = {"why": str(error)}
-    print(_TOLD + json.dumps(told), flush=True)
+            answer = {"why": str(error)}
+    print(_TOLD + json.dumps(answer), flush=True)
     os._exit(0)  # a driver's exit handlers may crash or hang after everything was said
 
 
@@ -249,8 +249,8 @@ def _told_by_another_process(function: str, *arguments: str) -> Any:
         done = run_function(__name__, function, *arguments, timeout_s=_TRIAL_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    told = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]
-    return json.loads(told[0].removeprefix(_TOLD)) if told else None
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]
+    return json.loads(lines[0].removeprefix(_TOLD)) if lines else None
 
 
 def _by_interpreter(segment: RuntimeModel) -> Answer:
@@ -273,11 +273,11 @@ class LiteRtDriver:
     def probe(self) -> ProbeAnswer:
         """The version, the kinds of kernels, and the GPU under `devices`, or why there is none under `lacking`."""
         load_library()
-        found: ProbeAnswer = {"version": version(), "backends": list(MODES)}
+        answer: ProbeAnswer = {"version": version(), "backends": list(MODES)}
         gpu = _adapter_here()
         if "why" in gpu:
-            return {**found, "lacking": {GPU: gpu["why"]}}
-        return {**found, "backends": [*MODES, GPU], "devices": [gpu]}
+            return {**answer, "lacking": {GPU: gpu["why"]}}
+        return {**answer, "backends": [*MODES, GPU], "devices": [gpu]}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (by the classic
@@ -333,7 +333,7 @@ class LiteRtInterpreter:
         resized(self._interpreter, list(given.values()))
         inputs = self._bound("input", self._interpreter.get_input_details(), segment["inputs"], buffers)
         outputs = self._bound("output", self._interpreter.get_output_details(), segment["outputs"], buffers)
-        made = [
+        unshaped = [
             (detail["index"], buffer)
             for detail, (_, buffer) in zip(self._interpreter.get_output_details(), segment["outputs"], strict=True)
             if buffer not in buffers
@@ -347,7 +347,7 @@ class LiteRtInterpreter:
             interpreter.invoke()
             for index, array in outputs:
                 copy(array, interpreter.tensor(index)())
-            for index, name in made:
+            for index, name in unshaped:
                 buffers[name] = interpreter.get_tensor(index)
             self._wall_ns.append(clock() - before)
 
@@ -357,14 +357,14 @@ class LiteRtInterpreter:
     def _bound(kind: str, details: Any, wanted: list[list[str]], buffers: Buffers) -> list[tuple[int, Array]]:
         if len(details) != len(wanted):
             raise Refused(f"LiteRT: the model has {len(details)} {kind}s, the job {len(wanted)}")
-        found = []
+        bound = []
         for number, (detail, (_, name)) in enumerate(zip(details, wanted, strict=True)):
             if name not in buffers:
                 continue
             shape = tuple(int(n) for n in detail["shape"])
             check_tensor(f"{kind} {number}", buffers[name], np.dtype(detail["dtype"]).name, shape)
-            found.append((detail["index"], buffers[name]))
-        return found
+            bound.append((detail["index"], buffers[name]))
+        return bound
 
     def where(self) -> list[Place]:
         """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not reported."""
@@ -429,8 +429,8 @@ def open_interpreter(segment: RuntimeModel) -> Any:
     usual = segment.get("options", {}).get("usual")
     chosen = {"num_threads": threads_of(segment), "experimental_op_resolver_type": kernels[kernels_of(segment)]}
     try:
-        made = package.Interpreter(model_path=segment["model"], **({} if usual else chosen))
-        made.allocate_tensors()
+        opened = package.Interpreter(model_path=segment["model"], **({} if usual else chosen))
+        opened.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise Refused(f"LiteRT: {error}") from error
-    return made
+    return opened

@@ -110,17 +110,17 @@ def rows(events: Sequence[Event], codes: Sequence[int], elapsed_us: Array) -> li
     delegated = [i for i in range(len(codes)) if i not in builtin]
     if delegated and not kernels:
         return None
-    found = match([events[k].name for k in kernels], {i: codes[i] for i in delegated})
-    made = []
+    matched = match([events[k].name for k in kernels], {i: codes[i] for i in delegated})
+    table = []
     for number, event in enumerate(events):
         if event.type == OPERATOR and event.index in builtin:
-            made.append(row(f"{event.name} {event.index}", [event.index], "builtin", [number]))
-        elif event.type == DELEGATE_KERNEL and found is not None:
+            table.append(row(f"{event.name} {event.index}", [event.index], "builtin", [number]))
+        elif event.type == DELEGATE_KERNEL and matched is not None:
             place = kernels.index(number)
-            made.append(row(f"{event.name} #{place}", found[place], "xnnpack", [number]))
-    if kernels and found is None:
-        made.append(row("xnnpack", delegated, "xnnpack", kernels))
-    return made
+            table.append(row(f"{event.name} #{place}", matched[place], "xnnpack", [number]))
+    if kernels and matched is None:
+        table.append(row("xnnpack", delegated, "xnnpack", kernels))
+    return table
 
 
 def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, ...]] | None:
@@ -132,29 +132,29 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
     """
     order = list(operators)
     anchors = [i for i in order if operators[i] in _HEAVY]
-    heavy = [k for k, name in enumerate(kernels) if _known(name, _HEAVY_KERNELS)]
+    heavy = [k for k, name in enumerate(kernels) if _codes_of(name, _HEAVY_KERNELS)]
     if len(anchors) != len(heavy) or any(
-        operators[i] not in _known(kernels[k], _HEAVY_KERNELS) for i, k in zip(anchors, heavy, strict=True)
+        operators[i] not in _codes_of(kernels[k], _HEAVY_KERNELS) for i, k in zip(anchors, heavy, strict=True)
     ):
         return None
-    found: list[tuple[int, ...]] = [() for _ in kernels]
+    sources: list[tuple[int, ...]] = [() for _ in kernels]
     for i, k in zip(anchors, heavy, strict=True):
-        found[k] = (i,)
+        sources[k] = (i,)
     place = 0
     for k, name in enumerate(kernels):
-        if found[k]:
-            place = order.index(found[k][0]) + 1
+        if sources[k]:
+            place = order.index(sources[k][0]) + 1
             continue
-        wanted = _known(name, _LIGHT_KERNELS)
+        wanted = _codes_of(name, _LIGHT_KERNELS)
         for later in range(place, len(order)):
             if operators[order[later]] in _HEAVY:
                 break
             if operators[order[later]] in wanted:
-                found[k], place = (order[later],), later + 1
+                sources[k], place = (order[later],), later + 1
                 break
-    return found
+    return sources
 
 
-def _known(name: str, table: dict[str, set[int]]) -> set[int]:
+def _codes_of(name: str, table: dict[str, set[int]]) -> set[int]:
     """What a kernel may compute, by its name up to the parenthesis of its layout and type."""
     return table.get(name.partition(" (")[0].strip(), set())

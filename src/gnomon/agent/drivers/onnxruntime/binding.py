@@ -37,27 +37,27 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
             binding.bind_input(name, "cpu", 0, _element(array), array.shape, array.ctypes.data)
 
     bind()
-    made = []
+    unshaped = []
     for number, (name, buffer) in enumerate(outputs.items()):
         if buffer in buffers:
             array = buffers[buffer]
             binding.bind_output(name, "cpu", 0, _element(array), array.shape, array.ctypes.data)
         else:
             binding.bind_output(name, "cpu")
-            made.append((number, name, buffer))
+            unshaped.append((number, name, buffer))
     call = functools.partial(session.run_with_iobinding, binding)
-    if not made and not own_memory:
+    if not unshaped and not own_memory:
         return call
 
     def call_and_take() -> None:
         if own_memory:
             bind()
         # Bound again in each call: ONNX Runtime would keep the size that the call before found out.
-        for _, name, _ in made:
+        for _, name, _ in unshaped:
             binding.bind_output(name, "cpu")
         call()
-        results = binding.get_outputs() if made else ()
-        for number, _, buffer in made:
+        results = binding.get_outputs() if unshaped else ()
+        for number, _, buffer in unshaped:
             buffers[buffer] = _array(results[number])
 
     return call_and_take
@@ -99,8 +99,8 @@ def _element(array: Array) -> Any:
 def _array(value: Any) -> Array:
     """What ONNX Runtime made, copied. It makes no array of bfloat16 itself."""
     if value.element_type() != _BFLOAT16:
-        made: Array = value.numpy()
-        return made
+        array: Array = value.numpy()
+        return array
     shape = tuple(value.shape())
     held = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
     return np.array(held, np.uint16).view(BFLOAT16).reshape(shape)

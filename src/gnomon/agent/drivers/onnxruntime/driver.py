@@ -40,21 +40,21 @@ def _onnxruntime() -> Any:
 
 
 def _options(ort: Any, options: Options) -> Any:
-    made = ort.SessionOptions()
-    made.log_severity_level = 3
+    settings = ort.SessionOptions()
+    settings.log_severity_level = 3
     for name, value in options.get("session", {}).items():
-        made.add_session_config_entry(name, value)
+        settings.add_session_config_entry(name, value)
     for path in libraries(options):
-        made.register_custom_ops_library(path)
-    made.add_session_config_entry(ASSIGNED, "1")
+        settings.register_custom_ops_library(path)
+    settings.add_session_config_entry(ASSIGNED, "1")
     if options.get("usual"):
-        return made
-    made.intra_op_num_threads = int(options.get("threads", 1))
-    made.inter_op_num_threads = 1
+        return settings
+    settings.intra_op_num_threads = int(options.get("threads", 1))
+    settings.inter_op_num_threads = 1
     if not options.get("optimise", True):
-        made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     for name, size in options.get("dims", {}).items():
-        made.add_free_dimension_override_by_name(name, int(size))
+        settings.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
         # Each session's own arena makes every other one's memory cold; one arena for all keeps a chain warm.
         global _arena_registered
@@ -62,8 +62,8 @@ def _options(ort: Any, options: Options) -> Any:
             kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
             ort.create_and_register_allocator(kind, None)
             _arena_registered = True
-        made.add_session_config_entry("session.use_env_allocators", "1")
-    return made
+        settings.add_session_config_entry("session.use_env_allocators", "1")
+    return settings
 
 
 class OnnxRuntimeSession:
@@ -73,12 +73,12 @@ class OnnxRuntimeSession:
         ort = _onnxruntime()
 
         options = segment.get("options", {})
-        made = _options(ort, options)
-        self._profile_folder = profile_folder(made, profiled=profiled)
+        settings = _options(ort, options)
+        self._profile_folder = profile_folder(settings, profiled=profiled)
         begun = printed() if options.get("explain") else None
         with refusing():
-            self._session = session or _opened(ort, made, segment)
-        self._told = lines_since(begun)
+            self._session = session or _opened(ort, settings, segment)
+        self._logged = lines_since(begun)
         self._keep = buffers
         self.call: Callable[[], object] = (
             fed_call(self._session, segment, buffers)
@@ -97,13 +97,13 @@ class OnnxRuntimeSession:
         was to explain itself has logged why a provider did not take a node.
         """
         report = report_of(self._session)
-        reasons = reasons_in(self._told, {name for _, nodes in report for name, _ in nodes})
+        reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
         rows: dict[tuple[str, str], list[str | int]] = {}
         for provider, nodes in report:
             for name, _ in nodes:
                 rows.setdefault((provider, reasons.get(name, "") if provider == CPU else ""), []).append(name)
-        told: list[Place] = [{"operators": own, "backend": on, "reason": why} for (on, why), own in rows.items()]
-        return told or [{"operators": [], "backend": name} for name in self._session.get_providers()]
+        places: list[Place] = [{"operators": own, "backend": on, "reason": why} for (on, why), own in rows.items()]
+        return places or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Kernel times from the session's profile (whole microseconds)."""
@@ -154,13 +154,13 @@ def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
 
 def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
     """What ONNX Runtime and its providers logged of nodes that a provider did not take, by the nodes' names."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for line in lines:
         said = (line.partition("] ")[2] or line).strip().removeprefix("REASON : ")
         if _LEFT.search(said):
             words = (word.strip("'\"`[](),;") for word in said.split())
-            found |= {word: said for word in words if word in names}
-    return found
+            reasons |= {word: said for word in words if word in names}
+    return reasons
 
 
 class OnnxRuntimeDriver:
@@ -177,12 +177,12 @@ class OnnxRuntimeDriver:
         ort = _onnxruntime()
 
         tried |= built_in(ort, lambda ort: _options(ort, {}))
-        here = {backend: told for backend, told in tried.items() if "refused" not in told}
-        found: ProbeAnswer = {"version": ort.__version__, "backends": ["cpu", *here]}
+        here = {backend: own for backend, own in tried.items() if "refused" not in own}
+        answer: ProbeAnswer = {"version": ort.__version__, "backends": ["cpu", *here]}
         if here:
-            found["accelerators"] = here
-        refused = {backend: told["refused"] for backend, told in tried.items() if "refused" in told}
-        return {**found, "lacking": refused} if refused else found
+            answer["accelerators"] = here
+        refused = {backend: own["refused"] for backend, own in tried.items() if "refused" in own}
+        return {**answer, "lacking": refused} if refused else answer
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
         """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),

@@ -51,8 +51,8 @@ def mark_of(backend: str) -> str:
 
 def number_of(name: str) -> int | None:
     """The place in the file of the node that a name of the runtime's is made from; None where it is made from none."""
-    found = _NUMBERED.match(name)
-    return int(found[1]) if found else None
+    match = _NUMBERED.match(name)
+    return int(match[1]) if match else None
 
 
 def nodes_of(model: bytes) -> list[Node]:
@@ -60,17 +60,17 @@ def nodes_of(model: bytes) -> list[Node]:
 
     NotOnnx where there is no such thing.
     """
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     spans = [(start, end) for number, _, start, end in _fields(model, *_graph(model)) if number == _NODE]
     for place, (start, end) in enumerate(spans):
         node = _node(model, start, end, place)
-        first = found.get(node.operator)
+        first = nodes.get(node.operator)
         if first is not None:
             node = replace(first, inputs=first.inputs + node.inputs, outputs=first.outputs + node.outputs)
-        found[node.operator] = node
-    if sorted(found) != list(range(len(found))):
+        nodes[node.operator] = node
+    if sorted(nodes) != list(range(len(nodes))):
         raise NotOnnx("its operators are numbered with gaps")
-    return [found[operator] for operator in range(len(found))]
+    return [nodes[operator] for operator in range(len(nodes))]
 
 
 def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] = frozenset()) -> bytes:
@@ -80,23 +80,23 @@ def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] =
     types `expanded` (HardSwish) are written as what they stand for.
     """
     begin, finish = _graph(model)
-    made: list[bytes] = []
+    chunks: list[bytes] = []
     copied, place = begin, 0
     seen: set[int] = set()
     for number, tag, start, end in _fields(model, begin, finish):
         if number != _NODE:
             continue
         node = _node(model, start, end, place)
-        made.append(model[copied:tag])
+        chunks.append(model[copied:tag])
         if node.type in expanded and not node.domain and node.operator not in backends:
-            made += [_message(_NODE, one) for one in _hard_swish(node)]
+            chunks += [_message(_NODE, body) for body in _hard_swish(node)]
         else:
             again = f"/{node.type}" if node.operator in seen else ""
-            made.append(_message(_NODE, _numbered(model, node, again, backends.get(node.operator))))
+            chunks.append(_message(_NODE, _numbered(model, node, again, backends.get(node.operator))))
         seen.add(node.operator)
         copied, place = end, place + 1
-    made.append(model[copied:finish])
-    graph = b"".join(made)
+    chunks.append(model[copied:finish])
+    graph = b"".join(chunks)
     tag = next(tag for number, tag, _, end in _fields(model, 0, len(model)) if number == _GRAPH and end == finish)
     return b"".join([model[:tag], _message(_GRAPH, graph), model[finish:]])
 
@@ -130,7 +130,7 @@ def _attribute(name: str, value: float) -> bytes:
 
 
 def _node(model: bytes, start: int, end: int, place: int) -> Node:
-    found = _texts(model, start, end)
+    texts = _texts(model, start, end)
     said: dict[str, str] = {}
     for number, _, begin, finish in _fields(model, start, end):
         if number == _METADATA:
@@ -139,11 +139,11 @@ def _node(model: bytes, start: int, end: int, place: int) -> Node:
     operator = said.get(_OPERATOR, "")
     return Node(
         operator=int(operator) if operator.isascii() and operator.isdigit() and len(operator) < 10 else place,
-        name=(found.get(_NAME) or [""])[-1],
-        type=(found.get(_TYPE) or [""])[-1],
-        domain=(found.get(_DOMAIN) or [""])[-1],
-        inputs=tuple(found.get(_INPUT, ())),
-        outputs=tuple(found.get(_OUTPUT, ())),
+        name=(texts.get(_NAME) or [""])[-1],
+        type=(texts.get(_TYPE) or [""])[-1],
+        domain=(texts.get(_DOMAIN) or [""])[-1],
+        inputs=tuple(texts.get(_INPUT, ())),
+        outputs=tuple(texts.get(_OUTPUT, ())),
         mark=said.get(_PROPERTY, ""),
         start=start,
         end=end,
@@ -159,11 +159,11 @@ def _graph(model: bytes) -> tuple[int, int]:
 
 def _texts(model: bytes, start: int, end: int) -> dict[int, list[str]]:
     """The short fields of a message as texts, by number."""
-    found: dict[int, list[str]] = {}
+    texts: dict[int, list[str]] = {}
     for number, _, begin, finish in _fields(model, start, end):
         if number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):
-            found.setdefault(number, []).append(model[begin:finish].decode("utf-8", "replace"))
-    return found
+            texts.setdefault(number, []).append(model[begin:finish].decode("utf-8", "replace"))
+    return texts
 
 
 def _fields(model: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -200,12 +200,12 @@ def _read_varint(model: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _message(number: int, body: bytes) -> bytes:

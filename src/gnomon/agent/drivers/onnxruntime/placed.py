@@ -48,8 +48,8 @@ class _Placed:
 
     def __init__(self, ort: Any, settings: Any, path: str, options: Options, places: dict[int, str]) -> None:
         if version_of(ort) < OLDEST:
-            told = ".".join(map(str, OLDEST))
-            raise Refused(f"ONNX Runtime {ort.__version__} ignores {RULES}: placing nodes needs {told} or later")
+            oldest = ".".join(map(str, OLDEST))
+            raise Refused(f"ONNX Runtime {ort.__version__} ignores {RULES}: placing nodes needs {oldest} or later")
         model, self.nodes = _read(path)
         self.places = places
         self.folded = {int(a): int(b) for a, b in options.get("folded", ())}
@@ -66,7 +66,7 @@ class _Placed:
             blamed = frozenset(int(number) for number in _NAMED.findall(str(error)))
             raise Elsewhere(_NAMED.sub(lambda m: self._called(int(m[1])), str(error)), blamed) from error
         self.report = report_of(self.session)
-        self.found = self._found()
+        self.providers = self._reported()
         self._check()
 
     def _called(self, index: int) -> str:
@@ -74,43 +74,43 @@ class _Placed:
 
     def backend(self, provider: str) -> str:
         """The backend of a provider by its name in reports; the name itself of one that is not in the plan."""
-        known = {str(own["provider"]): backend for backend, own in self.accelerators.items()}
-        return _HOME if provider == CPU else known.get(provider, provider)
+        backends = {str(own["provider"]): backend for backend, own in self.accelerators.items()}
+        return _HOME if provider == CPU else backends.get(provider, provider)
 
     def planned(self, index: int) -> str:
         """The backend that a node is to lie on."""
         return self.places.get(index, _HOME)
 
-    def _found(self) -> dict[int, str]:
+    def _reported(self) -> dict[int, str]:
         """The provider of each node that the report names; of one that lies in several, one that was not planned."""
-        found: dict[int, str] = {}
+        providers: dict[int, str] = {}
         for provider, nodes in self.report:
             for name, _ in nodes:
                 index = number_of(name)
-                if index is not None and (index not in found or self.backend(provider) != self.planned(index)):
-                    found[index] = provider
-        return found
+                if index is not None and (index not in providers or self.backend(provider) != self.planned(index)):
+                    providers[index] = provider
+        return providers
 
     def _check(self) -> None:
         """Elsewhere unless the session's own report has every node where it was planned."""
-        moved = {i: provider for i, provider in self.found.items() if self.backend(provider) != self.planned(i)}
+        moved = {i: provider for i, provider in self.providers.items() if self.backend(provider) != self.planned(i)}
         for index in self.places:
-            if index not in self.found and index not in self.folded and self.nodes[index].type not in _LAYOUT:
+            if index not in self.providers and index not in self.folded and self.nodes[index].type not in _LAYOUT:
                 moved[index] = ""
         if moved:
-            told = [
+            moves = [
                 f"{self._called(i)} (planned: {self.planned(i)}) " + (f"on {provider}" if provider else "in no report")
                 for i, provider in sorted(moved.items())[:3]
             ]
             raise Elsewhere(
-                f"ONNX Runtime put {len(moved)} of {len(self.nodes)} nodes elsewhere: {', '.join(told)}",
+                f"ONNX Runtime put {len(moved)} of {len(self.nodes)} nodes elsewhere: {', '.join(moves)}",
                 frozenset(moved),
             )
 
     def provider(self, index: int) -> str:
         """The provider of a node: as reported; one that was folded away is nowhere, and told where it was planned."""
-        if index in self.found:
-            return self.found[index]
+        if index in self.providers:
+            return self.providers[index]
         planned = self.planned(index)
         return CPU if planned == _HOME else str(self.accelerators[planned]["provider"])
 
@@ -166,10 +166,10 @@ class PlacedSession:
 
     def where(self) -> list[Place]:
         """The provider of each node, by its place in the file, as the session's own report tells it."""
-        found: dict[str, list[int]] = {}
+        places: dict[str, list[int]] = {}
         for index in range(len(self._placed.nodes)):
-            found.setdefault(self._placed.provider(index), []).append(index)
-        return [{"operators": indices, "backend": provider} for provider, indices in found.items()]
+            places.setdefault(self._placed.provider(index), []).append(index)
+        return [{"operators": indices, "backend": provider} for provider, indices in places.items()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
@@ -178,7 +178,7 @@ class PlacedSession:
         for run, kernels in _runs(events_of(self._session))[skip:]:
             for step in reader.steps(run, kernels):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
-        made: list[KernelTimes] = [
+        times: list[KernelTimes] = [
             {
                 "name": reader.name(nodes),
                 "sources": list(nodes),
@@ -188,7 +188,7 @@ class PlacedSession:
             for (backend, nodes), taken in rows.items()
         ]
         self.close()
-        return made
+        return times
 
     def close(self) -> None:
         """Drop the session and its profile."""
@@ -216,7 +216,7 @@ def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]
     kernels = sorted(
         (e for e in events if e.get("cat") == "Node" and e["name"].endswith(_KERNEL)), key=lambda e: int(e["ts"])
     )
-    found, at = [], 0
+    runs, at = [], 0
     for run in sorted((e for e in events if e["name"] == "model_run"), key=lambda e: int(e["ts"])):
         ends = run["ts"] + run["dur"]
         while at < len(kernels) and kernels[at]["ts"] < run["ts"]:
@@ -224,8 +224,8 @@ def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]
         first = at
         while at < len(kernels) and kernels[at]["ts"] <= ends:
             at += 1
-        found.append((run, kernels[first:at]))
-    return found
+        runs.append((run, kernels[first:at]))
+    return runs
 
 
 class _Steps:
@@ -312,7 +312,7 @@ class _Steps:
 
     def _parts(self, kernels: list[TraceEvent]) -> dict[int, list[int]]:
         """The nodes of each event of a compiled part: parts are reported in the order in which they run."""
-        found: dict[int, list[int]] = {}
+        parts: dict[int, list[int]] = {}
         for backend, own in self._placed.accelerators.items():
             reported = [(p, nodes) for p, nodes in self._placed.report if p == own["provider"]]
             kinds = {kind for _, nodes in reported for _, kind in nodes}
@@ -321,15 +321,15 @@ class _Steps:
             if len(fused) != len(reported) or any(self._index(event) is not None for event in fused):
                 continue
             for event, (_, nodes) in zip(fused, reported, strict=True):
-                found[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
-        return found
+                parts[id(event)] = sorted({i for name, _ in nodes if (i := number_of(name)) is not None})
+        return parts
 
     def _index(self, event: TraceEvent) -> int | None:
         """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""
         name = str(event["name"])[: -len(_KERNEL)]
-        found = number_of(name)
-        if found is not None:
-            return found
+        number = number_of(name)
+        if number is not None:
+            return number
         ends = (len(name), *(k for k in range(len(name) - 1, 0, -1) if name[k] == "_"))
         return next((self._tensors[name[:k]] for k in ends if name[:k] in self._tensors), None)
 
@@ -345,12 +345,12 @@ def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> An
     backend: str = options["try"]
     if backend == _HOME:
         left = _Placed(ort, settings(), path, options, {})
-        return {_HOME: sorted(left.found)}
+        return {_HOME: sorted(left.providers)}
     own = options["accelerators"][backend]
     model, _ = _read(path)
-    made = settings()
-    made.add_session_config_entry(WEIGHTS, os.path.dirname(os.path.abspath(path)))
-    free = session_of(ort, made, marked(model, {}), {backend: own}, None, {})
+    prepared = settings()
+    prepared.add_session_config_entry(WEIGHTS, os.path.dirname(os.path.abspath(path)))
+    free = session_of(ort, prepared, marked(model, {}), {backend: own}, None, {})
     taken = {
         index
         for provider, nodes in report_of(free)

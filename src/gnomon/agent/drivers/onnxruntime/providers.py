@@ -77,8 +77,8 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
 
 def _virtual(device: Any) -> bool:
     """Whether a device can only be compiled for."""
-    told = {**dict(device.device.metadata), **dict(device.ep_metadata)}
-    return str(told.get("is_virtual", "0")) not in ("0", "false")
+    metadata = {**dict(device.device.metadata), **dict(device.ep_metadata)}
+    return str(metadata.get("is_virtual", "0")) not in ("0", "false")
 
 
 def session_of(
@@ -118,14 +118,14 @@ def session_of(
     with refusing():
         if not plugins:
             providers = [(accelerators[b]["provider"] if b else CPU, options) for b, options in listed]
-            made = ort.InferenceSession(model, settings, providers=providers)
+            session = ort.InferenceSession(model, settings, providers=providers)
         else:
             for named, options in listed:
                 device = _cpu_device(ort) if named is None else _device(ort, named, accelerators[named])
                 settings.add_provider_for_devices([device], options)
-            made = ort.InferenceSession(model, settings)
-    made.disable_fallback()  # a run that fails would be the CPU's from then on
-    return made
+            session = ort.InferenceSession(model, settings)
+    session.disable_fallback()  # a run that fails would be the CPU's from then on
+    return session
 
 
 def _device(ort: Any, backend: str, own: Provider) -> Any:
@@ -151,12 +151,12 @@ def plugins_here(settings: Callable[[Any], Any]) -> dict[str, Provider]:
 
     Of each what a session gets it by, or ``{"refused": why}``; `settings` makes a session's options.
     """
-    found: dict[str, Provider] = {}
+    plugins: dict[str, Provider] = {}
     for backend, module in _PLUGINS.items():
         with contextlib.suppress(ImportError, ValueError):
             if importlib.util.find_spec(module) is not None:
-                found[backend] = _in_child(_trial(settings, backend, {"module": module}))
-    return found
+                plugins[backend] = _in_child(_trial(settings, backend, {"module": module}))
+    return plugins
 
 
 def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, Provider]:
@@ -176,21 +176,21 @@ def _trial(settings: Callable[[Any], Any], backend: str, own: Provider) -> Calla
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime as ort
 
-        found: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
+        described: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
         if "module" in own:
             device = device_of(ort, backend, own["module"])
             kind = str(device.device.type).rpartition(".")[2]
-            found["provider"] = device.ep_name
-            found["device"] = f"{device.ep_vendor or device.ep_name}, {kind}"
-            found["software"] = kind == "CPU"
-            found["memory"] = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT) is not None
+            described["provider"] = device.ep_name
+            described["device"] = f"{device.ep_vendor or device.ep_name}, {kind}"
+            described["software"] = kind == "CPU"
+            described["memory"] = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT) is not None
             if backend in _EXCLUDES:
-                found["excludes"] = _EXCLUDES[backend]
-        session = session_of(ort, settings(ort), marked(_RELU, {}), {backend: found}, None, {})
+                described["excludes"] = _EXCLUDES[backend]
+        session = session_of(ort, settings(ort), marked(_RELU, {}), {backend: described}, None, {})
         took = [provider for provider, nodes in report_of(session) if nodes]
-        if found["provider"] not in took:
-            raise Refused(f"a session with {found['provider']} computes on {' and '.join(took) or 'nothing'}")
-        return found
+        if described["provider"] not in took:
+            raise Refused(f"a session with {described['provider']} computes on {' and '.join(took) or 'nothing'}")
+        return described
 
     return run
 
@@ -233,7 +233,7 @@ def _in_child(work: Callable[[], Provider]) -> Provider:
             said = b'{"refused": "no answer in time"}'
     _, status = os.waitpid(child, 0)
     try:
-        found: Provider = json.loads(said)
+        reply: Provider = json.loads(said)
     except ValueError:
         return {"refused": f"it ended with the status {os.waitstatus_to_exitcode(status)}"}
-    return found
+    return reply

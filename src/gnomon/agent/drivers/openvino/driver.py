@@ -77,11 +77,11 @@ class OpenVinoModel:
         # A tensor over shared memory does not keep its array alive, and the request does not keep the tensor.
         self._keep: list[object] = [buffers]
         bound = [(self._compiled.input(name), buffer) for name, buffer in segment["inputs"]]
-        made = []
+        unshaped = []
         for name, buffer in segment["outputs"]:
             port = self._compiled.output(name)
             if buffer not in buffers and port.partial_shape.is_dynamic:
-                made.append((port, buffer))
+                unshaped.append((port, buffer))
                 continue
             if buffer not in buffers:
                 dtype = "bfloat16" if port.element_type == ov.Type.bf16 else port.element_type.to_dtype().name
@@ -97,8 +97,8 @@ class OpenVinoModel:
             # Each call begins as the first: one that went on from the state before would be another, and longer where
             # the state grows.
             infer = _from_the_start(infer, self._request)
-        if made:
-            infer = _taking(infer, self._request, made, buffers)
+        if unshaped:
+            infer = _taking(infer, self._request, unshaped, buffers)
         self.call: Callable[[], object] = self._counting(infer) if profiled else infer
 
     def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -168,10 +168,10 @@ class OpenVinoModel:
         # a short kernel, once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
 
-        def told(entry: Any) -> tuple[list[Any], str]:
+        def described(entry: Any) -> tuple[list[Any], str]:
             return sources.get(hetero.submodel_of(entry.node_name)[1], []), str(entry.exec_type)
 
-        rows = _timed(self._counted, told, ran)
+        rows = _timed(self._counted, described, ran)
         for row in rows:
             row["wall_ns"] = undisturbed(row["wall_ns"], skip)
         self.close()
@@ -216,20 +216,20 @@ class Placed:
         self._core = _extended(hetero.opened(ov, self._backends, int(options.get("threads", 1))), options)
         self._model = hetero.fold(_read(self._core, path, shapes))
         home = hetero.owners(self._model, self._names)
-        self._known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(self._model)}
+        self._operators = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(self._model)}
         self._edges = hetero.edges(self._model, home)
         hetero.place(ov, self._model, self._names, self._backends, self._places)
 
     def compiled(self, *, profiled: bool) -> Any:
         """The model on its devices. Refused where other devices take part than those that were given something."""
         config = {**self._session, "PERF_COUNT": profiled}
-        made = self._core.compile_model(self._model, hetero.hetero(self._backends), config)
-        wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._known.values()}
-        found = set(made.get_property("EXECUTION_DEVICES"))
-        if found != wanted:
-            told = ", ".join(sorted(found)) or "nothing"
-            raise Refused(f"OpenVINO runs the model on {told} and not on {', '.join(sorted(wanted))} as planned")
-        return made
+        result = self._core.compile_model(self._model, hetero.hetero(self._backends), config)
+        wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._operators.values()}
+        devices = set(result.get_property("EXECUTION_DEVICES"))
+        if devices != wanted:
+            names = ", ".join(sorted(devices)) or "nothing"
+            raise Refused(f"OpenVINO runs the model on {names} and not on {', '.join(sorted(wanted))} as planned")
+        return result
 
     def where(self, compiled: Any) -> list[Place]:
         """The backend of each operator; Refused with the operators that lie elsewhere than planned.
@@ -243,28 +243,28 @@ class Placed:
             counted = self.compiled(profiled=True)
             if hetero.submodels(counted) != devices:
                 raise Refused("OpenVINO cuts the model differently when it counts: where its operators ran is unknown")
-        found: dict[int, set[str]] = {}
+        located: dict[int, set[str]] = {}
         if len(devices) == 1:
-            found = {index: {devices[0]} for index in range(len(self._places))}
+            located = {index: {devices[0]} for index in range(len(self._places))}
         else:
-            for number, named in _named(counted, self._known):
+            for number, named in _named(counted, self._operators):
                 for index in named:
-                    found.setdefault(index, set()).add(devices[number])
+                    located.setdefault(index, set()).add(devices[number])
         # What no counter names was fused into what it is computed with, or folded away: it has no other place.
         group: dict[int, set[str]] = {}
-        for index, there in found.items():
+        for index, there in located.items():
             group.setdefault(self._leaders[index], set()).update(there)
-        found = {index: found.get(index) or group.get(leader, set()) for index, leader in enumerate(self._leaders)}
+        located = {index: located.get(index) or group.get(leader, set()) for index, leader in enumerate(self._leaders)}
         back = {hetero.device_name(backend): backend for backend in self._backends}
-        told = {i: ",".join(sorted(back.get(d, d) for d in there)) or "unknown" for i, there in found.items()}
-        moved = [i for i, place in enumerate(self._places) if told.get(i) != self._backends[place]]
+        backends = {i: ",".join(sorted(back.get(d, d) for d in there)) or "unknown" for i, there in located.items()}
+        moved = [i for i, place in enumerate(self._places) if backends.get(i) != self._backends[place]]
         if moved:
             shown = ", ".join(
-                f"{self._names[i][0]} on {told.get(i, 'unknown')} and not on {self._backends[self._places[i]]}"
+                f"{self._names[i][0]} on {backends.get(i, 'unknown')} and not on {self._backends[self._places[i]]}"
                 for i in moved[:5]
             )
             raise Refused(f"OpenVINO placed {len(moved)} of {len(self._places)} operators otherwise: {shown}")
-        return [{"operators": [i], "backend": backend} for i, backend in sorted(told.items())]
+        return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
 
     def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:
         """Times of what is computed together, each under its leader: its kernels, and the conversions for it.
@@ -273,31 +273,31 @@ class Placed:
         the operator that is not on the first backend. A kernel whose name OpenVINO made up counts with the next.
         """
         kernels = {
-            name: {self._known[source] for source in (name, *sources) if source in self._known}
+            name: {self._operators[source] for source in (name, *sources) if source in self._operators}
             for name, sources in _sources(compiled).items()
         }
-        firsts = {**{name: min(own) for name, own in kernels.items() if own}, **self._known}
+        firsts = {**{name: min(own) for name, own in kernels.items() if own}, **self._operators}
 
-        def told(entry: Any) -> tuple[list[Any], str]:
+        def described(entry: Any) -> tuple[list[Any], str]:
             _, name = hetero.submodel_of(entry.node_name)
-            own = kernels.get(name) or {self._known[n] for n in (name,) if n in self._known}
+            own = kernels.get(name) or {self._operators[n] for n in (name,) if n in self._operators}
             index = min(own) if own else self._answering(*hetero.between(name, firsts))
             return ([] if index is None else [self._leaders[index]]), ""
 
         # What does not run in each call is the conversion of a constant in the first.
-        rows = [row for row in _timed(counted, told) if len(row["wall_ns"]) == len(counted)]
+        rows = [row for row in _timed(counted, described) if len(row["wall_ns"]) == len(counted)]
         following: Sequence[str | int] = []
         for row in reversed(rows):
             row["sources"] = following = row["sources"] or following
-        made: dict[int, KernelTimes] = {}
+        merged: dict[int, KernelTimes] = {}
         for row in (row for row in rows if row["sources"]):
             leader = int(row["sources"][0])
-            if leader not in made:
-                made[leader] = {**row, "backend": self._backends[self._places[leader]]}
+            if leader not in merged:
+                merged[leader] = {**row, "backend": self._backends[self._places[leader]]}
             else:
-                pairs = zip(made[leader]["wall_ns"], row["wall_ns"], strict=True)
-                made[leader]["wall_ns"] = [before + more for before, more in pairs]
-        return list(made.values())
+                pairs = zip(merged[leader]["wall_ns"], row["wall_ns"], strict=True)
+                merged[leader]["wall_ns"] = [before + more for before, more in pairs]
+        return list(merged.values())
 
     def _answering(self, writer: int | None, reader: int | None) -> int | None:
         """The operator that a conversion between two is for: the reader within a submodel, else see `rows`."""
@@ -322,12 +322,12 @@ def _layers(info: Any) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
-def _named(compiled: Any, known: Mapping[str, int]) -> Iterator[tuple[int, set[int]]]:
+def _named(compiled: Any, operators: Mapping[str, int]) -> Iterator[tuple[int, set[int]]]:
     """For each counter of a model that was compiled with them: its submodel, and the operators that it names."""
     sources = _sources(compiled)
     for entry in compiled.create_infer_request().profiling_info:
         number, name = hetero.submodel_of(entry.node_name)
-        yield number, {known[source] for source in (name, *sources.get(name, ())) if source in known}
+        yield number, {operators[source] for source in (name, *sources.get(name, ())) if source in operators}
 
 
 def _executed(entry: Any) -> bool:
@@ -336,7 +336,7 @@ def _executed(entry: Any) -> bool:
 
 
 def _timed(
-    counted: list[list[Any]], told: Callable[[Any], tuple[list[Any], str]], ran: Collection[str] = ()
+    counted: list[list[Any]], described: Callable[[Any], tuple[list[Any], str]], ran: Collection[str] = ()
 ) -> list[KernelTimes]:
     """A row for each kernel that ran in counted calls: its sources and backend as `told` of its counter.
 
@@ -349,7 +349,7 @@ def _timed(
                 continue
             row = rows.get(entry.node_name)
             if row is None:
-                sources, backend = told(entry)
+                sources, backend = described(entry)
                 name = f"{entry.node_type} {entry.node_name}"
                 row = rows[entry.node_name] = {"name": name, "sources": sources, "backend": backend, "wall_ns": []}
             row["wall_ns"].append(round(entry.real_time.total_seconds() * 1e9))
@@ -411,15 +411,15 @@ def _name_by_tensors(model: Any) -> None:
     named: dict[str, str] = {}
     for operation in reversed(model.get_ordered_ops()):
         number = operation.get_friendly_name()
-        told = sorted(name for output in operation.outputs() for name in output.get_names())
+        names = sorted(name for output in operation.outputs() for name in output.get_names())
         if operation.get_type_name() in {"Constant", "Parameter", "Result"}:
             continue
         after = [
             target.get_node().get_friendly_name() for out in operation.outputs() for target in out.get_target_inputs()
         ]
-        name = told[0] if told else next((named[reader] for reader in after if reader in named), "")
+        name = names[0] if names else next((named[reader] for reader in after if reader in named), "")
         if name:
-            operation.set_friendly_name(name if told else f"{name}/{number}")
+            operation.set_friendly_name(name if names else f"{name}/{number}")
             named[operation.get_friendly_name()] = name
 
 
@@ -442,13 +442,13 @@ def _from_the_start(infer: Callable[[], object], request: Any) -> Callable[[], o
 
 
 def _taking(
-    infer: Callable[[], object], request: Any, made: list[tuple[Any, str]], buffers: Buffers
+    infer: Callable[[], object], request: Any, unshaped: list[tuple[Any, str]], buffers: Buffers
 ) -> Callable[[], object]:
     """A call that also takes the outputs whose shapes OpenVINO tells only when it has computed them."""
 
     def call() -> None:
         infer()
-        for port, buffer in made:
+        for port, buffer in unshaped:
             buffers[buffer] = _array(request.get_tensor(port))
 
     return call
@@ -531,13 +531,13 @@ def _taken(ov: Any, path: str, options: Options) -> Answer:
     core = _extended(hetero.opened(ov, backends, int(options.get("threads", 1))), options)
     model = hetero.fold(_read(core, path, _told_shapes(options)))
     home = hetero.owners(model, names)
-    known = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(model)}
+    operators = {op.get_friendly_name(): home[op.get_name()] for op in hetero.computing(model)}
     asked = hetero.device_name(backends[-1])
     there = core.query_model(model, asked)
-    left = {index for name, index in known.items() if there.get(name) != asked}
+    left = {index for name, index in operators.items() if there.get(name) != asked}
     hetero.place(ov, model, names, backends, [0 if index in left else len(backends) - 1 for index in range(len(names))])
     compiled = core.compile_model(model, hetero.hetero(backends), {"PERF_COUNT": True})
-    kernels = {tuple(sorted(named)) for _, named in _named(compiled, known)}
+    kernels = {tuple(sorted(named)) for _, named in _named(compiled, operators)}
     return {
         "operators": sorted(set(range(len(names))) - left),
         "kernels": sorted(list(kernel) for kernel in kernels if len(kernel) > 1),

@@ -50,12 +50,12 @@ def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
 def _cpu_plugin(ov: Any) -> str:
     """The file of the CPU's plugin, which the wheel keeps beside its libraries."""
     folder = os.path.join(os.path.dirname(ov.__file__), "libs")
-    found = (
+    plugins = (
         [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
     )
-    if not found:
+    if not plugins:
         raise RuntimeError(f"OpenVINO's CPU plugin is not in {folder}, so it cannot be registered once more")
-    return os.path.join(folder, found[0])
+    return os.path.join(folder, plugins[0])
 
 
 def fold(model: Any) -> Any:
@@ -79,20 +79,20 @@ def owners(model: Any, names: Names) -> dict[str, int]:
     An operator becomes several operations: "conv/WithoutBiases" and "conv" carry its name, the others go with the one
     that reads them. ValueError if there is an operation that belongs to none.
     """
-    known = {tensor: index for index, told in enumerate(names) for tensor in told[1:]}
-    known |= {told[0]: index for index, told in enumerate(names)}  # its own name counts more than a tensor's
-    found: dict[str, int] = {}
+    indices = {tensor: index for index, labels in enumerate(names) for tensor in labels[1:]}
+    indices |= {labels[0]: index for index, labels in enumerate(names)}  # its own name counts more than a tensor's
+    homes: dict[str, int] = {}
     for op in reversed(computing(model)):
         own = op.get_friendly_name()
         called = [own, *(name for out in op.outputs() for name in sorted(out.get_names()))]
         called += [own[:end] for end in range(len(own) - 1, 0, -1) if own[end] == "/"]
-        index: int | None = next((known[name] for name in called if name in known), None)
+        index: int | None = next((indices[name] for name in called if name in indices), None)
         if index is None:
-            index = next((found[reader] for reader in _readers(op) if reader in found), None)
+            index = next((homes[reader] for reader in _readers(op) if reader in homes), None)
         if index is None:
             raise ValueError(f"operation {own!r} of OpenVINO's model belongs to no operator of the file")
-        found[op.get_name()] = index
-    return found
+        homes[op.get_name()] = index
+    return homes
 
 
 def _readers(op: Any) -> Iterator[str]:
@@ -145,23 +145,23 @@ def submodels(compiled: Any) -> list[str]:
     """The device that each submodel was compiled for, as the compiled model itself has it written."""
     blob = compiled.export_model()
     data = blob.getvalue() if hasattr(blob, "getvalue") else bytes(blob)
-    found = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
-    told = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
-    if len(found) != told:
-        raise RuntimeError(f"OpenVINO reports {told} submodels and writes the devices of {len(found)}")
-    return found
+    devices = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
+    count = int(compiled.get_property("HETERO_NUMBER_OF_SUBMODELS"))
+    if len(devices) != count:
+        raise RuntimeError(f"OpenVINO reports {count} submodels and writes the devices of {len(devices)}")
+    return devices
 
 
 def submodel_of(counter: str) -> tuple[int, str]:
     """The number of the submodel that an entry of the performance counters is of, and the entry's own name."""
-    found = _SUBMODEL.match(counter)
-    return (int(found[1]), counter[found.end() :]) if found else (0, counter)
+    match = _SUBMODEL.match(counter)
+    return (int(match[1]), counter[match.end() :]) if match else (0, counter)
 
 
 def edges(model: Any, home: Mapping[str, int]) -> list[tuple[int, int]]:
     """The operators that hand tensors to each other: (writer, reader), each pair once."""
-    made = {(home[op.get_name()], home[reader]) for op in computing(model) for reader in _readers(op) if reader in home}
-    return sorted(pair for pair in made if pair[0] != pair[1])
+    both = {(home[op.get_name()], home[reader]) for op in computing(model) for reader in _readers(op) if reader in home}
+    return sorted(pair for pair in both if pair[0] != pair[1])
 
 
 def between(counter: str, sources: Mapping[str, int]) -> tuple[int | None, int | None]:

@@ -51,11 +51,11 @@ def _answer(asked: Any) -> dict[str, str]:
         with refusing("TVM does not compile the model: ", tell=_said):
             module, calls = planned_calls(module)
             module, scheduled = _scheduled(module, traces, target)
-            told = _export(module, target, asked["library"])
+            facts = _export(module, target, asked["library"])
     named = [(name, None if nodes is None else [written[node] for node in nodes]) for name, nodes in calls]
-    told |= {"scheduled": scheduled, "calls": named, "inputs": inputs, "outputs": outputs}
+    facts |= {"scheduled": scheduled, "calls": named, "inputs": inputs, "outputs": outputs}
     with open(f"{asked['library']}.json", "w", encoding="utf-8") as file:
-        json.dump(told, file)
+        json.dump(facts, file)
     return {}
 
 
@@ -66,12 +66,12 @@ def _traces(packed: str) -> dict[str, object]:
     try:
         plain = zlib.decompressobj()
         text = plain.decompress(base64.b64decode(packed, validate=True), _MOST_RECORDS_BYTES)
-        found = json.loads(text) if plain.eof else None
+        traces = json.loads(text) if plain.eof else None
     except (ValueError, zlib.error, RecursionError) as error:
         raise Refused(f"the tuning records cannot be unpacked: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(traces, dict):
         raise Refused("the tuning records cannot be unpacked")
-    return found
+    return traces
 
 
 def _lacking(words: dict[str, object]) -> list[str]:
@@ -129,8 +129,8 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
         )
     with target, database, tvm.transform.PassContext(opt_level=3):
         module = relax.transform.MetaScheduleApplyDatabase()(module)
-    made = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
-    return module, sum(1 for f in made if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
+    functions = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    return module, sum(1 for f in functions if f.attrs is not None and "tirx.is_scheduled" in f.attrs)
 
 
 def _export(module: Any, target: Any, library: str) -> dict[str, object]:
@@ -139,9 +139,9 @@ def _export(module: Any, target: Any, library: str) -> dict[str, object]:
 
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     with tvm.transform.PassContext(opt_level=3):
-        made = tvm.compile(module, target=target)
-    made.export_library(library)
-    packed = {line[1:].split()[0] for line in made.as_text().splitlines() if line.endswith(" packed_func;")}
+        executable = tvm.compile(module, target=target)
+    executable.export_library(library)
+    packed = {line[1:].split()[0] for line in executable.as_text().splitlines() if line.endswith(" packed_func;")}
     extern = sorted(name for name in packed - own if not name.startswith("vm.builtin."))
     return {"functions": len(own), "extern": extern}
 

@@ -43,10 +43,10 @@ def versions() -> tuple[str, str]:
     except PackageNotFoundError as error:
         raise ModuleNotFoundError(f"No module named 'tvm': the package {error.name} is not installed") from error
     if pair[1] not in TRIED.get(pair[0], ()):
-        told = "; ".join(f"apache-tvm {a} with apache-tvm-ffi {' or '.join(b)}" for a, b in TRIED.items())
+        tried = "; ".join(f"apache-tvm {a} with apache-tvm-ffi {' or '.join(b)}" for a, b in TRIED.items())
         raise Refused(
             f"apache-tvm {pair[0]} with apache-tvm-ffi {pair[1]} was never tried, and pairs that do not fit crash; "
-            f"install {told}"
+            f"install {tried}"
         )
     return pair
 
@@ -64,11 +64,11 @@ def _runtime(threads: int) -> Any:
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
-        found = importlib.util.find_spec("tvm")
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec("tvm")
+        if spec is None or spec.origin is None:
             raise ModuleNotFoundError("No module named 'tvm'")
         for name in _LIBRARIES:
-            ctypes.CDLL(os.path.join(os.path.dirname(found.origin), "lib", name), ctypes.RTLD_GLOBAL)
+            ctypes.CDLL(os.path.join(os.path.dirname(spec.origin), "lib", name), ctypes.RTLD_GLOBAL)
         _loaded = tvm_ffi
     _loaded.get_global_func("runtime.config_threadpool")(1, threads)
     has = int(_loaded.get_global_func("runtime.NumThreads")())
@@ -150,8 +150,8 @@ class TvmModel:
                 raise Refused(f"TVM: nothing is bound to the input {name!r}; there are {', '.join(bound)}")
             array = buffers[bound[name]]
             if array.ctypes.data % _ALIGNMENT:
-                told = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
-                raise Refused(f"TVM: the input {name!r} {told}")
+                reason = f"does not lie on {_ALIGNMENT} bytes, as compiled code takes for granted"
+                raise Refused(f"TVM: the input {name!r} {reason}")
             inputs.append(ffi.from_dlpack(array))
         function = machine["main"]
         fetch = self._fetcher(library, segment, buffers)
@@ -173,9 +173,9 @@ class TvmModel:
             wanted.append((places[name], name, buffer))
         several = len(library.outputs) > 1
 
-        def fetch(made: Any) -> None:
+        def fetch(returned: Any) -> None:
             for place, name, buffer in wanted:
-                value = np.from_dlpack(made[place] if several else made)
+                value = np.from_dlpack(returned[place] if several else returned)
                 array = output_array(buffers, buffer, value.shape, value.dtype.name)
                 if value.shape != array.shape:
                     raise Refused(f"TVM: output {name!r} has the shape {value.shape}, the model says {array.shape}")
@@ -209,7 +209,7 @@ class TvmModel:
 
     def where(self) -> list[Place]:
         """The nodes that compiled code computes; functions of TVM's own library that it calls are "extern"."""
-        nodes = sorted({node for _, found in self._calls for node in found or ()})
+        nodes = sorted({node for _, own in self._calls for node in own or ()})
         rows: list[Place] = [{"operators": nodes, "backend": _BACKEND}]
         if self._extern:
             rows.append({"operators": [], "backend": "extern", "functions": self._extern})
@@ -230,9 +230,9 @@ class TvmModel:
             wall_ns = [sum(ns for _, ns in call) for call in taken]
             return [{"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": wall_ns}]
         places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]
-        made, calls = [names[k] for k in places], self._calls
-        if len(calls) != len(made) or any(a not in (b, _RESHAPE) for a, (b, _) in zip(made, calls, strict=True)):
-            calls = [(name, None) for name in made]
+        called, calls = [names[k] for k in places], self._calls
+        if len(calls) != len(called) or any(a not in (b, _RESHAPE) for a, (b, _) in zip(called, calls, strict=True)):
+            calls = [(name, None) for name in called]
         return [
             {"name": name, "sources": nodes or [], "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
             for k, (name, nodes) in zip(places, calls, strict=True)

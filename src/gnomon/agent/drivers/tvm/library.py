@@ -29,24 +29,24 @@ class Library:
     where that could not be told. `extern` are functions of TVM's own library that it calls.
     """
 
-    def __init__(self, path: str, told: Any) -> None:
+    def __init__(self, path: str, facts: Any) -> None:
         self.path = path
-        self.functions = int(told["functions"])
-        self.scheduled = int(told["scheduled"])
-        self.calls: list[tuple[str, list[str] | None]] = [(name, nodes) for name, nodes in told["calls"]]
-        self.extern: list[str] = told["extern"]
-        self.inputs: list[str] = told["inputs"]
-        self.outputs: list[str] = told["outputs"]
+        self.functions = int(facts["functions"])
+        self.scheduled = int(facts["scheduled"])
+        self.calls: list[tuple[str, list[str] | None]] = [(name, nodes) for name, nodes in facts["calls"]]
+        self.extern: list[str] = facts["extern"]
+        self.inputs: list[str] = facts["inputs"]
+        self.outputs: list[str] = facts["outputs"]
 
 
 def linker() -> str:
     """The program that links compiled models, which TVM will choose. Refused where there is none."""
     named = os.environ.get("CXX") or os.environ.get("CC") or ""
-    found = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
-    if found is None:
+    program = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
+    if program is None:
         what = f"{named}, which CXX or CC names, is not there" if named else "there is no C++ compiler on the PATH"
         raise Refused(f"TVM links what it compiles, and {what}; install one (apt install g++)")
-    return found
+    return program
 
 
 @contextmanager
@@ -63,16 +63,16 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
         # In another process: the compiler's memory is not the model's, and its crash ends nothing else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])
-        told = [line for line in done.stdout.splitlines() if line.startswith(TOLD)]
-        if not told:
+        lines = [line for line in done.stdout.splitlines() if line.startswith(TOLD)]
+        if not lines:
             last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
             raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it said nothing'}")
-        answer = json.loads(told[-1].removeprefix(TOLD))
+        answer = json.loads(lines[-1].removeprefix(TOLD))
         if "refused" in answer:
             raise Refused(answer["refused"])
 
     with made_of(model, ["tvm", shapes, records, versions], make) as folder:
         path = os.path.join(folder, _LIBRARY)
         with open(f"{path}.json", encoding="utf-8") as file:
-            told = json.load(file)
-        yield Library(path, told)
+            facts = json.load(file)
+        yield Library(path, facts)

@@ -24,7 +24,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
     """
     if model.ir_version < _OLDEST:
         raise ValueError(f"IR version {model.ir_version} is not one that TVM reads")
-    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 1)
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
     return _Marking(shapes).from_onnx(model.graph, opset)
 
 
@@ -38,8 +38,8 @@ class _Builder(relax.BlockBuilder):  # type: ignore[misc]
 
     def normalize(self, expr: Any) -> Any:
         if isinstance(expr, relax.Tuple):  # what it binds by itself it names as it likes
-            made = (relax.Call, relax.TupleGetItem)
-            expr = relax.Tuple([self.emit(one) if isinstance(one, made) else one for one in expr.fields])
+            kinds = (relax.Call, relax.TupleGetItem)
+            expr = relax.Tuple([self.emit(field) if isinstance(field, kinds) else field for field in expr.fields])
         return super().normalize(expr)
 
 

@@ -48,9 +48,9 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
             )
     module = imported(model, shapes)
     kind = module["main"].ret_ty
-    for one in kind.fields if isinstance(kind, relax.TupleType) else [kind]:
-        dims = getattr(getattr(one, "shape", None), "values", None)
-        if not isinstance(one, relax.TensorType) or dims is None or any(not hasattr(d, "value") for d in dims):
+    for output in kind.fields if isinstance(kind, relax.TupleType) else [kind]:
+        dims = getattr(getattr(output, "shape", None), "values", None)
+        if not isinstance(output, relax.TensorType) or dims is None or any(not hasattr(d, "value") for d in dims):
             raise Refused("the shape of an output depends on the values of inputs; TVM is measured with fixed shapes")
     written = [next(iter(node.output), "") for node in model.graph.node]
     return module, [v.name for v in inputs], [v.name for v in model.graph.output], written
@@ -65,15 +65,15 @@ def planned_calls(module: Any) -> tuple[Any, list[tuple[str, list[int] | None]]]
             [relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
         )(module)
         fused = relax.transform.FuseOps()(plain)
-        made = relax.transform.FuseTIR()(fused)
-    names = [str(b.value.args[0].name_hint) for b in bindings(made["main"]) if is_call(b.value, "relax.call_tir")]
+        lowered = relax.transform.FuseTIR()(fused)
+    names = [str(b.value.args[0].name_hint) for b in bindings(lowered["main"]) if is_call(b.value, "relax.call_tir")]
     try:
-        found = _Followed(plain["main"], marks).through(fused)
+        calls = _Followed(plain["main"], marks).through(fused)
     except LookupError:
-        found = []
-    if [name for name, _ in found] != names:
-        return made, [(name, None) for name in names]
-    return made, [(name, sorted(nodes)) for name, nodes in found]
+        calls = []
+    if [name for name, _ in calls] != names:
+        return lowered, [(name, None) for name in names]
+    return lowered, [(name, sorted(nodes)) for name, nodes in calls]
 
 
 def _marks(function: Any) -> list[int]:
@@ -114,50 +114,50 @@ class _Followed:
     def __init__(self, plain: Any, marks: list[int]) -> None:
         homes = _homes(plain, marks)
         self._waiting: dict[_Token, list[tuple[_Token, int | None]]] = {}
-        known = self._parameters(plain)
+        tokens = self._parameters(plain)
         for serial, binding in enumerate(bindings(plain)):
             if is_call(binding.value, "relax.call_tir"):
-                key = self._key(binding.value, known)
+                key = self._key(binding.value, tokens)
                 self._waiting.setdefault(key, []).append((("made", serial), homes.get(binding.var)))
-                known[binding.var] = ("made", serial)
+                tokens[binding.var] = ("made", serial)
             else:
-                known[binding.var] = self._token(binding.value, known)
+                tokens[binding.var] = self._token(binding.value, tokens)
 
     def through(self, fused: Any) -> list[tuple[str, set[int]]]:
         """The calls of the fused module's main function, and the nodes of each."""
         return self._calls(fused["main"], self._parameters(fused["main"]), fused)
 
-    def _calls(self, function: Any, known: dict[Any, _Token], fused: Any) -> list[tuple[str, set[int]]]:
+    def _calls(self, function: Any, tokens: dict[Any, _Token], fused: Any) -> list[tuple[str, set[int]]]:
         """The calls in a function and their nodes; what it binds is added to `known`."""
-        found: list[tuple[str, set[int]]] = []
+        calls: list[tuple[str, set[int]]] = []
         for binding in bindings(function):
             value = binding.value
             if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.GlobalVar):
                 inner = fused[value.op]
-                given = dict(zip(inner.params, (self._token(a, known) for a in value.args), strict=True))
+                given = dict(zip(inner.params, (self._token(a, tokens) for a in value.args), strict=True))
                 nodes = {node for _, own in self._calls(inner, given, fused) for node in own}
-                known[binding.var] = self._token(inner.body.body, given)
-                found.append((str(value.op.name_hint), nodes))
+                tokens[binding.var] = self._token(inner.body.body, given)
+                calls.append((str(value.op.name_hint), nodes))
             elif is_call(value, "relax.call_tir"):
-                known[binding.var], node = self._waiting[self._key(value, known)].pop(0)
-                found.append((str(value.args[0].name_hint), set() if node is None else {node}))
+                tokens[binding.var], node = self._waiting[self._key(value, tokens)].pop(0)
+                calls.append((str(value.args[0].name_hint), set() if node is None else {node}))
             else:
-                known[binding.var] = self._token(value, known)
-        return found
+                tokens[binding.var] = self._token(value, tokens)
+        return calls
 
     def _parameters(self, function: Any) -> dict[Any, _Token]:
         return {param: ("given", k) for k, param in enumerate(function.params)}
 
-    def _key(self, call: Any, known: dict[Any, _Token]) -> _Token:
-        return (str(call.args[0].name_hint), self._token(call.args[1], known))
+    def _key(self, call: Any, tokens: dict[Any, _Token]) -> _Token:
+        return (str(call.args[0].name_hint), self._token(call.args[1], tokens))
 
-    def _token(self, value: Any, known: dict[Any, _Token]) -> _Token:
+    def _token(self, value: Any, tokens: dict[Any, _Token]) -> _Token:
         if isinstance(value, relax.Var):
-            return known[value]
+            return tokens[value]
         if isinstance(value, relax.Tuple):
-            return ("several", *(self._token(field, known) for field in value.fields))
+            return ("several", *(self._token(field, tokens) for field in value.fields))
         if isinstance(value, relax.TupleGetItem):
-            whole, place = self._token(value.tuple_value, known), int(value.index)
+            whole, place = self._token(value.tuple_value, tokens), int(value.index)
             return whole[1 + place] if whole[0] == "several" else ("part", whole, place)
         if isinstance(value, tvm.ir.expr.GenericConst):
             array = value.value.numpy()

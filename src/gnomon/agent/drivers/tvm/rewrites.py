@@ -45,13 +45,13 @@ def norms_folded(module: Any) -> Any:
     One behind a convolution or a product with constant weights, which nothing else reads, goes into weights and bias.
     Any other is a multiplication and an addition, which are fused to what stands beside them.
     """
-    if not any(is_call(one.value, _NORM) for one in bindings(module["main"])):
+    if not any(is_call(binding.value, _NORM) for binding in bindings(module["main"])):
         return module
     module = relax.transform.DeadCodeElimination()(module)  # statistics that nothing reads
     plan = _Plan.of(module["main"])
-    made = tvm.IRModule(dict(module.functions.items()))
-    made["main"] = _Folding(plan).visit_expr(module["main"])
-    return relax.transform.DeadCodeElimination()(made)
+    folded = tvm.IRModule(dict(module.functions.items()))
+    folded["main"] = _Folding(plan).visit_expr(module["main"])
+    return relax.transform.DeadCodeElimination()(folded)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class _Plan:
 
     @classmethod
     def of(cls, function: Any) -> _Plan:
-        values = {one.var: one.value for one in bindings(function)}
+        values = {binding.var: binding.value for binding in bindings(function)}
         uses = Counter(var for value in values.values() for var in relax.analysis.free_vars(value))
         uses.update(relax.analysis.free_vars(function.body.body))
         plan = cls()
@@ -80,10 +80,10 @@ class _Plan:
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
         """Plan a norm; nothing where it depends on what is not a constant."""
-        given = [_constant(one, values) for one in norm.args[1:]]
-        if any(one is None for one in given):
+        given = [_constant(argument, values) for argument in norm.args[1:]]
+        if any(array is None for array in given):
             return
-        factor, summand, mean, variance = (one.astype("float64") for one in given)
+        factor, summand, mean, variance = (array.astype("float64") for array in given)
         attrs, rank = norm.attrs, len(var.ty.shape)
         axis = int(attrs.axis) % rank
         factor = (factor if attrs.scale else 1.0) / np.sqrt(variance + float(attrs.epsilon))
@@ -99,7 +99,7 @@ class _Plan:
         dtype = str(var.ty.dtype)
         shape = [-1 if place == axis else 1 for place in range(rank)]
         if weights is None:
-            self.norms[var] = (data, *(relax.const(one.reshape(shape).astype(dtype)) for one in (factor, summand)))
+            self.norms[var] = (data, *(relax.const(array.reshape(shape).astype(dtype)) for array in (factor, summand)))
             return
         self.weights[source] = relax.const(weights.astype(dtype)), str(data.name)
         if source is not data:
@@ -137,7 +137,7 @@ def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
         return None
     if is_call(value, "relax.permute_dims"):
         axes = value.attrs.axes
-        return given.transpose(None if axes is None else [int(one) for one in axes])
+        return given.transpose(None if axes is None else [int(axis) for axis in axes])
     return given.reshape([int(dim) for dim in value.ty.shape])
 
 
@@ -183,14 +183,14 @@ def channels_last(module: Any) -> Any:
             return call
         return relax.op.maximum(x, relax.op.multiply(x, relax.const(np.array(alpha, str(x.ty.dtype)))))
 
-    made = tvm.IRModule(dict(module.functions.items()))
+    moved = tvm.IRModule(dict(module.functions.items()))
     try:
-        made["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
-        made = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(made)
+        moved["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
+        moved = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(moved)
     except Exception:  # what this pass of TVM does not take stays as it is
         return module
-    (convolutions, turned), (_, before) = _counts(made["main"]), _counts(module["main"])
-    return made if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
+    (convolutions, turned), (_, before) = _counts(moved["main"]), _counts(module["main"])
+    return moved if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
 
 
 def _counts(function: Any) -> tuple[int, int]:
