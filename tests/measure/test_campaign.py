@@ -14,7 +14,7 @@ import pytest
 from gnomon.core.sample import Context
 from gnomon.errors import DeviceError
 from gnomon.jobs.runs.job import list_campaigns
-from gnomon.measure.campaign import CampaignRunner, Candidate, CampaignRuns, Measured, Question, RecordedRunner
+from gnomon.measure.campaign import CampaignRunner, CampaignRuns, Candidate, Measured, Question, RecordedRunner
 from gnomon.measure.effort import Effort
 from gnomon.measure.environment import worst
 from gnomon.measure.link import AgentLink
