@@ -18,7 +18,7 @@ from gnomon.errors import RuntimeMissingError
 
 @functools.cache
 def extras() -> Mapping[str, Mapping[str, str]]:
-    """What each extra asks for on a machine like this one, as gnomon was installed: packages and their requirements."""
+    """The packages of each extra on a machine like this one, with their requirements, as gnomon was installed."""
     # Here, since only the hint of an error needs them.
     from importlib.metadata import metadata, requires
 

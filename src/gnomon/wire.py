@@ -14,7 +14,7 @@ Options = Mapping[str, Any]
 """The options of a segment: each runtime has its own, a third party's runtime too."""
 
 Details = Mapping[str, Any]
-"""What a runtime reports of itself in its own words; the keys are of that runtime alone."""
+"""A runtime's report of itself in its own words; the keys are of that runtime alone."""
 
 
 class OperatorTable(TypedDict):
@@ -289,7 +289,7 @@ class Opening(TypedDict):
 
 
 class Candidate(TypedDict):
-    """What is measured; see docs/agent.md#a-measuring-request."""
+    """A candidate to measure; see docs/agent.md#a-measuring-request."""
 
     key: str
     open: Opening
@@ -463,7 +463,7 @@ class Pace(TypedDict):
 
 
 class OpenedFacts(TypedDict, total=False):
-    """What opening a job found. `program` says that each visit is a process of a program."""
+    """The facts of an opened job. `program` says that each visit is a process of a program."""
 
     load_ns: int
     first_call_ns: int
@@ -535,7 +535,7 @@ class Provider(TypedDict, total=False):
 
 
 class ProbeDetails(TypedDict, total=False):
-    """What a probe reports beside version and backends: `lacking` says why a backend is not there.
+    """The report of a probe beside version and backends: `lacking` says why a backend is not there.
 
     The keys from `accelerators` on are one runtime's own, and a third party's runtime may have others.
     """
@@ -554,7 +554,7 @@ class ProbeDetails(TypedDict, total=False):
 
 
 class ProbeAnswer(ProbeDetails):
-    """What a runtime's driver finds of it."""
+    """The answer of a runtime's driver to a probe."""
 
     version: str
     backends: list[str]

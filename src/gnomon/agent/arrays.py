@@ -57,12 +57,12 @@ def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The dtype of arrays of what a job calls `name`: numpy's own, or `BFLOAT16`."""
+    """The dtype of a name in jobs: numpy's own, or `BFLOAT16`."""
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """What a job calls the numbers of an array."""
+    """The name of a dtype in jobs."""
     return "bfloat16" if dtype == BFLOAT16 else dtype.name
 
 
@@ -98,7 +98,7 @@ def output_array(buffers: Buffers, name: str, shape: tuple[int, ...], dtype: str
 
 
 def as_array(value: Any) -> Array:
-    """What a runtime returned, as one array: a sequence of tensors or of maps (name -> number) in a row."""
+    """The result of a runtime as one array: a sequence of tensors or of maps (name -> number) in a row."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the agent asks of a runtime on the device, and which modules answer."""
+"""The interface of a runtime on the device, and the modules that implement it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Counter(NamedTuple):
 
 
 class Meter:
-    """What some counters add up to over a block: `start` before it, `stop` after it.
+    """Sums counters over a block: `start` before it, `stop` after it.
 
     `wanted` has the period and the step as `probe` found them.
     """
@@ -92,7 +92,7 @@ class Meter:
             self._unknown = str(reason)
 
     def start(self) -> None:
-        """Read the counters; what hinders it is told by `stop`."""
+        """Read the counters; `stop` reports what failed."""
         try:
             self._before = [(time.perf_counter_ns(), counter.read()) for counter in self._counters]
         except NoEnergy as reason:
@@ -251,7 +251,7 @@ def sysfs() -> str:
 
 
 def _sampled() -> str:
-    """What tells power at single moments only, for the sentence that says that there is no counter."""
+    """A clause that names sensors of instantaneous power, for the message that there is no counter."""
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
     names = ", ".join(sorted({read(f.with_name("name")) or f.parent.name for f in files})[:4])

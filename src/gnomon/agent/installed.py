@@ -1,4 +1,4 @@
-"""What is installed beside the agent: the versions that a plan was proved with, and those found where it runs."""
+"""Versions of the software beside the agent: those that a plan was proved with, and those where it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def processor() -> str | None:
 
 
 def found_here(proved: Versions) -> Versions:
-    """What is here of what a plan was proved with, in the same form."""
+    """The versions here of the software that a plan was proved with, in the same form."""
     return {
         "python": platform.python_version(),
         "processor": processor(),
@@ -44,7 +44,7 @@ def found_here(proved: Versions) -> Versions:
 
 
 def difference(proved: Versions, current: Versions) -> str:
-    """In one sentence what differs from what a plan was proved with; empty if nothing does that is known on both sides.
+    """A sentence on the versions that differ from those of the proof; "" if none does that is known on both sides.
 
     Of Python the first two numbers count.
     """

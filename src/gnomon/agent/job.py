@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gnomon import wire
 
 _MOST = sys.float_info.max
-"""What stands for infinity, which JSON does not have."""
+"""A stand-in for infinity, which JSON does not have."""
 
 
 class Job:
@@ -76,12 +76,12 @@ class Job:
 
     @property
     def program(self) -> Reporting | None:
-        """What reports the times of its calls itself, and is not timed here; None for all others."""
+        """The program that reports the times of its calls itself, and is not timed here; None for all others."""
         part = self.parts[0]
         return part if len(self.parts) == 1 and isinstance(part, Reporting) else None
 
     def where(self) -> list[list[wire.Place]]:
-        """What each segment's runtime says of where its operators run."""
+        """The places of operators that each segment's runtime reports."""
         return [part.where() for part in self.parts]
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:

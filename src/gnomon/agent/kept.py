@@ -1,4 +1,4 @@
-"""What a worker makes of a model, kept for the other processes of a visit.
+"""Converted models of a worker, kept for the other processes of a visit.
 
 A worker's temporary folder is the private one of the visit, which is removed at its end. There it lies under the digest
 of all that it was made from, so that the fresh processes of a campaign make it once.

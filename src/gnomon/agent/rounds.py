@@ -32,7 +32,7 @@ class ProcessFailed(Exception):
 
 
 def ended_by(number: int, log_tail: str) -> ProcessFailed:
-    """What a signal means that a process ended by."""
+    """The failure of a process that a signal ended."""
     name = {int(sig): sig.name for sig in signal.Signals}.get(number, f"signal {number}")  # real-time: no name
     if number == signal.SIGKILL:
         message = f"killed by {name}, most likely for want of memory"
@@ -76,7 +76,7 @@ class Rounds(Generic[Process]):
                 if key in self.processes and not lags:
                     self._attempt(key, "run", block)
         self.finish()
-        # One process took both snapshots and waited for those that were measured: their time is told from others'.
+        # One process took both snapshots and waited for the measured ones, so their time is separable from others'.
         data: wire.Environment = {"before": before, "after": self.state()}
         if self.settings:
             data["settings"] = self.settings

@@ -1,4 +1,4 @@
-"""What a runtime printed: several return a number where a model does not load, and print the reason."""
+"""The output of a runtime: several return a number where a model does not load, and print the reason."""
 
 from __future__ import annotations
 

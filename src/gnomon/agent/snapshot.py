@@ -43,7 +43,7 @@ def snapshot(root: str = "/") -> Snapshot:
 
 
 def read(path: Path | str) -> str:
-    """What a small file of the kernel's says; nothing where it cannot be read."""
+    """The text of a small file of the kernel; "" where it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20).strip()

@@ -108,7 +108,7 @@ class WorkerProcess:
         return self._log.read().decode("utf-8", "replace")
 
     def forget_log(self) -> None:
-        """What it printed so far is of an earlier request."""
+        """Leave the output so far, which an earlier request printed, out of `log_tail`."""
         self._log_start = self._log.seek(0, os.SEEK_END)
 
     @property
@@ -148,7 +148,7 @@ def say(event: wire.Event) -> None:
 
 
 Kept = dict[str, "tuple[WorkerProcess, dict[str, wire.Opening]]"]
-"""Processes that wait for the next request, by what candidates call them, with the jobs that are open in them."""
+"""Processes that wait for the next request, by the candidates' name for them, with the jobs open in them."""
 
 
 class Session(Rounds[WorkerProcess]):

@@ -180,7 +180,7 @@ class Worker:
         return {}
 
     def probe(self, command: wire.ProbeCommand) -> wire.ProbeAnswer:
-        """What the runtime's driver says of itself, and the versions of the pip packages that are asked for."""
+        """The driver's description of the runtime, and the versions of the requested pip packages."""
         answer = driver_for(command["runtime"]).probe()
         if "packages" in command:
             from .installed import installed
@@ -195,7 +195,7 @@ class Worker:
         return probe(command["counters"])
 
     def supports(self, command: wire.SupportsCommand) -> wire.Answer:
-        """What the runtime's driver says of a model's operators."""
+        """The driver's answer about a model's operators."""
         return driver_for(command["segment"]["runtime"]).supports(command["segment"])
 
 

@@ -1,4 +1,4 @@
-"""What all child programs have in common: limits, one JSON object a line in and out, prints into each job's log.
+"""The common part of all child programs: limits, one JSON object a line in and out, prints into each job's log.
 
 The first line on standard input is ``{"memory_bytes": N, "settings": {..}}`` and is answered by ``{"state":
 "ready", "versions": {..}}``, or ``{"state": "unusable", "message": ..}`` where a package cannot be loaded. Every
@@ -24,7 +24,7 @@ from typing import Any
 Job = dict[str, Any]
 """A job: the file that its prints go to (`log`), and what the function that does it says."""
 Facts = dict[str, Any]
-"""What a job found, as values of JSON: the function that does it names them."""
+"""The facts of a job, as values of JSON: the function that does it names them."""
 Settings = dict[str, Any]
 """The settings of a program: its `setup` names them."""
 Arrays = dict[str, Any]

@@ -80,7 +80,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a campaign asks: its kind, the context of its runs, and the job's own part in JSON values.
+    """The question of a campaign: its kind, the context of its runs, and the job's own part in JSON values.
 
     Two campaigns with equal questions ask the same, so that one can take up the other. One that `goes_on` takes up the
     newest also where that was finished: there is always more to find.
@@ -94,12 +94,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What is known of one candidate: its runs, in order, and the failure that ended it, if one did.
+    """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
-    Who is to blame for a failure is decided here alone. It is the candidate's own where any process gave wrong outputs;
-    where it has worked, but two processes or more died of a signal of their own while others ran (it is unstable); and
-    where it has never worked and failed again in a fresh process while another worked. All else may be the machine's
-    fault.
+    This class alone decides on the blame for a failure. The candidate is to blame if any process gave wrong outputs; if
+    it has worked, but two processes or more died of a signal of their own while others ran (it is unstable); and if it
+    has never worked and failed again in a fresh process while another worked. All else may be the machine's fault.
     """
 
     key: str
@@ -180,11 +179,11 @@ class CampaignRuns:
             self.environments.append(UNWATCHED)
 
     def known(self, key: str) -> Measured:
-        """What is known of a candidate so far."""
+        """The state of a candidate so far."""
         return self._recorded(key)
 
     def _or_profiled(self, key: str, lacking: Failure) -> Measured:
-        """What is known of a candidate; what a proof lacks is taken from the profile, and else `lacking`."""
+        """The state of a candidate; a proof without runs gets those of the profile, else the failure `lacking`."""
         measured = self._recorded(key)
         if measured.runs:
             return measured
@@ -252,7 +251,7 @@ class CampaignRunner(CampaignRuns):
 
     A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
     record are not measured again, so at most the block that was under way is lost. What failed before is tried once
-    more, whoever was to blame, unless its failure is final. Call `finish` at the end of
+    more, whatever the cause, unless its failure is final. Call `finish` at the end of
     the job. Once the job's time is over, or of a stage that it shall not come to, no process is started any more, and
     it tells what is known: `stopped` is the first stage that was not done whole then. Not safe for several threads.
     """
@@ -281,7 +280,7 @@ class CampaignRunner(CampaignRuns):
             self.note("environment", UNWATCHED)  # else what comes next would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
-        # How many of a candidate's runs came before it was tried again, and who was so in this call.
+        # How many of a candidate's runs came before it was tried again, and the keys tried again in this call.
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None
@@ -301,7 +300,7 @@ class CampaignRunner(CampaignRuns):
         return self._stages is None or stage in self._stages
 
     def known(self, key: str) -> Measured:
-        """What is known of a candidate so far; once the time was over, what a proof lacks is taken from the profile."""
+        """The state of a candidate so far; once the time is over, a proof without runs gets those of the profile."""
         return self._or_profiled(key, UNREACHED) if self.stopped else self._recorded(key)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
@@ -396,14 +395,14 @@ class CampaignRunner(CampaignRuns):
         return measured.failure is not None and (measured.final or len(measured.runs) > self._before.get(key, 0))
 
     def _note_witness(self, candidates: Sequence[Candidate]) -> None:
-        """Remember, of those that work, who is loaded fastest: it runs beside what is tried again."""
+        """Remember the working candidate that loads fastest: it runs beside those that are tried again."""
         working = [c for c in candidates if not c.profiled and self._recorded(c.key).ok]
         working += [self._witness] if self._witness is not None else []
         if working:
             self._witness = min(working, key=lambda c: self._recorded(c.key).fact("load_ns") or 0)
 
     def _beside(self, group: Sequence[Candidate], effort: Effort) -> Candidate | None:
-        """Who is loaded beside candidates that are tried again and may be to blame, where none of them has worked."""
+        """The candidate to load beside those that are tried again and may be to blame, if none of them has worked."""
         measured = [self._recorded(c.key) for c in group]
         tried = [m for m in measured if m.failure is not None and not m.failure.transient]
         doubtful = [m for m in tried if not m.worked or SIGNAL in m.runs[-1].facts]
@@ -430,7 +429,7 @@ class CampaignRunner(CampaignRuns):
         return [b for b in range(most) if b not in done]
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate]) -> float:
-        """How many times slower than the fastest it is, by what is known."""
+        """How many times slower than the fastest it is, on the runs so far."""
         levels = {}
         for other in field:
             runs = [r for r in self._recorded(other.key).runs if r.samples is not None]
@@ -554,7 +553,7 @@ class CampaignRunner(CampaignRuns):
             self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
             ended = True
         finally:
-            # Only now is known who worked all the while; where the device was lost, nobody did.
+            # Only now is it known which candidates worked throughout; if the device was lost, none did.
             for key in failed.keys() & asked:
                 run = failed[key]
                 self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
@@ -651,11 +650,11 @@ class RecordedRunner(CampaignRuns):
         return self._events.get(name)
 
     def known(self, key: str) -> Measured:
-        """What the record holds of a candidate."""
+        """The candidate's state in the record."""
         return self._or_profiled(key, UNREACHED if self.stopped else UNMEASURED)
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
-        """What the record holds of the candidates."""
+        """The candidates' states in the record."""
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:

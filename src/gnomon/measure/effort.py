@@ -42,7 +42,7 @@ class Effort:
     A profiled run is one visit, as long as all visits of an unprofiled one together.
     A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes: it has
     lost, and its time is better spent on the others. One more than `hopeless` times slower gets two processes.
-    With `decides` only who is fastest is asked: what is surely slower after `processes_least` gets one visit a process.
+    With `decides` only the fastest matters: a surely slower candidate gets one visit a process after `processes_least`.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
     With `energy`, what each block took is read from counters of the device; see `gnomon.measure.energy.metered`.

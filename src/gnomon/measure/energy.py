@@ -45,8 +45,8 @@ class Counters:
 def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
     """The counters of these names on a link's device; without names, those that count the machine, nothing twice.
 
-    DeviceError where there is none, or none that may be read: what was looked for, and the next step. It takes as long
-    as the slowest counter needs to move eight times, 2.5 s at most.
+    DeviceError, which names the files that were looked for and the next step, if no counter can be read. It takes as
+    long as the slowest counter needs to move eight times, 2.5 s at most.
     """
     answer = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
     if isinstance(answer, Failure):

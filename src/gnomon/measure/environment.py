@@ -1,4 +1,4 @@
-"""What made a run unstable, and what to do about it, from a snapshot before and one after."""
+"""Doubts about a run, each with its next step, from a snapshot before and one after."""
 
 from __future__ import annotations
 
@@ -38,15 +38,14 @@ class Doubt:
 def judge(before: Snapshot, after: Snapshot) -> list[Doubt]:
     """The doubts about what was measured between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
-    What a machine does not tell raises no doubt. Time of other processes is told from one's own only if
-    one process took both snapshots and waited for what was measured; otherwise the load before the run
-    has to do.
+    Missing values raise no doubt. The time of other processes is known only if one process took both snapshots and
+    waited for the measured ones; otherwise the load before the run is judged.
     """
     return [doubt for _, doubt in _weighed(before, after)]
 
 
 UNWATCHED: Environment = {"before": {}, "after": {}, "unwatched": True}
-"""Stands for the snapshots of a session that ended before they were told."""
+"""Stands for the snapshots of a session that ended before they were reported."""
 
 
 def worst(pairs: Iterable[Environment]) -> list[Doubt]:
@@ -95,7 +94,7 @@ _HINTS = {
     "unwatched": "Measure again with --fresh if that may have been so.",
     "voltage": "Use a stronger power supply and a shorter cable.",
 }
-"""What to do about each kind of doubt, where nothing better is known."""
+"""The next step for each kind of doubt, unless a better one is known."""
 
 
 def _seen(weight: float, kind: str, message: str, hint: str = "") -> _Weighed:

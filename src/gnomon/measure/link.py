@@ -1,10 +1,8 @@
-"""The way to the agent on a device: one request, and its events as they come.
+"""The link to the agent on a device: it sends requests and reads the events as they come.
 
-The events that the agent may write (docs/agent.md), read without trusting them: a device may be somebody else's.
-
-Reference outputs on a device: what the outputs of everything measured there are checked against.
-
-Packs the agent into the one file that is pushed to a device and shipped in deployable packages.
+The agent is packed into one file, which is pushed to the device and shipped in packages. Its events (docs/agent.md)
+are checked, as a device may be somebody else's. Reference outputs, which all outputs measured on a device are compared
+with, are computed through the link too.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _STRICT: Any = {"strict": True, "allow_inf_nan": False}
 
 @functools.cache
 def _validator(kind: Any) -> SchemaValidator:
-    """What checks a value of a type of `gnomon.wire`, in a tuple."""
+    """The validator of values of a type of `gnomon.wire`, in a tuple."""
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
@@ -66,7 +64,7 @@ def conforms(value: Any, kind: Any) -> bool:
 
 
 def event_of(line: str) -> wire.Event:
-    """The event of a line. AgentError if it is none that the protocol knows."""
+    """The event of a line. AgentError for any other text."""
     try:
         event: wire.Event = json.loads(line)
         if conforms(event, wire.Event) and _sensible(event):
@@ -230,7 +228,7 @@ class AgentLink:
 
     @property
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        """What serves requests, and its environment."""
+        """The command that serves requests, and its environment."""
         environment = {"PYTHONPATH": ":".join(self.paths)} if self.paths else {}
         return [self.info.python, self._agent, "supervise"], environment
 

@@ -108,7 +108,7 @@ def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[i
 
 
 def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
-    """What the end of a program means; None if it ended well."""
+    """The failure that the end of a program means; None if it ended well."""
     log_tail = done.stderr[-_LOG_TAIL:]
     number = done.signal
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:
@@ -125,7 +125,7 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
 
 @dataclass(slots=True)
 class _OpenCandidate:
-    """What is known of an open candidate: its fastest run, its peak memory, and its inputs."""
+    """The state of an open candidate: its fastest run, its peak memory, and its inputs."""
 
     best_ns: float
     peak_rss_bytes: int | None
@@ -391,7 +391,7 @@ class ProgramLink(AgentLink):
             return {"event": "failure", "candidate": key, "stage": "probe", **failure.facts}
 
     def _settings_refused(self) -> wire.FailureEvent | None:
-        """The event that says what of the machine's settings cannot be had here."""
+        """The event that reports a setting of the machine that is not available here; None if all are."""
         message = hint = ""
         if self._machine.get("governor"):
             message = "a frequency governor is not set on a device without Python, as nothing there would put it back"

@@ -1,7 +1,4 @@
-"""Progress of long work, for whoever shows it.
-
-Progress over many short measurements: one stage with the time left.
-"""
+"""Progress of long work, with the time left: of one stage, or of many short measurements as one stage."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What is being done (`stage`), the steps done and known so far, and the seconds left, None while unknown.
+    """The current `stage`, its steps so far and in all, and the seconds left, None while unknown.
 
     `standings` are those of what the stage compares, the fastest first, once each has run.
     """
@@ -78,7 +75,7 @@ class Meter:
         self._total = self._done + left
 
     def show(self, standings: tuple[Standing, ...]) -> None:
-        """What is compared stands so."""
+        """Show how the compared configurations stand."""
         self._standings = standings
         self._tell()
 

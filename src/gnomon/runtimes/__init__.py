@@ -1,1 +1,1 @@
-"""What executes a model: one adapter a file, found by entry point."""
+"""Adapters of runtimes, one a file, found by entry point."""

@@ -1,4 +1,4 @@
-"""What gnomon asks of a runtime, and the values that pass between them."""
+"""The interface of a runtime, and the values that pass through it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """What a backend computes on beside the processor, by the name that the runtime gives it.
+    """A device beside the processor that a backend computes on, by the name that the runtime gives it.
 
     `software` says that it is a program on the processor itself: it is there to test with, is used only where it is
     wished, and its times say nothing of a real one. `memory_bytes` is None where the runtime does not tell it.
@@ -36,7 +36,7 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What the agent found of a runtime on a device: its version, its backends, and further findings.
+    """A runtime as the agent found it on a device: its version, its backends, and further findings.
 
     Of these every runtime may have `devices`, the accelerators of its backends, and `lacking`, why a backend that it
     knows is not there.
@@ -54,7 +54,7 @@ class Probe:
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """What backends compute on beside the processor."""
+        """The devices beside the processor that backends compute on."""
         # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
@@ -75,7 +75,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the user wants of runtimes: threads, backends, precisions, environments and options of their sessions.
+    """The runtime settings that the user asks for: threads, backends, precisions, environments, session options.
 
     `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
     `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
@@ -222,7 +222,7 @@ class Runtime(Protocol):
 
     The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
     then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
-    first: results are judged by what it then makes of the user's own file; `tunings`, a tuple of
+    first: results are checked against its outputs for the user's own file; `tunings`, a tuple of
     `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `usual`, a function from a probe to the
     configuration that sets nothing (option `usual`), None where it has none; `session_options`, that its driver takes
     the options `session` (texts by name, as the runtime has them) and `libraries`; `float64`,
@@ -248,7 +248,7 @@ class Runtime(Protocol):
         """Which operators each backend takes, found by asking the runtime on the device."""
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """What the agent must load to run the model under an assignment (a segment of docs/agent.md)."""
+        """The segment (docs/agent.md) that the agent loads to run the model under an assignment."""
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """Write what the runtime needs into `folder`; the model's path is relative to `folder`."""
@@ -272,13 +272,13 @@ def by_names(runtime: Runtime) -> bool:
 
 
 class Named(Protocol):
-    """What has a runtime's name."""
+    """An object with a runtime's name."""
 
     name: str
 
 
 def driver_of(runtime: Named) -> str:
-    """What the agent knows a runtime's driver by: the import path of a third party's, else the runtime's name."""
+    """The agent's name for a runtime's driver: the import path of a third party's, else the runtime's name."""
     return str(getattr(runtime, "driver", runtime.name))
 
 
@@ -289,7 +289,7 @@ def chained_options(runtime: Runtime) -> Options:
 
 
 def loads(runtime: Runtime) -> str:
-    """What takes most of the start of a runtime's process: a library that several have (PyTorch), or itself."""
+    """The library that takes most of the start of a runtime's process: a shared one (PyTorch), or its own."""
     return str(getattr(runtime, "loads", runtime.name))
 
 
@@ -307,7 +307,7 @@ def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
 def trial_answers(
     ask: Ask, driver: str, model: PlacedModel, options: Mapping[str, Options]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-    """What a runtime answers of a model with each of these options, in a process of its own; and what failed."""
+    """The runtime's answers about a model with each of these options, each in its own process; and the failures."""
     segments: dict[str, RuntimeModel]
     segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
     answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})

@@ -37,7 +37,7 @@ class CommandRuntime(WholeModelRuntime):
 
     @property
     def probing(self) -> FreshCommand:
-        """What finds the program and its version on the device."""
+        """The command that finds the program and its version on the device."""
         usual = {name: values[0] for name, values in self.declaration.choices.items() if values}
         options = {"command": self.declaration.spec(usual), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}

@@ -25,7 +25,7 @@ from gnomon.wire import CommandSpec, OperatorTable
 MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_npy", "ncnn_shapes"})
 """Placeholders that the agent in Python fills from the model's inputs."""
 PLACEHOLDERS = frozenset({"model", "model_name", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
-"""What is filled into the words of a command, beside its choices."""
+"""Placeholders in the words of a command, beside its choices."""
 _HERE = "gnomon.toml"
 _HINT = "docs/jobs/commands.md has every key."
 
@@ -84,7 +84,7 @@ class Declaration:
 
     @property
     def program(self) -> str:
-        """What must be installed: the program that says its version, which a script may start, else the first word."""
+        """The program to install: the one that prints its version, which a script may start, else the first word."""
         return (self.version or self.run)[0]
 
     @property
@@ -94,7 +94,7 @@ class Declaration:
         return [*words, self.file, *self.files.values(), *self.environment.values()]
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
-        """What the device is told of it, with one value for each choice; what is not set is left out."""
+        """The declaration for the device, with one value for each choice; unset keys are left out."""
         keys = ("name", "run", "read", "unit", "file", "each", "outputs", "prepare", "files", "environment")
         more = ("refused_if", "profile", "version")
         values = asdict(self)
@@ -263,7 +263,7 @@ def _is_here(word: str) -> bool:
 
 
 def _program_name(words: Sequence[str]) -> str:
-    """What people call a command line: its program, or the script that an interpreter runs."""
+    """The usual name of a command line: its program, or the script that an interpreter runs."""
     scripts = [word for word in words[1:] if _is_here(word)]
     interpreted = re.fullmatch(r"(python[0-9.]*|sh|bash|node|perl)", Path(words[0]).name)
     own = Path(scripts[0]).stem if interpreted and scripts else Path(words[0]).name

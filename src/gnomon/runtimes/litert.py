@@ -22,7 +22,7 @@ from gnomon.wire import Packaged
 
 _GPU = "gpu"
 _REPORTED = ("xnnpack", "builtin", "builtin in place of xnnpack")
-"""What the interpreter reports where it chose its kernels itself."""
+"""Reports of an interpreter that chose its kernels itself."""
 #: What a GPU computes in beside float32, with its name in configurations.
 _LOWER = {"float16": "f16"}
 

@@ -160,7 +160,7 @@ def _trial(
 def _settle(
     ask: Ask, model: PlacedModel, configuration: Configuration
 ) -> tuple[Answer | None, Mapping[str, list[int]], Failure | None]:
-    """What the default backend takes, where what it lacks can lie, and the failure that tells what that is.
+    """The default backend's operators, the places of those that it lacks, and the failure that names them.
 
     onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So
     each attempt moves the kind that it stopped at on to the next backend, until the model is prepared. A crash, or
@@ -201,7 +201,7 @@ def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
 
 
 def _said(model: PlacedModel, reasons: Mapping[str, str], also: str = "") -> str:
-    """What is lacking, with the first operator of each kind and what onert said of it."""
+    """A sentence on the missing kinds: the first operator of each, and onert's reason."""
     firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in reasons.items()]
     return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
 

@@ -170,7 +170,7 @@ class OnnxRuntime(WholeModelRuntime):
 
 
 def _accelerators(probe: Probe, wish: Wish) -> dict[str, Provider]:
-    """What a session gets each accelerator by: of the wished ones, or of all that are not programs on the CPU.
+    """The provider of each accelerator: of the wished ones, or of all that are not programs on the CPU.
 
     UsageError where the CPU is not wished beside it, or ONNX Runtime is too old.
     """

@@ -196,7 +196,7 @@ def _devices(probe: Probe, wish: Wish) -> tuple[str, ...]:
 
 
 def _precision(device: str) -> str:
-    """What a device computes in."""
+    """The precision of a device."""
     if device.startswith("npu"):
         return "float16"
     hint = device.partition("-")[2] or "f32"
@@ -204,7 +204,7 @@ def _precision(device: str) -> str:
 
 
 def _names(graph: Graph) -> list[list[str]]:
-    """What each operator is called: its own name, and those of the tensors that it writes."""
+    """The names of each operator: its own, and those of the tensors that it writes."""
     return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
 
 

@@ -19,7 +19,7 @@ from gnomon.wire import Tensor as TensorSpec
 
 MIX = "mix"
 _PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
-"""What configurations are called that compute in less than float32."""
+"""Labels of configurations that compute in less than float32."""
 
 
 class PackageRuntime(WholeModelRuntime):

@@ -17,7 +17,7 @@ from gnomon.runtimes.base import Runtime, Wish
 
 _GROUP = "gnomon.runtimes"
 _SHORT = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
-"""What people call runtimes whose names are not near that."""
+"""Common short names of runtimes."""
 _TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
 
 

@@ -106,7 +106,7 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
 
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
-    """What a runtime does by itself, or what becomes of the backends that are named, its first one beside them."""
+    """The configurations in which a runtime chooses by itself, or those of the named backends beside its first."""
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
     every = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))

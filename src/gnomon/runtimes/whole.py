@@ -1,6 +1,6 @@
-"""What runtimes have in common that take a model whole.
+"""The common part of runtimes that take a model whole.
 
-A program of a few lines that calls it in the runtime's own API, as it was measured: `use.py` of a package.
+It also writes `use.py` of a package: a few lines that call the model in the runtime's own API, as it was measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class WholeModelRuntime:
 
 
 def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-    """What the one backend of a configuration takes: all of the model where its runtime loads it, else nothing.
+    """The support of a configuration with one backend: all of the model if its runtime loads it, else nothing.
 
     `make` is the runtime's own `segment`. The driver's answer may have the `options` that the model needs.
     """

@@ -87,7 +87,7 @@ class RequestHandler:
         self._ending = False
 
     def runner(self) -> web.AppRunner:
-        """What runs the application: it cancels the handler of a client that has gone, and at its end all of them.
+        """The runner of the application: it cancels the handler of a client that has gone, and at its end all of them.
 
         A request line, its headers and the time for them are bounded, and compressed bodies are not unpacked.
         """
@@ -276,7 +276,7 @@ class RequestHandler:
         return _checked_name(parts, bytes(name), size), digest.hexdigest()
 
     def _result_of(self, outcome: Outcome) -> Measurement:
-        """The measurement. RequestError where there is none."""
+        """The measurement. RequestError for any other outcome."""
         match outcome.kind:
             case "refused":
                 raise RequestError(422, outcome.message, outcome.hint)

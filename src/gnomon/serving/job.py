@@ -17,7 +17,7 @@ _FRESH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is measured, with what, and within which limits.
+    """A measurement to make, its settings, and its limits.
 
     Without a `model` the reference kernel alone is measured, which shows the speed of the machine as the server starts:
     its calls by process are the `reference_s` of later jobs. `digest` is that of the model's file. A model is measured
@@ -40,7 +40,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What was measured, with the keys of the JSON reply (docs/jobs/serve.md); the last two are for the server alone.
+    """The result of a measurement, with the keys of the JSON reply (docs/jobs/serve.md); the last two are the server's.
 
     Without times it says what will measure: a command of which the program alone was looked for.
 
@@ -67,7 +67,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a job, by its kind.
+    """The outcome of a job, by its kind.
 
     "measured": `result` is what was measured.
     "refused": the model cannot be measured, which is the model's own affair; `message` says why, `hint` the next step.

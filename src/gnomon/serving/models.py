@@ -1,4 +1,4 @@
-"""What a client sent, told by its content: an ONNX, TFLite or Circle file as it is, an nnpackage out of its archive.
+"""The format of an uploaded file, by its content: an ONNX, TFLite or Circle file, or the archive of an nnpackage.
 
 An nnpackage is a folder, and a form has files: it is sent as a ZIP archive, which holds the folder or what is in it.
 """
@@ -17,7 +17,7 @@ _ZIP = b"PK\x03\x04"
 _MOST_ENTRIES = 256
 _MOST_DEPTH = 8
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What `zip` writes. Python's readers of the others give back all of a piece at once, however much it is."""
+"""The methods that `zip` writes. Python's readers of the others return a whole piece at once, however large."""
 _BROKEN = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -34,8 +34,8 @@ FORMATS = "ONNX, TFLite and Circle files, and nnpackages as ZIP archives"
 def sent_model(path: Path, most_bytes: int) -> Path:
     """The model of an uploaded file under a name that runtimes know it by, in a new folder beside it.
 
-    `most_bytes` is what an archive may hold in all. ModelError for what is none of the formats that can be sent, and
-    for an archive that is broken, too large, or not one of a package.
+    `most_bytes` is what an archive may hold in all. ModelError for a file of any other format, and for an
+    archive that is broken, too large, or not of a package.
     """
     from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, OPENVINO_STARTS
 

@@ -59,7 +59,7 @@ class MeasuringProcess:
         self._reusable = False
 
     async def run(self, job: Job) -> Outcome:
-        """What comes of a job. Cancelled, it ends the process and all that this has started."""
+        """The outcome of a job. Cancelled, it ends the process and all that this has started."""
         if not self._reusable or self._process is None or self._process.returncode is not None:
             await self.end()
             await self._start()

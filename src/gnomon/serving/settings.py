@@ -31,7 +31,7 @@ JOB_S, COMMAND_S = 120.0, 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """What measures the models that are sent, and on which devices: a runtime with its options, or a command.
+    """How the models that are sent are measured, and on which devices: by a runtime with its options, or a command.
 
     `processes` are fresh ones for each model. None: three for a command and on devices that are not this machine, and
     here one that is kept from one model to the next. `model_name` is the name of the model's file for a command.
@@ -52,7 +52,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What clients may take of this machine.
+    """The resources of this machine for clients.
 
     A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are admitted at once. A
     piece of a request must come within `idle_s`, its head within `head_s`, all of it within `upload_s`. A job takes at

@@ -45,7 +45,7 @@ _LOADS = 3
 """How often a model is loaded where one process is kept."""
 
 _KEY = "model"
-"""What a model is called on the bench: its file on the device begins so."""
+"""The name of a model on the bench: its file on the device begins so."""
 
 _LAST_LINES = 5
 """So many of the last lines are reported of a program that took too long."""

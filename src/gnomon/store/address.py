@@ -22,7 +22,7 @@ class DatabaseAddress:
 
     @property
     def kind(self) -> str:
-        """What stands before "://"."""
+        """The text before "://"."""
         return self.url.partition(":")[0]
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ RecordAddress = Path | DatabaseAddress
 
 
 RecordLike = str | os.PathLike[str] | DatabaseAddress
-"""What a caller may name a record by."""
+"""A record as a caller names it."""
 
 
 def default_path() -> Path:
@@ -54,7 +54,7 @@ def record_address(text: None) -> None: ...
 @overload
 def record_address(text: RecordLike) -> RecordAddress: ...
 def record_address(text: RecordLike | None) -> RecordAddress | None:
-    """What `--record` and `GNOMON_RECORD` name: `KIND://..`, or the path of a file; None stays None.
+    """The record that `--record` or `GNOMON_RECORD` names: `KIND://..`, or the path of a file; None stays None.
 
     RecordError for an address with a password, which every list of processes would show, or one that cannot be read.
     """

@@ -149,7 +149,7 @@ class Store(Protocol):
         """
 
     def query(self, query: Query[T]) -> Iterator[T]:
-        """What the query asks for, lazily. RecordError if it names a campaign that is not there."""
+        """The answer to the query, lazily. RecordError if it names an unknown campaign."""
 
     def close(self) -> None:
         """Release the record. Safe to call twice."""
@@ -201,7 +201,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
-    """The data of the last event of that name; None if there is none."""
+    """The data of the last event of that name; None without one."""
     last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         last = event.data

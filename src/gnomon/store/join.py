@@ -23,7 +23,7 @@ from gnomon.system.files import read_regular
 from gnomon.system.process import guarded_folder
 
 Convert = Callable[[Event], Event | None]
-"""How an event of another record is told in this one; None leaves it out."""
+"""Converts an event of another record for this one; None leaves it out."""
 
 
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
@@ -53,7 +53,7 @@ def join_records(source: Store, target: SqlStore, convert: Convert = lambda even
 
 
 def _visit(run: Run) -> Hashable:
-    """What two runs have in common of which a campaign holds one: the visit, or all that a failed one says."""
+    """The identity of a run in a campaign: its visit, or all of a failed run."""
     return codec.dumps(run) if run.samples is None else (run.candidate, run.process, run.block, run.profiled)
 
 

@@ -21,14 +21,14 @@ class StoreKind(Protocol):
     """The class of a store whose records are of one kind of address."""
 
     def open(self, address: DatabaseAddress) -> SqlStore:
-        """The record opened to be added to, and made if there is none. RecordError."""
+        """The record opened to be added to, and created if missing. RecordError."""
 
     def read(self, address: DatabaseAddress) -> SqlStore:
         """The record opened to be looked at; one that is not there is empty. RecordError."""
 
 
 def open_store(record: RecordAddress | None) -> SqlStore:
-    """The record opened to be added to, and made if there is none; None: the user's own. RecordError."""
+    """The record opened to be added to, and created if missing; None: the user's own. RecordError."""
     from gnomon.store.sqlite import SqliteStore  # here and below: imported where a record is opened
 
     record = default_record() if record is None else record
@@ -44,7 +44,7 @@ def read_store(record: RecordAddress | None) -> SqlStore:
 
 
 def _kind(address: DatabaseAddress) -> StoreKind:
-    """What opens records of that kind of address. RecordError where no package adds it."""
+    """The class that opens records of that kind of address. RecordError where no package adds it."""
     kinds = named(GROUP)
     if address.kind not in kinds:
         raise RecordError(

@@ -36,7 +36,7 @@ def _row(values: Row) -> Row:
 
 
 def _values(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
-    """What the columns of a row hold, by their names."""
+    """The values of a row by the names of columns."""
     return {
         name: loads(value, f"$.{name}") if name in _TEXTS and value is not None else value
         for name, value in zip(columns, row, strict=True)

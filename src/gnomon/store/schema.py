@@ -96,7 +96,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     tuple(_VIEWS.split(";")),
     (*_VISITS.split(";"), _ONCE),
-    # Of all events those alone that are looked for by what they say.
+    # Only these events are looked up by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
@@ -157,7 +157,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         )
     if not _is_plain(db):
         raise RecordError(
-            f"{path} is not a record as gnomon makes it: its tables are none, or have triggers of another program",
+            f"{path} is not a record as gnomon makes it: its tables are not plain, or have triggers of another program",
             hint="Do not use it; this file was not touched.",
         )
     return int(version)

@@ -1,4 +1,4 @@
-"""What the stores in databases of SQL share: the statements of a record, read in pages."""
+"""The common part of stores in SQL databases: the statements of a record, read in pages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """What a question answers; `?` stand for the values. RecordError."""
+        """The rows of a question; `?` stand for the values. RecordError."""
 
     @abstractmethod
     def _insert(self, statement: str, values: Sequence[Any]) -> int:
@@ -59,7 +59,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _at_once(self) -> AbstractContextManager[None]:
-        """A transaction for as long as the block lasts; who else wants one waits. RecordError."""
+        """A transaction for as long as the block lasts; others wait for theirs. RecordError."""
 
     @abstractmethod
     def close(self) -> None:
@@ -67,9 +67,9 @@ class SqlStore(ABC):
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What is added within the block is in the record at its end; nothing of it where it raises or is killed.
+        """The record gets all additions of the block at its end, and none if it raises or is killed.
 
-        Campaigns that are opened in it are held until then: who waits for its own such block may want them next.
+        Campaigns that are opened in it are held until then: another store's block may want them next.
         """
         self._briefly = []
         try:
@@ -117,7 +117,7 @@ class SqlStore(ABC):
             raise self._no_campaign(campaign)
 
     def query(self, query: Query[T]) -> Iterator[T]:
-        """What the query asks for, lazily; see `Store`."""
+        """The answer to the query, lazily; see `Store`."""
         items: Iterator[Any]
         if isinstance(query, CampaignQuery):
             wanted: rows.Row = {

@@ -42,7 +42,7 @@ class SqliteStore(SqlStore):
 
     @classmethod
     def open(cls, path: Path | None = None) -> Self:
-        """Open the record there, or at `default_path()`, and make it if there is none.
+        """Open the record there, or at `default_path()`, and create it if missing.
 
         RecordError, with the file as it was, if it is not a record of this or an older gnomon, is damaged, or
         cannot be written.
@@ -158,7 +158,7 @@ def _opening(path: Path) -> AbstractContextManager[None]:
 
 
 def is_record(path: Path) -> bool:
-    """Whether a file is an SQLite database; no file is none. RecordError if it cannot be read.
+    """Whether a path is an SQLite database; False for a missing file. RecordError if it cannot be read.
 
     Not of a record that this process has open: see `_refuse_no_file`.
     """

@@ -60,7 +60,7 @@ class Program:
 
 
 def child_environment(program: Program, home: Path) -> dict[str, str]:
-    """What a child sees: little of the user's environment, one thread, no telemetry, and a home that goes away."""
+    """A child's environment: little of the user's, one thread, no telemetry, and a home that goes away."""
     variables = {name: value for name in _PASSED if (value := os.environ.get(name))}
     variables |= dict.fromkeys(_ONE_THREAD, "1")
     variables |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1"}
@@ -123,7 +123,7 @@ class ChildProcess:
     def _answer(
         self, stage: str, timeout_s: float, log: Path, message: Mapping[str, object]
     ) -> dict[str, Any] | Failure:
-        """What it answers to a message; after a Failure it is ended."""
+        """Its answer to a message; after a Failure it is ended."""
         kind, why = "wrong-output", "the program's answer is not a JSON object"
         try:
             said = self._program.answer(json.dumps(message).encode() + b"\n", timeout_s=timeout_s)
@@ -150,7 +150,7 @@ def _failure(stage: str, kind: str, why: str, log: Path) -> Failure:
 
 
 def tail(log: Path) -> str:
-    """The end of a log; nothing where there is none."""
+    """The end of a log; "" for a missing one."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -175,7 +175,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of an order: facts of a job that was done, or its failure."""
+    """The outcome of an order: facts of a job that was done, or its failure."""
 
     order: Order
     seconds: float
@@ -221,7 +221,7 @@ class _Crew:
         self._unusable: Failure | None = None
 
     def work(self) -> None:
-        """Do orders until there are none; what is raised goes to who waits for replies."""
+        """Do orders until there are none; exceptions go to the thread that waits for replies."""
         child: ChildProcess | None = None
         versions: dict[str, str] = {}
         stop_at(self.stop)

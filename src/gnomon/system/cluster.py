@@ -41,7 +41,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def profiled(client: Any) -> str:
-    """What Dask's profiler costs, in a sentence, where a worker of many threads has it on; else nothing.
+    """A sentence on the cost of Dask's profiler, where a worker of many threads has it on; else "".
 
     Whether it is on was decided when the worker began, and is not gnomon's to change.
     """

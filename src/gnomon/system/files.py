@@ -35,7 +35,7 @@ def user_folder() -> Path:
 
 
 def read_at_most(file: BinaryIO, most: int) -> bytes:
-    """What is left of an open file, and of one that is longer than `most` one byte more. OSError, MemoryError.
+    """The rest of an open file, at most one byte more than `most`. OSError, MemoryError.
 
     `read(n)` sets n bytes aside before it reads: for a large limit that is more memory than a small machine has.
     """
@@ -187,7 +187,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         """Open it, or make it; what comes after a last line that was cut off begins one of its own."""
         self.path = path
-        # Without a buffer: what could not be written is not tried again behind the back of who was told so.
+        # Without a buffer: a failed write, which was reported, is not repeated later.
         self._file = path.open("ab", buffering=0)
         try:
             self._whole = _ends_a_line(path)

@@ -19,13 +19,13 @@ from gnomon.errors import RecordError
 from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
-"""Who was just killed may have been starting a process, which has the lock until it is what it was to be; and who asks
-`by_another` has a left file for a moment."""
+"""A process that was just killed may have been starting another, which has the lock until it runs its own program; and
+`by_another` holds a leftover file for a moment."""
 _CHANGES_S = 60.0
 """Many may change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
-"""Of the digest in the name of a campaign's file."""
+"""Digits of the digest in the name of a campaign's file."""
 
 
 def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
@@ -91,7 +91,7 @@ def changing(path: Path) -> Iterator[None]:
         raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
     try:
         with suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
-            os.truncate(handle, 0)  # who was killed here leaves the file
+            os.truncate(handle, 0)  # a process that was killed here leaves the file
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
@@ -165,7 +165,7 @@ class HeldCampaigns:
             self.give_up(campaign)
 
     def _sweep(self) -> None:
-        """Remove the files that killed processes left, each while its lock is held: who waits for it makes it again."""
+        """Remove the files of killed processes, each while its lock is held: a waiting process makes it again."""
         own = [self._path(campaign) for campaign in self._handles]
         for path in self._record.parent.glob(f"{glob.escape(self._record.name)}.{'[0-9a-f]' * _DIGITS}.lock"):
             if path not in own:
@@ -179,7 +179,7 @@ class HeldCampaigns:
 
 
 def held_elsewhere(campaign: str) -> RecordError:
-    """What whoever wants a campaign that another open store holds is told."""
+    """The error for a campaign that another open store holds."""
     return RecordError(
         f"another gnomon that is running measures for the campaign {campaign!r}",
         hint="Wait for it to end, or end it, then start again.",

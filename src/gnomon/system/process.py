@@ -202,14 +202,14 @@ class Guard:
 
     @contextlib.contextmanager
     def starting(self, stdout: int) -> Iterator[Callable[[int], None]]:
-        """The block starts one program in a session of its own, and tells its number, to be dropped at its end.
+        """The block starts one program in a session of its own, and passes on its number, to be dropped at its end.
 
         The program's standard output is this descriptor, of what no other program has: by that the guard finds it
-        where gnomon is killed, or interrupted, after the program began and before its number is told.
+        if gnomon is killed or interrupted after the program began and before its number is known.
         """
         try:
             mark = os.fsencode(Path(f"/proc/self/fd/{stdout}").readlink()).hex()
-        except OSError:  # no /proc here: what is not told cannot be found
+        except OSError:  # no /proc here: a program whose number is unknown cannot be found
             yield self._add
             return
         self._say(f"begin {mark}")
@@ -358,7 +358,7 @@ class Lines:
 
 
 class Printed:
-    """What a command printed so far: the ends of both outputs, and whom its lines are told while somebody listens."""
+    """The output of a command so far: the ends of both streams, and the listener for its lines, while there is one."""
 
     def __init__(self, on_line: Callable[[str], None] | None, most: int = LINE_LIMIT_BYTES) -> None:
         self.stdout, self.stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
@@ -503,7 +503,7 @@ def run_process(
 
 
 class Conversation:
-    """A command on this machine that is told a line at a time, and answers before it is told the next; `close` it.
+    """A command on this machine that reads a line at a time, and answers it before the next; `close` it.
 
     Started with exactly that environment; what it prints as errors goes into `stderr`, if that is a file, and a line
     has so many bytes at most. It dies with its guard's gnomon. Belongs to one thread.

@@ -33,7 +33,7 @@ def _shell(device: Device, script: str, *arguments: str, env: dict[str, str] | N
 
 
 class DeviceContract:
-    """What every device must do."""
+    """The contract of every device."""
 
     def test_status_and_streams_are_told_apart(self, device: Device) -> None:
         completed = device.run(["sh", "-c", "echo out; echo err >&2; exit 3"], env={}, timeout_s=_LIMIT_S)

@@ -24,7 +24,7 @@ _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """What one inference of a model takes: the fastest configuration, or the only one that was asked for."""
+    """The latency of a model: of its fastest configuration, or of the only one that was asked for."""
 
     model: str | Path
     options: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Latency:
 
     @property
     def profile(self) -> Any:
-        """What `gnomon.profile` found, once a session."""
+        """The result of `gnomon.profile`, once a session."""
         return self.measured()
 
     def is_at_most(self, limit: str) -> None:

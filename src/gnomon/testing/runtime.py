@@ -40,14 +40,13 @@ from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Sup
 
 _LIMIT_S = 120.0
 _probed: dict[tuple[object, ...], wire.Answer | Failure] = {}
-"""What the runtime of classes with the same adapter and link said: what is installed stays as it is, and asking takes a
-process."""
+"""Answers of a runtime, by adapter and link: an installation does not change, and each question takes a process."""
 _supported: dict[tuple[type, str], Support] = {}
-"""What it takes of a model, by the model's digest, in its first configuration."""
+"""The support of a model in the first configuration, by the model's digest."""
 
 
 class RuntimeContract:
-    """What every adapter of a runtime must do. Skips where the runtime is not installed."""
+    """The contract of every adapter of a runtime. Skips where the runtime is not installed."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -58,7 +57,7 @@ class RuntimeContract:
 
     @pytest.fixture
     def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
-        """What the agent finds of the runtime."""
+        """The runtime as the agent finds it."""
         made_by = (getattr_static(type(self), name, type(self)) for name in ("adapter", "link"))
         asked = *made_by, driver_of(adapter)
         if asked not in _probed:
@@ -86,7 +85,7 @@ class RuntimeContract:
 
     @pytest.fixture
     def support(self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink) -> Support:
-        """What the runtime takes of the model."""
+        """The operators of the model that the runtime takes."""
         asked = type(self), placed.graph.digest
         if asked not in _supported:
             _supported[asked] = adapter.support(link.ask, placed, adapter.configurations(probe, Wish())[0])

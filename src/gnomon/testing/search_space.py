@@ -30,14 +30,14 @@ _FEW = 12
 
 
 def _counts(search_space: SearchSpace, in_force: FusionRules, assignment: np.ndarray) -> dict[Unit, int]:
-    """What the tables say of one net, without the units that it does not have."""
+    """The counts of one net in the tables, without the units that it lacks."""
     tables = search_space.tables(in_force)
     (row,) = tables.counts(assignment[None])
     return {unit: int(count) for unit, count in zip(tables.units, row[: len(tables.units)], strict=True) if count}
 
 
 class SearchSpaceContract:
-    """What every search space must do."""
+    """The contract of every search space."""
 
     def test_it_has_a_name_and_slots(self, search_space: SearchSpace) -> None:
         assert isinstance(search_space, SearchSpace)

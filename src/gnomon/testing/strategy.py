@@ -65,7 +65,7 @@ def _drive(strategy: Strategy, price: Price, most: int = _MOST, n: int = 1) -> T
 
 
 class StrategyContract:
-    """What every strategy must do."""
+    """The contract of every strategy."""
 
     @pytest.mark.parametrize("n", [1, 3, 1000])
     @pytest.mark.parametrize("price", [_two, _some_fail], ids=["all succeed", "some fail"])

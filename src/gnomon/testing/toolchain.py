@@ -22,7 +22,7 @@ from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
 
 
 class ToolchainContract:
-    """What every toolchain must do. Skips, and says what is missing, where it cannot be used."""
+    """The contract of every toolchain. Skips, and says what is missing, where it cannot be used."""
 
     @pytest.fixture
     def usable(self, toolchain: Toolchain) -> Toolchain:

@@ -1,4 +1,4 @@
-"""What gnomon asks of a toolchain, its settings, and finding one by the entry-point group ``gnomon.toolchains``.
+"""The interface of a toolchain, its settings, and the entry-point group ``gnomon.toolchains`` that finds one.
 
 An entry is a function that makes a toolchain of its settings, a mapping from names to values or texts.
 """
@@ -41,7 +41,7 @@ class ToolJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """What came of a job: a file, or the failure."""
+    """The result of a job: a file, or the failure."""
 
     key: str
     path: Path | None
@@ -64,10 +64,10 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """What measures the result unless a command is named; "onnxruntime" and "openvino" tell how it classifies."""
+        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" also classify."""
 
     def check(self) -> tuple[Missing, ...]:
-        """What is missing here; nothing where it can be used."""
+        """The missing packages and programs; none where it can be used."""
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Do all jobs."""

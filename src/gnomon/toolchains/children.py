@@ -31,7 +31,7 @@ class ChildToolchain:
     needs: Callable[[], tuple[Missing, ...]]
 
     def check(self) -> tuple[Missing, ...]:
-        """What is missing here."""
+        """The missing packages and programs."""
         return self.needs()
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
@@ -49,7 +49,7 @@ class ChildToolchain:
                 _partial(job).unlink(missing_ok=True)
 
     def _order(self, job: ToolJob) -> Order:
-        """What the child program is told of the job, whose log is begun."""
+        """The order to the child program for the job, whose log is begun."""
         log = (job.logs / f"{job.key}.{STEP}.log").absolute()
         log.write_text(
             f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {file_digest(job.model)}\n"

@@ -15,7 +15,7 @@ NAME = "openvino-int8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ChildSettings):
-    """What can be set."""
+    """The settings of the toolchain."""
 
     preset: Annotated[
         Literal["performance", "mixed"],

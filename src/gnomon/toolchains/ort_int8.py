@@ -15,7 +15,7 @@ NAME = "onnxruntime-int8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ChildSettings):
-    """What can be set."""
+    """The settings of the toolchain."""
 
     per_channel: Annotated[bool, "a scale a channel of a weight, not one a weight"] = False
     method: Annotated[

@@ -31,7 +31,7 @@ _PROBE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(ChildSettings):
-    """What can be set."""
+    """The settings of the toolchain."""
 
     config: Annotated[Literal["XINT8", "VINT8"], "XINT8 or VINT8, names of Quark"] = "XINT8"
     in_memory: Annotated[bool, "activations in memory; no: in files, much slower"] = True
@@ -90,7 +90,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
 
 
 def _packages_missing(program: Program) -> list[str]:
-    """What the interpreter does not find, in words; it loads none of it."""
+    """Sentences on the packages that the interpreter does not find; it loads none of them."""
     with guarded_folder("gnomon-quark-") as home:
         environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:

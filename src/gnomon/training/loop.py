@@ -65,7 +65,7 @@ class TrainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """What came of a training, since its epoch 0, whichever processes trained it.
+    """The outcome of a training, since its epoch 0, whichever processes trained it.
 
     `accuracies` (validation) and `losses` are a value an epoch. `correct` says of each validation image whether the net
     has its class right after the last epoch. `test_accuracy` is taken once, after the recipe's last epoch, and None
@@ -305,7 +305,7 @@ def _train(run: _Run, partial: Path | None) -> None:
 
 @contextlib.contextmanager
 def _failing(run: _Run) -> Iterator[None]:
-    """What PyTorch raises meanwhile ends the training, as data."""
+    """An exception in the block ends the training, as data."""
     try:
         yield
     except GnomonError:

@@ -36,7 +36,7 @@ _TRIED_AT: dict[str, Places] = {
     HEAD: (((64, 16, 16), (10,)),),
     "": (((64, 16, 16), (64, 1)), ((64, 16, 16), (128, 2))),
 }
-"""What a digest is of: the shape of an image, and the arguments behind its channels; the empty name is primitives'."""
+"""The places of a digest: shapes of an image, and arguments behind its channels; "" are primitives'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def end_block(name: str, origin: str) -> ModuleBlock:
 
 
 def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, Factory]:
-    """What makes the modules of a net, by the name of the block, each from its origin, in this process.
+    """The factories of a net's modules in this process, by the name of the block, each from its origin.
 
     ProblemError where one is not what it was when the net was made.
     """
@@ -157,7 +157,7 @@ def _space(origin: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _factory(made_of: Any) -> Factory:
-    """What makes the modules of a source, of a module copies with the weights that it has; one object for each."""
+    """The factory of a source's modules, of a module copies with its weights; one object for each."""
     return (lambda channels: copy.deepcopy(made_of)) if isinstance(made_of, torch_package().nn.Module) else made_of
 
 
@@ -229,7 +229,7 @@ def _steady(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...
 
 
 def _traced(factory: Factory, name: str, shape: Shape, arguments: Sequence[int]) -> Any:
-    """What a module is, as JSON values: how it prints, what it has, what it calls."""
+    """A module as JSON values: its printed form, its state, and its calls."""
     torch = torch_package("a block of PyTorch's")
     from torch.overrides import TorchFunctionMode, resolve_name
 

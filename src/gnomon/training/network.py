@@ -29,7 +29,7 @@ Factory = Callable[..., Any]
 channels alone, a head of the classes."""
 
 Factories = Mapping[str, Factory]
-"""What makes the modules of a net's blocks of PyTorch's, by the name of the block."""
+"""The factories of a net's PyTorch blocks, by the name of the block."""
 
 
 def torch_package(task: str = "training a network") -> Any:
@@ -195,7 +195,7 @@ def _steps(
 
 
 def _function(layer: Layer, module: Any) -> Callable[..., Any]:
-    """What a layer without parameters calls, and a linear layer."""
+    """The function of a layer without parameters, or of a linear layer."""
     torch = torch_package()
     functional = torch.nn.functional
     if layer.kind in {"AveragePool", "MaxPool"}:

@@ -60,7 +60,7 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
 
 
 def make_optimizer(recipe: Recipe, parameters: Any) -> tuple[Any, Any]:
-    """The optimiser of these parameters and its scheduler (None where there is none), of a recipe that was checked."""
+    """The optimiser of these parameters and its scheduler (None without one), of a checked recipe."""
     arguments = {name: value for name, value in recipe.optimizer.items() if name != "type"}
     optimizer = _optimizers()[str(recipe.optimizer["type"])](parameters, **arguments)
     if recipe.scheduler is None:

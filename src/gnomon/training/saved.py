@@ -31,7 +31,7 @@ _MOST = 1 << 64
 
 
 def load_saved(path: Path, *, hint: str) -> Any:
-    """What a file of `torch.save` holds: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
+    """The values in a file of `torch.save`: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
 
     `hint` is what to do about another file. UsageError where it cannot be read, or is longer than `MOST_BYTES`;
     ProblemError for a file that holds anything else, or unpacks to more; RuntimeMissingError without PyTorch.
@@ -88,7 +88,7 @@ def _load(torch: Any, data: bytes) -> Any:
 
 
 def _unpacked(data: bytes) -> int:
-    """The bytes that an archive says it holds; 0 for what is none, or a broken one, which PyTorch refuses."""
+    """The bytes that an archive says it holds; 0 for any other file and a broken one, which PyTorch refuses."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return sum(member.file_size for member in archive.infolist())
@@ -97,14 +97,14 @@ def _unpacked(data: bytes) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """What PyTorch says is wrong: of its many lines the one that names what it would not take."""
+    """The line of PyTorch's long message that names the refused value."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     line = next((line for line in lines if "Unsupported" in line or "unsupported" in line), lines[0])
     return line.partition(" Please use")[0][:200]
 
 
 class _Type:
-    """What stands for numpy's dtype: the letters of a type of numbers, and its order of bytes."""
+    """A stand-in for numpy's dtype: the letters of a type of numbers, and its order of bytes."""
 
     def __init__(self, letters: Any, *_: Any) -> None:
         if letters not in _LETTERS:
@@ -123,7 +123,7 @@ class _Type:
 
 
 class _Array:
-    """What stands for an array of numpy; one of several dimensions has no values, as nobody asks for them."""
+    """A stand-in for an array of numpy; one of several dimensions has no values, as none are needed."""
 
     def __init__(self, *_: Any) -> None:
         self.values: tuple[Number, ...] = ()
@@ -139,7 +139,7 @@ class _Array:
 
 
 def _scalar(kind: Any, data: Any) -> Number:
-    """What stands for the function that makes numpy's scalars."""
+    """A stand-in for the function that makes numpy's scalars."""
     if not isinstance(kind, _Type):
         raise ValueError("the type of a number expected")
     (number,) = kind.read(data)
@@ -147,7 +147,7 @@ def _scalar(kind: Any, data: Any) -> Number:
 
 
 def _array(*_: Any) -> _Array:
-    """What stands for the function that makes numpy's arrays."""
+    """A stand-in for the function that makes numpy's arrays."""
     return _Array()
 
 

@@ -1,4 +1,4 @@
-"""What an executor calls in another process, here or on another machine: everything by value, failures as data.
+"""Functions that an executor calls in another process, here or elsewhere: all by value, failures as data.
 
 A pool of processes is started with the method "spawn": a fork of a process that has PyTorch's threads may hang.
 """

@@ -108,7 +108,7 @@ class _Session:
 
 
 def _said(begun: int | None) -> str:
-    """What MNN printed since then, without that it does as it was told."""
+    """MNN's output since then, without its note that it computes in the precision that was set."""
     return "; ".join(part for part in said_since(begun).split("; ") if part != "MNN use high precision")
 
 
@@ -148,7 +148,7 @@ class MnnModel:
         self.call: Callable[[], object] = call
 
     def _clocks(self) -> tuple[Callable[[list[Any], Any], bool], Callable[[list[Any], Any], bool]]:
-        """What MNN calls before and after each of its operators."""
+        """The functions that MNN calls before and after each of its operators."""
         clock, names, taken = time.perf_counter_ns, self._names, self._taken
         begun = 0
 

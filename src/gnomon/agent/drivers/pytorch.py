@@ -115,7 +115,7 @@ class PyTorchModel(Loaded):
 
 
 def _seen(torch: Any, call: Callable[[], object]) -> Details:
-    """What ran in a call, by PyTorch's profiler; Refused where nothing that Inductor compiled was among it."""
+    """The compiled graphs that ran in a call, by PyTorch's profiler; Refused if there was none."""
     from torch._dynamo.utils import counters
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:

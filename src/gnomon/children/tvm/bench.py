@@ -1,8 +1,8 @@
 """Measures compiled layers and networks in a session with a server, or in this very process.
 
 The host has asked the tracker for the server, so that it knows which one it is. Samples are of TVM's own loop on the
-device: nothing of the network is in them. Outputs are compared before anything is timed. Where one thread computes, in
-a process that gnomon started, its CPU time is told too: TVM's loop has it noted before each sample.
+device: nothing of the network is in them. Outputs are compared before anything is timed. If one thread computes in
+a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Place:
             self.loaded.pop(_upload_name(path), None)
 
     def failed(self, what: str, error: Exception) -> Refused:
-        """What came of an error: no memory for it, a device that is gone, or one that answers and just refused."""
+        """Classify an error: too little memory, a device that is gone, or one that answers and refused the call."""
         words = f"{what}: {_line(error)}"
         if isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS):
             return Refused(words, kind="memory")

@@ -1,4 +1,4 @@
-"""What was best for a layer, made to fit another one: the same schedule with the splits nearest in proportion.
+"""Adapts the best schedule of a layer to another one: the same steps with the splits nearest in proportion.
 
 As TVM's anchor traces do for fused variants of one operator, for layers of one structure that differ in their sizes.
 """
@@ -58,7 +58,7 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
         schedule.enter_postproc()
         if not all(post.apply(schedule) for post in context.space_generator.postprocs):
             return None
-    except Exception:  # a decision that is none here, such as a place to compute at that this layer has not
+    except Exception:  # a decision that does not apply, such as a place to compute at that this layer lacks
         return None
     arguments = ms.arg_info.ArgInfo.from_entry_func(context.mod, remove_preproc=True)
     return ms.MeasureCandidate(schedule, arguments)

@@ -142,7 +142,7 @@ def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
         try:
             ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
             return onnx.load(options.optimized_model_filepath)
-        except Exception:  # a model that is none: what TVM says of it is told
+        except Exception:  # not a valid model: TVM's own message is reported
             return None
 
 

@@ -1,4 +1,4 @@
-"""What a network's outputs should be, by other software than TVM: ONNX Runtime, LiteRT, or PyTorch itself."""
+"""Expected outputs of a network, by other software than TVM: ONNX Runtime, LiteRT, or PyTorch itself."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class _Search:
         )
 
     def _recall(self, history: list[Any]) -> None:
-        """What was measured before teaches the cost model and is what the search breeds from."""
+        """Teach the cost model with earlier measurements, from which the search breeds."""
         candidates, results = [], []
         for trace, times in history:
             try:

@@ -11,7 +11,7 @@ from gnomon.devices.shell.bridge_link import Bridge
 YOURS = Bridge(
     name="yours", install="", places=('"${TMPDIR:-/tmp}"',), cache='"${TMPDIR:-/tmp}"', states={"": "Start it."}
 )
-"""What is special about the program: where a board has room, and what to do about its states."""
+"""The specifics of the program: where a board has room, and the next steps for its states."""
 
 
 def yours_device(config: DeviceConfig, on_wait: Callable[[str], None] | None) -> BridgeDevice:

@@ -18,7 +18,7 @@ class WaitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class YoursDocument(Answer):
-    """What the job found. `campaign` and `record` say which run of which results database it was made of."""
+    """The result of the job. `campaign` and `record` say which run of which results database it was made of."""
 
     format: Literal["gnomon-yours"] = "gnomon-yours"
     version: Literal[1] = 1
@@ -28,5 +28,5 @@ class YoursDocument(Answer):
     configurations: tuple[WaitPart, ...]
 
     def headline(self) -> tuple[str, str]:
-        """The model, and what is told of it."""
+        """The model, and the subject of the report."""
         return self.model, "How long a user waits for the first answer."

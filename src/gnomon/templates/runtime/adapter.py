@@ -1,4 +1,4 @@
-"""What gnomon knows of the runtime. It never imports the runtime itself."""
+"""The runtime's adapter for gnomon. It never imports the runtime itself."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class YoursModel:
 
 
 class YoursDriver:
-    """What the agent on the device asks."""
+    """The driver that the agent on the device loads."""
 
     def probe(self) -> dict[str, Any]:
         """The version and the backends; ImportError where the runtime is not installed."""

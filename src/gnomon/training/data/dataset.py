@@ -152,7 +152,7 @@ def check_classes(source: str, names: Sequence[str], classes: int) -> None:
 def split_parts(
     labels: Mapping[str, NDArray[np.int64]], shares: tuple[float, float], *, seed: int
 ) -> dict[str, tuple[str, NDArray[np.int64]]]:
-    """Of each of the `PARTS` the given part that it is taken from, and the rows of it.
+    """For each of the `PARTS` the given part that it is taken from, and the rows of it.
 
     `labels` are the classes of the given parts. A missing validation or test part gets its share of train.
     """
@@ -201,7 +201,7 @@ def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def moved_most(height: int) -> int:
-    """By how many pixels images of a height are moved at most: an eighth of it."""
+    """The most pixels by which images of a height are moved: an eighth of it."""
     return max(1, height // 8)
 
 

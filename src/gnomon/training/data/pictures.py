@@ -34,7 +34,7 @@ _MOST_PICTURE = 256 << 20
 _GREY = ("1", "L")
 _COLOUR = ("RGB", "P", "CMYK", "YCbCr")
 _PARTS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
-"""What folders of parts are called, and the part that each is."""
+"""The part that a folder holds, by its name."""
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 
@@ -53,12 +53,12 @@ class Pictures:
         return len(self.names)
 
     def __getitem__(self, k: int) -> tuple[Any, int]:
-        """A picture of mode L or RGB, and its class. ProblemError for what is none; UsageError for a file that left."""
+        """A picture of mode L or RGB, and its class. ProblemError for another file; UsageError for a missing one."""
         with problems_of(self.names[k]), regular_file(Path(self.names[k])) as file, _picture(file) as picture:
             return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
 
     def sizes(self, complaints: Complaints) -> dict[str, tuple[bool, int, int]]:
-        """By name whether a picture is grey, its height and its width, as its head says; no pixel is read.
+        """For each name whether the picture is grey, its height and its width, from its head; no pixel is read.
 
         What cannot be read is a complaint.
         """
@@ -124,7 +124,7 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
     stands behind a name, as in Caffe's lists of images with labels, is passed over. UsageError where a file or folder
     is not there; ProblemError with everything that is wrong; RuntimeMissingError without Pillow.
     """
-    entries(root_folder)  # UsageError where there is none
+    entries(root_folder)  # UsageError without one
     complaints = Complaints(
         what=f"list of images {source}", hint="Give a text file of names in the folder, a line each."
     )
@@ -248,7 +248,7 @@ def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = No
 
 @contextmanager
 def _picture(file: BinaryIO) -> Iterator[Any]:
-    """A picture whose head was read. ProblemError for what is none, or would take more than `_MOST_PICTURE` bytes."""
+    """A picture whose head was read. ProblemError for another file, or one of more than `_MOST_PICTURE` bytes."""
     with needed(
         "images in folders are decoded by Pillow, which cannot be loaded",
         "pillow",

@@ -18,7 +18,7 @@ from gnomon.system.files import open_regular
 from gnomon.training.data.dataset import Images
 
 LIMIT_BYTES = 2 << 30
-"""What images may take in memory."""
+"""The most memory of images."""
 
 _NPZ = (
     "Save uint8 images (n, height, width) or with 1 or 3 channels as x, and classes from 0 as y: np.savez(f, x=x, y=y)."
@@ -57,7 +57,7 @@ def regular_file(path: Path) -> BinaryIO:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What is in a folder in order, without names that begin with a dot. UsageError where it cannot be listed."""
+    """The sorted contents of a folder, without names that begin with a dot. UsageError where it cannot be listed."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (OSError, ValueError) as error:
@@ -105,7 +105,7 @@ def _archive(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _stated_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """What an array takes in memory by its header, for which numpy makes room before it reads."""
+    """The memory of an array by its header, which numpy allocates before it reads."""
     with archive.open(member) as file:
         is_first = np.lib.format.read_magic(file) == (1, 0)
         header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

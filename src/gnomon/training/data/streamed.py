@@ -56,7 +56,7 @@ class Origin:
 
 @functools.lru_cache(maxsize=2)
 def open_origin(origin: Origin) -> Opened:
-    """What an origin holds; the last two of a process are kept.
+    """The images of an origin; the last two of a process are kept.
 
     UsageError for what cannot be opened, ProblemError for what is not a data set, RuntimeMissingError where a package
     is missing.
@@ -89,7 +89,7 @@ def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, i
 
 
 def _of_function(place: str) -> Opened:
-    """What a user's function returns. UsageError where it is none or fails, ProblemError for anything else."""
+    """The data set that a user's function returns. UsageError if it fails, ProblemError for anything else."""
     returned = called(load_attribute(place), f"dataset:{place}", f" {_OWN}")
     parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
     if "train" not in parts or not set(parts) <= set(PARTS):
@@ -359,7 +359,7 @@ def _batches(keys: Sequence[Key], size: int) -> list[Sequence[Key]]:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """What a DataLoader reads from, here or in a process of its own, where the origin is opened by itself."""
+    """The source of a DataLoader, which opens the origin by itself, also in a process of its own."""
 
     origin: Origin
     augment: str

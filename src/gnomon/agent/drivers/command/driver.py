@@ -323,7 +323,7 @@ def _sweep() -> None:
 
 
 def _identity(spec: CommandSpec, model: str) -> str:
-    """What two processes of a command have in common that are prepared alike."""
+    """The digest that processes share whose preparation is the same."""
     return hashlib.sha256(json.dumps([spec, model], sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -33,11 +33,11 @@ Reading = tuple[str, float]
 
 
 class Unreadable(Exception):
-    """What was printed is not what the declaration says; one sentence that says how."""
+    """The output does not match the declaration; the message is one sentence."""
 
 
 def unit_of(name: str) -> str:
-    """The unit that ends a name, as in "latency_ms", "realTime (ms)" and "averageMs"; "" where there is none."""
+    """The unit that ends a name, as in "latency_ms", "realTime (ms)" and "averageMs"; "" without one."""
     match = _NAMED_UNIT.search(name) or _CAPITAL_UNIT.search(name)
     return match[1].lower() if match else ""
 

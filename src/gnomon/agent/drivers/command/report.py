@@ -39,7 +39,7 @@ class Report:
 def report_of(
     spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int
 ) -> Report:
-    """What a process reported, by its declaration; `read_file` reads a file of its folder.
+    """The report of a process, by its declaration; `read_file` reads a file of its folder.
 
     Unreadable where times are missing or invalid, and where it printed that it ran elsewhere than declared.
     """

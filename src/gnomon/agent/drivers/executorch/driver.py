@@ -84,7 +84,7 @@ class ExecuTorchModel(Loaded):
         self.call: Callable[[], object] = call
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Times of instructions, those of delegates by the kernels inside where these are told, and the rest of it."""
+        """Times of instructions; a delegate that reports its kernels has a row for each, and one for the rest."""
         with tempfile.TemporaryDirectory(prefix="gnomon-etdump-") as folder:
             path = os.path.join(folder, "trace.etdp")
             assert self._loaded is not None

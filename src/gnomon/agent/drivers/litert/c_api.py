@@ -231,8 +231,8 @@ class CompiledModel:
     def _adapter(self, begun: int | None) -> DeviceFound:
         """The device that LiteRT says it chose, which is the proof that it computes there.
 
-        Its question whether a model is accelerated is none: it says yes of XNNPACK, too. It is asked all the same
-        where LiteRT has it for other processors than the CPU (from 2.3.0 on).
+        `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. From 2.3.0 on there is a function that looks
+        at processors other than the CPU; it is called where it exists.
         """
         match = _SELECTED.search("\n".join(lines_since(begun)))
         if match is None:
@@ -243,9 +243,9 @@ class CompiledModel:
         return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
-        """What the model holds of the GPU's memory, as LiteRT tells it: weights and what lies between operators.
+        """The GPU memory that LiteRT reports for the model: weights and tensors between operators.
 
-        None where it tells nothing.
+        None where it reports nothing.
         """
         self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
         metrics = self._make("Metrics")

@@ -231,7 +231,7 @@ def tell_adapter() -> None:
 
 
 def _adapter_here() -> Any:
-    """What the GPU is called, and whether it is a program on the CPU; or why there is none.
+    """The GPU's name, and whether it is a program on the CPU; or why no GPU was found.
 
     Asked in a process of its own: drivers of graphics cards may crash, and LiteRT runs on the CPU without them.
     """
@@ -244,7 +244,7 @@ def _adapter_here() -> Any:
 
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
-    """What a function of this module tells in a fresh process; None where it does not get that far."""
+    """The JSON that a function of this module prints in a fresh process; None where it does not get that far."""
     try:
         done = run_function(__name__, function, *arguments, timeout_s=_TRIAL_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -271,7 +271,7 @@ class LiteRtDriver:
     """LiteRT's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, the kinds of kernels, and the GPU under `devices`, or why there is none under `lacking`."""
+        """The version, the kinds of kernels, and the GPU under `devices`, or why it is missing under `lacking`."""
         load_library()
         answer: ProbeAnswer = {"version": version(), "backends": list(MODES)}
         gpu = _adapter_here()
@@ -404,7 +404,7 @@ def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[KernelTime
 
 
 def kernels_of(segment: RuntimeModel) -> str:
-    """The kind of kernels that a segment asks for; Refused where there is none such."""
+    """The kind of kernels that a segment asks for; Refused for an unknown one."""
     mode = str(segment.get("options", {}).get("kernels", "xnnpack"))
     if mode not in (*MODES, GPU):
         raise Refused(f"LiteRT has no kernels {mode!r}; it has {', '.join(MODES)} and {GPU}")

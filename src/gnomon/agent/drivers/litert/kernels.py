@@ -156,5 +156,5 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
 
 
 def _codes_of(name: str, table: dict[str, set[int]]) -> set[int]:
-    """What a kernel may compute, by its name up to the parenthesis of its layout and type."""
+    """The operator codes that a kernel may compute, by its name up to the parenthesis of its layout and type."""
     return table.get(name.partition(" (")[0].strip(), set())

@@ -97,7 +97,7 @@ def _element(array: Array) -> Any:
 
 
 def _array(value: Any) -> Array:
-    """What ONNX Runtime made, copied. It makes no array of bfloat16 itself."""
+    """A copy of ONNX Runtime's value as an array. It makes no array of bfloat16 itself."""
     if value.element_type() != _BFLOAT16:
         array: Array = value.numpy()
         return array

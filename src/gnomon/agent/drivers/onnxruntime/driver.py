@@ -153,7 +153,7 @@ def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
 
 
 def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
-    """What ONNX Runtime and its providers logged of nodes that a provider did not take, by the nodes' names."""
+    """The reasons that ONNX Runtime and its providers logged for nodes that a provider did not take, by node name."""
     reasons: dict[str, str] = {}
     for line in lines:
         said = (line.partition("] ")[2] or line).strip().removeprefix("REASON : ")

@@ -167,7 +167,7 @@ def _texts(model: bytes, start: int, end: int) -> dict[int, list[str]]:
 
 
 def _fields(model: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Of each field its number, where it begins, and where its value begins and ends."""
+    """The number of each field, its start, and the start and end of its value."""
     at = start
     while at < end:
         tag = at

@@ -199,7 +199,7 @@ class PlacedSession:
 
 
 class _Step:
-    """What one side did until it was waited for: the nodes, in the order of the file, and whole microseconds."""
+    """The work of one side between two waits: the nodes, in the order of the file, and whole microseconds."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -240,7 +240,7 @@ class _Steps:
         self._tensors = {name: i for i, node in enumerate(nodes) for name in node.outputs}
 
     def name(self, nodes: tuple[int, ...]) -> str:
-        """What to call a step."""
+        """The name of a step."""
         node = self._placed.nodes[nodes[0]]
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         return f"{node.type} {node.name}{more}"
@@ -297,7 +297,7 @@ class _Steps:
                 at[index] = step
 
     def _copies(self, run: TraceEvent, kernels: list[TraceEvent], steps: list[_Step]) -> None:
-        """Inputs are copied before the first node, and outputs behind the last one: to whom reads and writes them."""
+        """Add the copies of inputs and outputs to the steps that read and write them."""
         if not kernels:
             return
         before_us = kernels[0]["ts"] - run["ts"]
@@ -325,7 +325,7 @@ class _Steps:
         return parts
 
     def _index(self, event: TraceEvent) -> int | None:
-        """The node that an event is of, by what ONNX Runtime made of its name or of what it writes."""
+        """The node of an event, from the name that ONNX Runtime derived from the node's own or from its outputs."""
         name = str(event["name"])[: -len(_KERNEL)]
         number = number_of(name)
         if number is not None:

@@ -204,7 +204,7 @@ _EXCLUDES: Mapping[str, str] = {"webgpu": "forceCpuNodeNames"}
 
 
 def _in_child(work: Callable[[], Provider]) -> Provider:
-    """What the work returns, done by a child of this process: it may crash or hang. ``{"refused": why}`` if it does."""
+    """The result of work in a child of this process, as it may crash or hang: then ``{"refused": why}``."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Names = Sequence[Sequence[str]]
-"""What each operator of the source model is called, by its index: its own name and those of the tensors it writes."""
+"""The names of each operator of the source model, by its index: its own and those of the tensors it writes."""
 
 _HELPERS = frozenset({"Constant", "Parameter", "Result"})
 _CPU_PLUGIN = re.compile(r"libopenvino_(intel|arm)_cpu_plugin\.(so|dylib)")
@@ -21,7 +21,7 @@ _HEADER_BYTES = 1 << 20
 
 
 def device_name(backend: str) -> str:
-    """What OpenVINO calls a backend: "cpu" is CPU, "gpu.1" GPU.1, and "cpu-bf16" the CPU's plugin again, CPU_BF16."""
+    """OpenVINO's name for a backend: "cpu" is CPU, "gpu.1" GPU.1, and "cpu-bf16" the CPU's plugin again, CPU_BF16."""
     return backend.upper().replace("-", "_")
 
 

@@ -60,7 +60,7 @@ def _answer(asked: Any) -> dict[str, str]:
 
 
 def _traces(packed: str) -> dict[str, object]:
-    """What `gnomon.runtimes.tvm` packed: the digest of a layer -> the trace of its schedule."""
+    """The traces that `gnomon.runtimes.tvm` packed: the digest of a layer -> the trace of its schedule."""
     if not packed:
         return {}
     try:

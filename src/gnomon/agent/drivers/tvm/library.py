@@ -16,17 +16,17 @@ from ...kept import made_of
 
 #: The beginning of the line of JSON that the compiling process prints.
 TOLD = "gnomon-tvm "
-#: The compiled model in the folder that is kept of it; what is told of it lies beside.
+#: The compiled model in its kept folder; its description lies beside it.
 _LIBRARY = "model.so"
 _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 
 
 class Library:
-    """A compiled model: the path of its shared library, and what is told of it.
+    """A compiled model: the path of its shared library, and its description.
 
     `functions` is the number of its functions, `scheduled` how many of them a record schedules. `calls` are the
-    functions in the order of their calls, each with the model's nodes that it computes, by what they write first, None
-    where that could not be told. `extern` are functions of TVM's own library that it calls.
+    functions in the order of their calls, each with the nodes that it computes, named by their first output; None where
+    that is unknown. `extern` are functions of TVM's own library that it calls.
     """
 
     def __init__(self, path: str, facts: Any) -> None:
@@ -40,7 +40,7 @@ class Library:
 
 
 def linker() -> str:
-    """The program that links compiled models, which TVM will choose. Refused where there is none."""
+    """The program that links compiled models, which TVM will choose. Refused without one."""
     named = os.environ.get("CXX") or os.environ.get("CC") or ""
     program = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
     if program is None:

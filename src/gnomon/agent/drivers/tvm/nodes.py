@@ -2,7 +2,7 @@
 
 TVM forgets the nodes: fusing gives equal functions one name, and renames what they write. So each node's result is
 marked when it is read, and the fused functions are then followed call by call: what a call computes is found among the
-calls before fusing, by the function and its arguments. Where one is not found nothing is told of any.
+calls before fusing, by the function and its arguments. If one call is not found, no call has nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list
     """The module of an ONNX file whose inputs have these shapes, the names of its inputs and outputs, in order, and
     what each node writes first, which tells it apart where it has no name.
 
-    Refused where a shape is open, or the file is none.
+    Refused for an open shape, and for a file of another kind.
     """
     import onnx
 

@@ -1,4 +1,4 @@
-"""What is done to every network before its layers are told apart: batch norms go into weights, channels go last.
+"""Rewrites of every network before its layers are extracted: batch norms go into weights, channels go last.
 
 TVM's child program does the same by the same file, a link to this one, as records are of the layers that both make.
 """
@@ -29,7 +29,7 @@ def rewritten(module: Any) -> Any:
 
 
 def bindings(function: Any) -> Iterator[Any]:
-    """What a function binds, in order."""
+    """The bindings of a function, in order."""
     for block in function.body.blocks:
         yield from block.bindings
 
@@ -56,8 +56,10 @@ def norms_folded(module: Any) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class _Plan:
-    """By what is bound: the weights that a call has instead of its own, and the name of what it makes then; the value
-    that stands for a bias's sum; and the value that a norm is of, with its factors (None: in the weights) and summands.
+    """Changes by variable.
+
+    `weights` are the new weights of a call, with the name of its result. `sums` are the values that replace the sum
+    with a bias. `norms` are the input of a norm, its factors (None: they are in the weights) and its summands.
     """
 
     weights: dict[Any, tuple[Any, str]] = field(default_factory=dict)
@@ -128,7 +130,7 @@ def _along(value: Any, axis: int, rank: int) -> bool:
 
 
 def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
-    """The numbers of a constant, also of one that is only reshaped or turned; None where it is none."""
+    """The numbers of a constant, also of one that is only reshaped or turned; None for any other value."""
     value = values.get(value, value) if isinstance(value, relax.Var) else value
     if isinstance(value, tvm.ir.expr.GenericConst):
         return value.value.numpy()
