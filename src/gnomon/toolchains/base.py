@@ -64,7 +64,7 @@ class Toolchain(Protocol):
 
     @property
     def runtime(self) -> str:
-        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" also classify."""
+        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" classify too."""
 
     def check(self) -> tuple[Missing, ...]:
         """The missing packages and programs; none where it can be used."""
