@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from typing import Any
 
+_ANSWER = "gnomon-answer: "
 _SCRIPT = (
     "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
     "getattr(importlib.import_module(sys.argv[2]), sys.argv[3])(*sys.argv[4:])"
@@ -39,6 +42,17 @@ def run_function(
         timeout=timeout_s,
         check=False,
     )
+
+
+def tell(answer: object) -> None:
+    """Print the answer of a function, for `answer_of`."""
+    print(_ANSWER + json.dumps(answer), flush=True)
+
+
+def answer_of(done: subprocess.CompletedProcess[str]) -> Any:
+    """The answer that the function of a finished process printed by `tell`; None where it did not get that far."""
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
+    return json.loads(lines[-1].removeprefix(_ANSWER)) if lines else None
 
 
 def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:

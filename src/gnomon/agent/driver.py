@@ -84,7 +84,8 @@ class Loaded(Protocol):
         return []
 
     def close(self) -> None:
-        """Release the model; may be called twice."""
+        """Release the model and all that it holds; may be called twice."""
+        vars(self).clear()
         self.call = closed
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..another import how_it_ended, run_function
 from ..arrays import Buffers, output_array
-from ..driver import Refused, closed
+from ..driver import Loaded, Refused
 from ..kept import made_of
 from ..lifeline import die_with_parent
 from ..said import printed, said_since
@@ -118,11 +118,11 @@ def _named(tensors: Mapping[str, object], name: str) -> Any:
     return tensors[name]
 
 
-class MnnModel:
+class MnnModel(Loaded):
     """A loaded model, bound to the caller's arrays; the copies into and out of MNN's tensors are part of a call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
-        self._session: _Session | None = _Session(segment, {name: buffers[b].shape for name, b in segment["inputs"]})
+        self._session = _Session(segment, {name: buffers[b].shape for name, b in segment["inputs"]})
         session, keep = self._session, buffers
         inputs = [(_named(session.inputs, name), buffers[buffer]) for name, buffer in segment["inputs"]]
         outputs = [(_named(session.outputs, name), name, buffer) for name, buffer in segment["outputs"]]
@@ -167,7 +167,6 @@ class MnnModel:
 
     def where(self) -> list[Place]:
         """The backend that the session says it has: MNN takes its CPU for one that it lacks, and only prints that."""
-        assert self._session is not None
         number = self._session.interpreter.getSessionInfo(self._session.session, _BACKENDS_INFO)
         backend = _BACKEND if number in _ON_CPU else f"MNN's backend {number}"
         return [{"operators": [], "backend": backend, "mnn_backend": number}]
@@ -188,11 +187,6 @@ class MnnModel:
         ]
         self.close()
         return rows
-
-    def close(self) -> None:
-        """Drop the session; the arrays were copied."""
-        self.call = closed
-        self._session = None
 
 
 class MnnDriver:

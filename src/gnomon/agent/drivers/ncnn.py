@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers, output_array
-from ..driver import Refused, closed
+from ..driver import Loaded, Refused
 from ..said import printed, said_since
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
     return [bool(asked and layer.support_vulkan and layer.type != "Input") for layer in net.layers()]
 
 
-class NcnnModel:
+class NcnnModel(Loaded):
     """A loaded net, bound to the caller's arrays; the copies into and out of ncnn's blobs are part of a call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -193,11 +193,6 @@ class NcnnModel:
         ]
         self.close()
         return rows
-
-    def close(self) -> None:
-        """Drop the net; its blobs are copies, so that the arrays may go afterwards."""
-        self.call = closed
-        self._net = None
 
 
 def _blob(blobs: dict[str, int], name: str) -> int:

@@ -227,8 +227,8 @@ class LoadedCommand(Loaded):
 
     def close(self) -> None:
         """Remove the folder; may be called twice."""
+        shutil.rmtree(getattr(self, "_folder", ""), ignore_errors=True)
         super().close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Report]:
         for name in self._results:  # what an earlier process left is not this one's; some programs append to it

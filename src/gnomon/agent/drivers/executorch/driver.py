@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...arrays import Buffers, name_of, output_array
-from ...driver import Loaded, Refused, closed, refusing
+from ...driver import Loaded, Refused, refusing
 from ..pt2 import array_over, tensor_over
 from .lower import PORTABLE, XNNPACK, lower_once
 
@@ -67,7 +67,7 @@ class ExecuTorchModel(Loaded):
         import torch
 
         self._delegates = segment.get("options", {}).get("delegates", {})
-        self._loaded: _Program | None = _Program(segment, profiled=profiled)
+        self._loaded = _Program(segment, profiled=profiled)
         self._lowered = self._loaded.lowered
         run, keep = self._loaded.method.call, buffers
         inputs = tuple(tensor_over(torch, buffers[buffer]) for _, buffer in segment["inputs"])
@@ -87,7 +87,6 @@ class ExecuTorchModel(Loaded):
         """Times of instructions; a delegate that reports its kernels has a row for each, and one for the rest."""
         with tempfile.TemporaryDirectory(prefix="gnomon-etdump-") as folder:
             path = os.path.join(folder, "trace.etdp")
-            assert self._loaded is not None
             self._loaded.program.write_etdump_result_to_file(path)
             with open(path, "rb") as file:
                 runs = _runs(file.read())
@@ -135,11 +134,6 @@ class ExecuTorchModel(Loaded):
             for index in range(self._lowered.operators)
             if index not in timed
         ]
-
-    def close(self) -> None:
-        """Drop the program; its outputs were copied."""
-        self.call = closed
-        self._loaded = None
 
 
 class _Event(NamedTuple):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...another import run_function
+from ...another import answer_of, run_function, tell
 from ...arrays import Array, Buffers, output_array
 from ...driver import Loaded, Refused, closed, undoing
 from ...lifeline import die_with_parent
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
-_TOLD = "told: "
 #: A TFLite model of one ReLU: LiteRT reports the GPU's name when a model is compiled for it.
 _RELU = (
     "CAAAAFRGTDO+////FAAAACAAAAAsAAAA9AAAAAMAAAABAAAACAAAAAQABAAEAAAACgAAAGdub21vbiB6b28AAAEAAAAUAAAAAAAOABgAFAAQAAwACAAE"
@@ -205,7 +204,7 @@ def tell_left(path: str, shapes: str) -> None:
     """Print what XNNPACK leaves to builtin kernels as a line of JSON, in a process made for it."""
     die_with_parent()
     left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
-    print(_TOLD + json.dumps(None if left is None else sorted(left)), flush=True)
+    tell(None if left is None else sorted(left))
 
 
 def _left_in_another_process(path: str, shapes: Sequence[Sequence[int]]) -> frozenset[int] | None:
@@ -226,7 +225,7 @@ def tell_adapter() -> None:
             answer: Any = adapter or {"why": "LiteRT does not report it"}
         except Refused as error:
             answer = {"why": str(error)}
-    print(_TOLD + json.dumps(answer), flush=True)
+    tell(answer)
     os._exit(0)  # a driver's exit handlers may crash or hang after everything was said
 
 
@@ -246,11 +245,9 @@ def _adapter_here() -> Any:
 def _told_by_another_process(function: str, *arguments: str) -> Any:
     """The JSON that a function of this module prints in a fresh process; None where it does not get that far."""
     try:
-        done = run_function(__name__, function, *arguments, timeout_s=_TRIAL_S)
+        return answer_of(run_function(__name__, function, *arguments, timeout_s=_TRIAL_S))
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_TOLD)]
-    return json.loads(lines[0].removeprefix(_TOLD)) if lines else None
 
 
 def _by_interpreter(segment: RuntimeModel) -> Answer:
@@ -320,7 +317,7 @@ MODES = ("xnnpack", "builtin", "reference")
 NOTHING_TAKEN = "builtin in place of xnnpack"
 
 
-class LiteRtInterpreter:
+class LiteRtInterpreter(Loaded):
     """A model loaded by the classic interpreter; the caller's arrays are copied."""
 
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
@@ -373,13 +370,9 @@ class LiteRtInterpreter:
 
     def operators(self, skip: int) -> list[KernelTimes]:
         """One row of the whole graph: the interpreter has no profiler."""
+        rows = whole_graph(self._mode, self._count, self._wall_ns[skip:])
         self.close()
-        return whole_graph(self._mode, self._count, self._wall_ns[skip:])
-
-    def close(self) -> None:
-        """Drop the interpreter."""
-        self.call = closed
-        self._interpreter = None
+        return rows
 
 
 def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...another import tell
 from ...arrays import Buffers
-from ...driver import Refused, closed, libraries, refusing
+from ...driver import Loaded, Refused, libraries, refusing
+from ...lifeline import die_with_parent
 from ...said import lines_since, printed
 from .binding import bound_call, fed_call
-from .events import events_of, own_nodes, profile_folder
+from .events import events_of, own_nodes, profile
 from .placed import PlacedSession, supports
-from .providers import ASSIGNED, CPU, built_in, plugins_here, report_of, session_of
+from .providers import ASSIGNED, CPU, providers_here, report_of, session_of, tried_provider
 
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
@@ -66,7 +68,7 @@ def _options(ort: Any, options: Options) -> Any:
     return settings
 
 
-class OnnxRuntimeSession:
+class OnnxRuntimeSession(Loaded):
     """A model loaded by ONNX Runtime, bound to the caller's arrays."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool, session: Any = None) -> None:
@@ -74,7 +76,8 @@ class OnnxRuntimeSession:
 
         options = segment.get("options", {})
         settings = _options(ort, options)
-        self._profile_folder = profile_folder(settings, profiled=profiled)
+        if profiled:
+            profile(settings)
         begun = printed() if options.get("explain") else None
         with refusing():
             self._session = session or _opened(ort, settings, segment)
@@ -127,13 +130,6 @@ class OnnxRuntimeSession:
             row["wall_ns"] = row["wall_ns"][skip:]
         return list(kernels.values())
 
-    def close(self) -> None:
-        """Drop the session and its profile."""
-        self.call = closed
-        self._session = None
-        if self._profile_folder:
-            shutil.rmtree(self._profile_folder, ignore_errors=True)
-
 
 def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
     """A session with one provider, or with those of the option `order`, each of which takes what it likes of what is
@@ -163,6 +159,17 @@ def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
     return reasons
 
 
+def tell_provider(backend: str, own: str) -> None:
+    """Print what `tried_provider` returns, or why that is refused, in a process made for it."""
+    die_with_parent()
+    try:
+        ort = _onnxruntime()
+        tell(tried_provider(ort, _options(ort, {}), backend, json.loads(own)))
+    except Exception as error:  # a plugin raises whatever it likes
+        tell({"refused": f"{error}"[:500]})
+    os._exit(0)  # a plugin's exit handlers may crash or hang after everything was said
+
+
 class OnnxRuntimeDriver:
     """ONNX Runtime's part of the agent."""
 
@@ -173,10 +180,8 @@ class OnnxRuntimeDriver:
 
         `accelerators` says of each how a session gets it, and `lacking` of others that are installed why not.
         """
-        tried = plugins_here(lambda ort: _options(ort, {}))
         ort = _onnxruntime()
-
-        tried |= built_in(ort, lambda ort: _options(ort, {}))
+        tried = providers_here(ort)
         here = {backend: own for backend, own in tried.items() if "refused" not in own}
         answer: ProbeAnswer = {"version": ort.__version__, "backends": ["cpu", *here]}
         if here:

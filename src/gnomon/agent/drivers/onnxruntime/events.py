@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, TypedDict
@@ -19,20 +20,19 @@ class TraceEvent(TypedDict, total=False):
     args: dict[str, str]
 
 
-def profile_folder(settings: Any, *, profiled: bool) -> str:
-    """The new folder that a session of these settings writes its profile into, "" where it is not profiled."""
-    if not profiled:
-        return ""
-    folder = tempfile.mkdtemp(prefix="gnomon-ort-")
+def profile(settings: Any) -> None:
+    """Have a session of these settings write a profile into a new folder, which `events_of` removes."""
     settings.enable_profiling = True
-    settings.profile_file_prefix = os.path.join(folder, "profile")
-    return folder
+    settings.profile_file_prefix = os.path.join(tempfile.mkdtemp(prefix="gnomon-ort-"), "profile")
 
 
 def events_of(session: Any) -> list[TraceEvent]:
     """The events of a session's profile, which ends with them."""
-    with open(session.end_profiling(), encoding="utf-8") as file:
-        return json.load(file)  # type: ignore[no-any-return]
+    path = session.end_profiling()
+    with open(path, encoding="utf-8") as file:
+        events: list[TraceEvent] = json.load(file)
+    shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+    return events
 
 
 _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"

@@ -10,16 +10,15 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import Buffers
-from ...driver import Refused, closed, undoing
+from ...driver import Loaded, Refused
 from .binding import bound_call, values_call
-from .events import TraceEvent, events_of, profile_folder
+from .events import TraceEvent, events_of, profile
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
 
@@ -130,14 +129,14 @@ def _places(options: Options) -> dict[int, str]:
     return {int(index): backend for backend, own in options.get("places", {}).items() for index in own}
 
 
-class PlacedSession:
+class PlacedSession(Loaded):
     """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
 
     def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
-        self._folder = profile_folder(settings, profiled=profiled)
+        if profiled:
+            profile(settings)
         options = segment["options"]
-        with undoing(self.close):
-            self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
+        self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
@@ -189,13 +188,6 @@ class PlacedSession:
         ]
         self.close()
         return times
-
-    def close(self) -> None:
-        """Drop the session and its profile."""
-        self.call = closed
-        self._session = self._placed = None  # type: ignore[assignment]
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class _Step:

@@ -13,13 +13,11 @@ import importlib.util
 import json
 import os
 import re
-import select
-import signal
-import sys
-import time
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...another import answer_of, how_it_ended, run_function
 from ...driver import Refused, refusing
 from .marks import mark_of, marked
 
@@ -146,53 +144,53 @@ def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def plugins_here(settings: Callable[[Any], Any]) -> dict[str, Provider]:
-    """The installed plugins, by backend: what `built_in` says, and their `module`. For before ONNX Runtime is imported.
+def providers_here(ort: Any) -> dict[str, Provider]:
+    """The providers beside the CPU's, by backend: the installed plugins, and those of the build.
 
-    Of each what a session gets it by, or ``{"refused": why}``; `settings` makes a session's options.
+    Of each: `provider` (the name that sessions report), `options`, where there is one the option that `excludes` nodes
+    by name, the `device`, `software` where that is a program on the CPU, `memory` where it has its own, the `module` of
+    a plugin; or ``{"refused": why}`` for one that took no node.
     """
-    plugins: dict[str, Provider] = {}
+    candidates: dict[str, Provider] = {}
     for backend, module in _PLUGINS.items():
         with contextlib.suppress(ImportError, ValueError):
             if importlib.util.find_spec(module) is not None:
-                plugins[backend] = _in_child(_trial(settings, backend, {"module": module}))
-    return plugins
+                candidates[backend] = {"module": module}
+    for provider in ort.get_available_providers():
+        if provider not in _NO_ACCELERATOR:
+            backend = provider.removesuffix("ExecutionProvider").lower()
+            candidates[backend] = {"provider": provider, "device": backend}
+    return {backend: _tried(backend, own) for backend, own in candidates.items()}
 
 
-def built_in(ort: Any, settings: Callable[[Any], Any]) -> dict[str, Provider]:
-    """The providers of a build beside the CPU's, by backend: those that took a node, and why others did not.
+def _tried(backend: str, own: Provider) -> Provider:
+    """The answer of `tried_provider` in a process of its own, as a plugin may crash or hang."""
+    module = f"{__name__.rpartition('.')[0]}.driver"
+    try:
+        done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return {"refused": "no answer in time"}
+    answer: Provider = answer_of(done) or {"refused": f"it {how_it_ended(done)}"}
+    return answer
 
-    Of each: `provider` (the name that sessions report), `options`, where there is one the option that `excludes` nodes
-    by name, the `device`, `software` where that is a program on the CPU, `memory` where it has its own; or
-    ``{"refused": why}``.
-    """
-    listed = [p for p in ort.get_available_providers() if p not in _NO_ACCELERATOR]
-    names = {p.removesuffix("ExecutionProvider").lower(): p for p in listed}
-    return {b: _in_child(_trial(settings, b, {"provider": p, "device": b})) for b, p in names.items()}
 
-
-def _trial(settings: Callable[[Any], Any], backend: str, own: Provider) -> Callable[[], Provider]:
-    def run() -> Provider:
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        import onnxruntime as ort
-
-        described: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
-        if "module" in own:
-            device = device_of(ort, backend, own["module"])
-            kind = str(device.device.type).rpartition(".")[2]
-            described["provider"] = device.ep_name
-            described["device"] = f"{device.ep_vendor or device.ep_name}, {kind}"
-            described["software"] = kind == "CPU"
-            described["memory"] = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT) is not None
-            if backend in _EXCLUDES:
-                described["excludes"] = _EXCLUDES[backend]
-        session = session_of(ort, settings(ort), marked(_RELU, {}), {backend: described}, None, {})
-        took = [provider for provider, nodes in report_of(session) if nodes]
-        if described["provider"] not in took:
-            raise Refused(f"a session with {described['provider']} computes on {' and '.join(took) or 'nothing'}")
-        return described
-
-    return run
+def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:
+    """The provider of a backend, after a session with these settings reported a node on it. Refused without that."""
+    described: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
+    if "module" in own:
+        device = device_of(ort, backend, own["module"])
+        kind = str(device.device.type).rpartition(".")[2]
+        described["provider"] = device.ep_name
+        described["device"] = f"{device.ep_vendor or device.ep_name}, {kind}"
+        described["software"] = kind == "CPU"
+        described["memory"] = device.memory_info(ort.OrtDeviceMemoryType.DEFAULT) is not None
+        if backend in _EXCLUDES:
+            described["excludes"] = _EXCLUDES[backend]
+    session = session_of(ort, settings, marked(_RELU, {}), {backend: described}, None, {})
+    took = [provider for provider, nodes in report_of(session) if nodes]
+    if described["provider"] not in took:
+        raise Refused(f"a session with {described['provider']} computes on {' and '.join(took) or 'nothing'}")
+    return described
 
 
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -201,39 +199,3 @@ _OPTIONS: Mapping[str, Mapping[str, str]] = {
     "qnn": {"backend_type": "htp"},
 }
 _EXCLUDES: Mapping[str, str] = {"webgpu": "forceCpuNodeNames"}
-
-
-def _in_child(work: Callable[[], Provider]) -> Provider:
-    """The result of work in a child of this process, as it may crash or hang: then ``{"refused": why}``."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(reading)
-            os.dup2(2, 1)
-            try:
-                answer = work()
-            except Exception as error:  # a plugin raises whatever it likes
-                answer = {"refused": f"{error}"[:500]}
-            with os.fdopen(writing, "w", encoding="utf-8") as file:
-                json.dump(answer, file)
-            sys.stderr.flush()
-        finally:
-            os._exit(0)
-    os.close(writing)
-    said, ends = b"", time.monotonic() + _LIMIT_S
-    with os.fdopen(reading, "rb", buffering=0) as file:
-        while select.select([file], [], [], max(0.0, ends - time.monotonic()))[0]:
-            chunk = file.read(1 << 16)
-            if not chunk:
-                break
-            said += chunk
-        else:
-            os.kill(child, signal.SIGKILL)
-            said = b'{"refused": "no answer in time"}'
-    _, status = os.waitpid(child, 0)
-    try:
-        reply: Provider = json.loads(said)
-    except ValueError:
-        return {"refused": f"it ended with the status {os.waitstatus_to_exitcode(status)}"}
-    return reply

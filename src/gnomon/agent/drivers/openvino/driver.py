@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ...arrays import BFLOAT16, Array, Buffers, output_array
-from ...driver import Refused, closed, libraries, refusing
+from ...driver import Loaded, Refused, libraries, refusing
 from . import hetero
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _openvino() -> Any:
     return openvino
 
 
-class OpenVinoModel:
+class OpenVinoModel(Loaded):
     """A model compiled by OpenVINO, bound to the caller's arrays."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool, compiled: Any = None) -> None:
@@ -176,13 +176,6 @@ class OpenVinoModel:
             row["wall_ns"] = undisturbed(row["wall_ns"], skip)
         self.close()
         return rows
-
-    def close(self) -> None:
-        """Drop the request before the arrays that it reads."""
-        self.call = closed
-        self._request = None
-        self._compiled = None
-        self._keep.clear()
 
 
 def _by_itself(

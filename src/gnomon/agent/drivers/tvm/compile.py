@@ -14,10 +14,10 @@ import types
 import zlib
 from typing import Any
 
+from ...another import tell
 from ...driver import Refused, refusing
 from ...lifeline import die_with_parent
 from .driver import without_torch
-from .library import TOLD
 
 _MOST_RECORDS_BYTES = 256 << 20
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
@@ -31,7 +31,7 @@ def main() -> None:
         answer = _answer(asked)
     except Refused as error:
         answer = {"refused": str(error)}
-    print(TOLD + json.dumps(answer), flush=True)
+    tell(answer)
 
 
 def _answer(asked: Any) -> dict[str, str]:

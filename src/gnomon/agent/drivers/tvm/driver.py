@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import Buffers, output_array
-from ...driver import Refused, closed
+from ...driver import Loaded, Refused
 from .library import Library, compiled, linker
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ _OWN = "vm.builtin."
 _RESHAPE = "vm.builtin.reshape"
 
 
-class TvmModel:
+class TvmModel(Loaded):
     """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
 
     (The virtual machine allocates its outputs itself, from its pool.)
@@ -221,7 +221,7 @@ class TvmModel:
         Without nodes if the calls were not made in the order that the compiler planned. The virtual machine's own
         instructions (they make room) have no row: what the clock shows of them is the time that it takes itself.
         """
-        taken = self._taken[skip:]
+        taken, calls = self._taken[skip:], self._calls
         self.close()
         if not taken:
             return []
@@ -230,16 +230,10 @@ class TvmModel:
             wall_ns = [sum(ns for _, ns in call) for call in taken]
             return [{"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": wall_ns}]
         places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]
-        called, calls = [names[k] for k in places], self._calls
+        called = [names[k] for k in places]
         if len(calls) != len(called) or any(a not in (b, _RESHAPE) for a, (b, _) in zip(called, calls, strict=True)):
             calls = [(name, None) for name in called]
         return [
             {"name": name, "sources": nodes or [], "backend": _BACKEND, "wall_ns": [call[k][1] for call in taken]}
             for k, (name, nodes) in zip(places, calls, strict=True)
         ]
-
-    def close(self) -> None:
-        """Drop the virtual machine before the arrays that it reads."""
-        self.call = closed
-        self._machine = self._instrument = None
-        self._keep = ({}, [])

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ...another import how_it_ended, run_function
+from ...another import answer_of, how_it_ended, run_function
 from ...driver import Refused
 from ...kept import made_of
 
-#: The beginning of the line of JSON that the compiling process prints.
-TOLD = "gnomon-tvm "
 #: The compiled model in its kept folder; its description lies beside it.
 _LIBRARY = "model.so"
 _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
@@ -63,11 +61,10 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
         # In another process: the compiler's memory is not the model's, and its crash ends nothing else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])
-        lines = [line for line in done.stdout.splitlines() if line.startswith(TOLD)]
-        if not lines:
+        answer = answer_of(done)
+        if answer is None:
             last = [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
             raise Refused(f"TVM's compiler {how_it_ended(done)}: {''.join(last)[:300] or 'it said nothing'}")
-        answer = json.loads(lines[-1].removeprefix(TOLD))
         if "refused" in answer:
             raise Refused(answer["refused"])
 
