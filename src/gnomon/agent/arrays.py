@@ -126,24 +126,25 @@ def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool
         bound = buffers[name]
         rng = np.random.default_rng([seed, position])
         target = np.zeros(bound.shape, np.float32) if bound.dtype == BFLOAT16 else bound
-        if target.dtype == object:
-            given = feed.get("file")
-            np.copyto(target, _strings(name, given, target) if given else rng.integers(0, 2, target.shape).astype(str))
-        elif feed.get("file"):
-            value = _converted(name, feed["file"], bound)
-            np.copyto(target, vary(value, rng) if varied else value)
+        value: Array
+        if feed.get("file"):
+            value = (
+                _strings(name, feed["file"], bound) if target.dtype == object else _converted(name, feed["file"], bound)
+            )
+            value = vary(value, rng) if varied and target.dtype != object else value
+        elif target.dtype == object:
+            value = rng.integers(0, 2, target.shape).astype(str)
         elif "values" in feed:
-            np.copyto(target, np.asarray(feed["values"]).reshape(target.shape).astype(target.dtype))
+            value = np.asarray(feed["values"]).reshape(target.shape)
         elif "least" in feed and target.dtype.kind in "fc":
-            np.copyto(target, rng.uniform(feed["least"], feed["most"], target.shape).astype(target.dtype))
+            value = rng.uniform(feed["least"], feed["most"], target.shape)
         elif "least" in feed:
-            drawn = rng.integers(math.ceil(feed["least"]), math.floor(feed["most"]) + 1, target.shape)
-            np.copyto(target, drawn.astype(target.dtype))
+            value = rng.integers(math.ceil(feed["least"]), math.floor(feed["most"]) + 1, target.shape)
         elif target.dtype.kind == "f":
-            drawn = np.asarray(rng.standard_normal(target.shape), np.float32)
-            np.copyto(target, drawn.astype(target.dtype))
+            value = np.asarray(rng.standard_normal(target.shape), np.float32)
         else:
-            np.copyto(target, rng.integers(0, 2, target.shape).astype(target.dtype))
+            value = rng.integers(0, 2, target.shape)
+        np.copyto(target, value, casting="unsafe")
         if target is not bound:
             np.copyto(bound, rounded(target))
 

@@ -15,8 +15,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import IO, TYPE_CHECKING, Any
 
 from .lifeline import die_with_parent, kill_tree
@@ -294,28 +294,9 @@ def _single(request: wire.CommandRequest) -> None:
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
-    left: SimpleQueue[list[wire.KeyedCommand]] = SimpleQueue()
-    for lane in lanes:
-        left.put(lane)
-    problems: list[BaseException] = []
-
-    def serve() -> None:
-        try:
-            with suppress(Empty):
-                while True:
-                    _lane(left.get_nowait(), float(request["timeout_s"]))
-        except BaseException as error:  # nobody listens any more
-            problems.append(error)
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    # Whoever interrupts this process does not wait for them.
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(min(cores, len(lanes)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if problems:
-        raise problems[0]
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(lambda lane: _lane(lane, float(request["timeout_s"])), lanes))
 
 
 def _lane(commands: Sequence[wire.KeyedCommand], timeout_s: float) -> None:

@@ -11,7 +11,7 @@ _PACKAGE = "gnomon_children"
 
 
 def main(name: str) -> None:
-    """Makes the folder a package, whatever else is installed, and runs a module of it."""
+    """Makes the folder a package, whatever else is installed, and serves the `setup` of a module of it."""
     folder = Path(__file__).resolve().parent
     # A folder that is run stands first on the path, where its modules would hide packages of the same name.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
@@ -23,7 +23,8 @@ def main(name: str) -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)
-    importlib.import_module(f"{_PACKAGE}.{name}").main()
+    program = importlib.import_module(f"{_PACKAGE}.{name}")
+    importlib.import_module(f"{_PACKAGE}.frame").serve(program.setup, getattr(program, "NEEDED", ()))
 
 
 if __name__ == "__main__":

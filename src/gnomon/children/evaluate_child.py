@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .frame import Facts, Job, Refused, Settings, Work, fitted, one_thread, serve
+from .frame import Facts, Job, Refused, Settings, Work, fitted, one_thread
 
 _FREE_BATCH = 100
 
@@ -83,8 +83,3 @@ def _openvino(settings: Settings) -> tuple[Callable[[str], Opened], dict[str, st
         return shape, lambda batch: compiled([batch])[0]
 
     return opened, {"openvino": ov.__version__.partition("-")[0]}
-
-
-def main() -> None:
-    """Answers jobs."""
-    serve(setup)

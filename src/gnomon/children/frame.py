@@ -56,8 +56,14 @@ def refusing(
         raise Refused(f"{words}: {tell(error)}" if tell else words) from error
 
 
-def serve(setup: Setup) -> None:
-    """Answers the request and the jobs on standard input until it ends."""
+def serve(setup: Setup, needed: Sequence[str]) -> None:
+    """Answers the request and the jobs on standard input until it ends.
+
+    With GNOMON_CHILD_NEEDS in the environment it only lists the packages of `needed` that are missing.
+    """
+    if os.environ.get("GNOMON_CHILD_NEEDS"):
+        sys.stdout.write(json.dumps([name for name in needed if importlib.util.find_spec(name) is None]) + "\n")
+        return
     request = json.loads(sys.stdin.readline())
     limit = int(request["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -174,14 +180,6 @@ def reader(name: str, arrays: list[Any]) -> Any:
             self._left = iter(arrays)
 
     return Reader()
-
-
-def serve_or_list(setup: Setup, needed: Sequence[str]) -> None:
-    """`serve`; with GNOMON_CHILD_NEEDS in the environment only the packages of `needed` that are missing are listed."""
-    if os.environ.get("GNOMON_CHILD_NEEDS"):
-        sys.stdout.write(json.dumps([name for name in needed if importlib.util.find_spec(name) is None]) + "\n")
-        return
-    serve(setup)
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, one_thread, serve
+from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, one_thread
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
@@ -38,8 +38,3 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
         return {"images": sum(len(array) for array in arrays)}
 
     return work, {"nncf": nncf.__version__, "onnx": onnx.__version__, "onnxruntime": ort.__version__}
-
-
-def main() -> None:
-    """Answers jobs."""
-    serve(setup)

@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from .frame import Facts, Job, Refused, Settings, Work, calibration_arrays, finish, one_input, one_thread, reader, serve
+from .frame import Facts, Job, Refused, Settings, Work, calibration_arrays, finish, one_input, one_thread, reader
 
 _PER_CHANNEL_OPSET = 13
 
@@ -52,8 +52,3 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
         return {"images": sum(len(array) for array in arrays)}
 
     return work, {"onnxruntime": ort.__version__, "onnx": onnx.__version__}
-
-
-def main() -> None:
-    """Answers jobs."""
-    serve(setup)

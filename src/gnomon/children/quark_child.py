@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, reader, serve_or_list
+from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_input, reader
 
-_NEEDED = ("quark", "onnx", "onnxruntime", "torch", "numpy", "joblib", "psutil", "rich", "tqdm", "setuptools")
+NEEDED = ("quark", "onnx", "onnxruntime", "torch", "numpy", "joblib", "psutil", "rich", "tqdm", "setuptools")
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
@@ -39,8 +39,3 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
 
     versions = {"amd-quark": str(getattr(quark, "__version__", "unknown")), "onnx": onnx.__version__}
     return work, {**versions, "onnxruntime": ort.__version__, "torch": torch.__version__}
-
-
-def main() -> None:
-    """Answers jobs, or lists the packages that are missing."""
-    serve_or_list(setup, _NEEDED)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
@@ -21,7 +19,7 @@ class Mnn(WholeModelRuntime):
         """One configuration an environment, with the one backend that there is."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
-        return tuple(replace(c, reported=reported) for c in environment_configurations(self.name, wish, backends))
+        return tuple(environment_configurations(self.name, wish, backends, reported=reported))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from gnomon.core.graph import Operator
@@ -88,7 +87,7 @@ class Onert:
         default = "cpu" if "cpu" in wanted else wanted[0]
         backends = (default, *(b for b in wanted if b != default))
         beside = tuple(Accelerator(backend=b, name=_BESIDE[b], software=False) for b in backends if b in _BESIDE)
-        return tuple(replace(c, accelerators=beside) for c in environment_configurations(self.name, wish, backends))
+        return tuple(environment_configurations(self.name, wish, backends, accelerators=beside))
 
     def usual(self, probe: Probe) -> Configuration:
         """A session that sets nothing: an nnpackage's own config holds, from the second session of a process on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gnomon.core.sample import Failure
 from gnomon.models.load import copy_model
@@ -66,17 +67,16 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
 
 
 def environment_configurations(
-    runtime: str, wish: Wish, backends: tuple[str, ...], *labels: str
+    runtime: str, wish: Wish, backends: tuple[str, ...], *labels: str, **own: Any
 ) -> Iterator[Configuration]:
-    """The configuration with these backends in each environment, the clean one first; its option is the threads."""
+    """The configuration with these backends in each environment, the clean one first.
+
+    `own` are further fields; unless they have options, the one option is the threads.
+    """
+    own.setdefault("options", {"threads": wish.threads})
     for label, environment in environment_variants(wish):
-        yield Configuration(
-            runtime=runtime,
-            name=labelled(runtime, *labels, label),
-            backends=backends,
-            options={"threads": wish.threads},
-            environment=environment,
-        )
+        name = labelled(runtime, *labels, label)
+        yield Configuration(runtime=runtime, name=name, backends=backends, environment=environment, **own)
 
 
 def chooser(placed: Configuration, name: str, options: Options) -> Configuration:

@@ -11,9 +11,9 @@ import sys
 import types
 from importlib.metadata import PackageNotFoundError, version
 
-from ..frame import Facts, Job, Refused, Settings, Work, absent, serve_or_list
+from ..frame import Facts, Job, Refused, Settings, Work, absent
 
-_NEEDED = ("tvm", "tvm_ffi", "numpy", "onnx")
+NEEDED = ("tvm", "tvm_ffi", "numpy", "onnx")
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
@@ -60,8 +60,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def main() -> None:
-    """Answers jobs, or lists the packages that are missing."""
-    serve_or_list(setup, _NEEDED)

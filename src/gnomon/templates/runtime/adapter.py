@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gnomon.runtimes.base import Configuration, Probe, Wish
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 
@@ -19,4 +17,4 @@ class Yours(WholeModelRuntime):
         """The ways in which a model is measured: here one an environment."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
-        return tuple(replace(c, reported=reported) for c in environment_configurations(self.name, wish, backends))
+        return tuple(environment_configurations(self.name, wish, backends, reported=reported))

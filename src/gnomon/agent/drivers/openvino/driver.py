@@ -93,13 +93,8 @@ class OpenVinoModel(Loaded):
             self._request.set_tensor(port, tensor)
         # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
         infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
-        if options.get("device") != "AUTO" and self._request.query_state():
-            # Each call begins as the first: one that went on from the state before would be another, and longer where
-            # the state grows.
-            infer = _from_the_start(infer, self._request)
-        if unshaped:
-            infer = _taking(infer, self._request, unshaped, buffers)
-        self.call: Callable[[], object] = self._counting(infer) if profiled else infer
+        reset = options.get("device") != "AUTO" and bool(self._request.query_state())
+        self.call: Callable[[], object] = self._around(infer, buffers, unshaped, reset=reset, profiled=profiled)
 
     def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
@@ -120,16 +115,35 @@ class OpenVinoModel(Loaded):
             for port, buffer in ports:
                 buffers[buffer] = results[port]
 
-        call: Callable[[], object] = _from_the_start(infer, request) if request.query_state() else infer
-        self.call = self._counting(call) if profiled else call
+        self.call = self._around(infer, buffers, [], reset=bool(request.query_state()), profiled=profiled)
 
-    def _counting(self, infer: Callable[[], object]) -> Callable[[], object]:
-        """The call, which keeps what the performance counters tell of it."""
+    def _around(
+        self,
+        infer: Callable[[], object],
+        buffers: Buffers,
+        unshaped: list[tuple[Any, str]],
+        *,
+        reset: bool,
+        profiled: bool,
+    ) -> Callable[[], object]:
+        """The call with the steps before and after it.
+
+        With `reset` each call begins from the model's first state: one that went on from the state before would be
+        another, and longer where the state grows. Outputs that are `unshaped` get their shapes in the call, so that
+        they are taken after it. A profiled call keeps its performance counters.
+        """
         request, counted = self._request, self._counted
+        if not (reset or unshaped or profiled):
+            return infer
 
         def call() -> None:
+            if reset:
+                request.reset_state()
             infer()
-            counted.append(request.profiling_info)
+            for port, buffer in unshaped:
+                buffers[buffer] = _array(request.get_tensor(port))
+            if profiled:
+                counted.append(request.profiling_info)
 
         return call
 
@@ -422,29 +436,6 @@ def _with_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if opened:
         model.reshape({name: list(shape) for name, shape in opened.items()})
     return model
-
-
-def _from_the_start(infer: Callable[[], object], request: Any) -> Callable[[], object]:
-    """A call from the model's first state."""
-
-    def call() -> None:
-        request.reset_state()
-        infer()
-
-    return call
-
-
-def _taking(
-    infer: Callable[[], object], request: Any, unshaped: list[tuple[Any, str]], buffers: Buffers
-) -> Callable[[], object]:
-    """A call that also takes the outputs whose shapes OpenVINO tells only when it has computed them."""
-
-    def call() -> None:
-        infer()
-        for port, buffer in unshaped:
-            buffers[buffer] = _array(request.get_tensor(port))
-
-    return call
 
 
 def _tensor(ov: Any, array: Array) -> Any:
