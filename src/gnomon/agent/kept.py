@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .plan import digest_of
+
 _PREFIX, _MAKING = "gnomon-made-", "gnomon-making-"
 _KEPT_MOST = 64
-_READ_BYTES = 1 << 20
 
 
 @contextmanager
@@ -51,13 +52,9 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
 
 
 def _digest(model: str, said: Any) -> str:
-    whole = hashlib.sha256()
-    with open(model, "rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            whole.update(chunk)
     # Weights beside the file are read by its path; what lies there stays as it is during a visit.
-    whole.update(json.dumps([os.path.abspath(model), said], sort_keys=True).encode())
-    return whole.hexdigest()[:32]
+    whole = json.dumps([digest_of(model), os.path.abspath(model), said], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
 def _private(folder: str) -> bool:

@@ -11,8 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .driver import driver_for
 from .lifeline import die_with_parent
@@ -60,7 +59,7 @@ class Held:
 
 
 class Worker:
-    """Answers one command after the other; the first is "open", "probe" or "supports".
+    """Answers one command after the other, each by the method of its name.
 
     Several jobs may be open at once: each command names its own by "job_name", "" where there is one.
     """
@@ -205,18 +204,8 @@ _OF_THE_MACHINE = frozenset(
 
 
 def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
-    verbs: dict[str, Callable[[Any], object]] = {
-        "wake": worker.wake,
-        "open": worker.open,
-        "block": worker.block,
-        "profile": worker.profile,
-        "close": worker.close,
-        "probe": worker.probe,
-        "energy": worker.energy,
-        "supports": worker.supports,
-    }
     try:
-        return {"ok": verbs[command["do"]](command)}
+        return {"ok": getattr(worker, command["do"])(command)}
     except MemoryError:
         return {"refused": "MemoryError: the device has too little memory", "transient": True}
     except Exception as error:  # a runtime raises whatever it likes

@@ -10,15 +10,15 @@ from __future__ import annotations
 import functools
 import io
 import json
+import marshal
 import os
 import platform
-import py_compile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
+from importlib.util import MAGIC_NUMBER, source_hash
 from typing import TYPE_CHECKING, Any, NotRequired, Self, cast
 
 from gnomon import wire
@@ -111,6 +111,8 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
 
 _MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNCHECKED = (1).to_bytes(4, "little")
+"""The flags of PEP 552 of a compiled file that is used without a look at the source."""
 
 
 @functools.cache
@@ -141,17 +143,8 @@ def _modules(folder: Traversable, under: str = "") -> Iterator[tuple[str, bytes]
 
 def _compiled(source: bytes, path: str) -> bytes:
     """A module of the agent as the file of its compiled form that is used without a look at the source."""
-    with guarded_folder("gnomon-compiled-") as folder:
-        written = folder / "module.py"
-        written.write_bytes(source)
-        target = py_compile.compile(
-            str(written),
-            cfile=f"{written}c",
-            dfile=f"gnomon_agent/{path}",
-            doraise=True,
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        )
-        return Path(str(target)).read_bytes()
+    code = compile(source, f"gnomon_agent/{path}", "exec", dont_inherit=True)
+    return MAGIC_NUMBER + _UNCHECKED + source_hash(source) + marshal.dumps(code)
 
 
 class AgentLink:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -20,21 +19,13 @@ import numpy as np
 
 from ..arrays import Buffers, output_array
 from ..driver import Loaded, Refused, closed, undoing
+from ..installed import installed
 from ..said import lines_since, printed
 
 if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, ProbeAnswer, RuntimeModel, Segment
 
-#: NNFW_TYPE of nnfw.h, by numpy dtype (quantised types share the storage type; onert checks sizes).
-_TYPES = {
-    "float32": 0,
-    "int32": 1,
-    "uint8": 2,
-    "bool": 3,
-    "int64": 5,
-    "int8": 6,
-    "int16": 7,
-}
+#: Numpy's dtypes by NNFW_TYPE of nnfw.h (quantised types share the storage type; onert checks sizes).
 _NAMES = ("float32", "int32", "uint8", "bool", "uint8", "int64", "int8", "int16")
 #: What a session takes from the environment when it is made; anything else there is left alone.
 _VARIABLES = (
@@ -115,7 +106,7 @@ class _Session:
         if array.nbytes != int(np.prod(shape)) * np.dtype(dtype).itemsize:
             raise Refused(f"onert: {kind} {index} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
         pointer = array.ctypes.data_as(ctypes.c_void_p)
-        type_code = ctypes.c_int(_TYPES[dtype])
+        type_code = ctypes.c_int(_NAMES.index(dtype))
         self.call(f"nnfw_set_{kind}", ctypes.c_uint32(index), type_code, pointer, ctypes.c_size_t(array.nbytes))
 
     def close(self) -> None:
@@ -258,10 +249,7 @@ class OnertDriver:
         """Version, and the backends whose libraries lie in the installation."""
         folder = _native() / "nnfw" / "backend"
         names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
-        version = "unknown"
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            version = importlib.metadata.version("onert")
-        return {"version": version, "backends": names}
+        return {"version": installed(["onert"]).get("onert", "unknown"), "backends": names}
 
     load = OnertModel
     """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""

@@ -8,7 +8,6 @@ ones take their settings in another form.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import mmap
 import os
@@ -22,6 +21,7 @@ import numpy as np
 
 from ...arrays import Array
 from ...driver import Refused, undoing
+from ...installed import installed
 from ...said import lines_since, printed
 
 if TYPE_CHECKING:
@@ -114,19 +114,16 @@ def package_folder() -> Path:
 
 def version() -> str:
     """The installed version, "unknown" where the package does not tell."""
-    try:
-        return importlib.metadata.version("ai-edge-litert")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    return installed(["ai-edge-litert"]).get("ai-edge-litert", "unknown")
 
 
 def load_library() -> ctypes.CDLL:
     """The C library; Refused where the package has none, or one that would misread the settings given to it."""
-    path, installed = package_folder() / "libLiteRt.so", version()
-    numbers = tuple(int(n) for n in re.findall(r"\d+", installed)[:3])
+    path, own = package_folder() / "libLiteRt.so", version()
+    numbers = tuple(int(n) for n in re.findall(r"\d+", own)[:3])
     if not path.exists() or (numbers and numbers < _OLDEST):
         wanted = ".".join(map(str, _OLDEST))
-        raise Refused(f"ai-edge-litert {installed} is too old for gnomon, which needs {wanted} or later")
+        raise Refused(f"ai-edge-litert {own} is too old for gnomon, which needs {wanted} or later")
     return ctypes.CDLL(str(path))
 
 
