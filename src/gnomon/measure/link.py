@@ -14,11 +14,10 @@ import marshal
 import os
 import platform
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from importlib import resources
-from importlib.resources.abc import Traversable
 from importlib.util import MAGIC_NUMBER, source_hash
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, cast
 
 from gnomon import wire
@@ -109,6 +108,7 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
         )
 
 
+_AGENT = Path(__file__).parents[1] / "agent"
 _MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED = (1).to_bytes(4, "little")
@@ -125,25 +125,17 @@ def packed_agent(*, compiled: bool = False) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        for path, source in sorted(_modules(resources.files("gnomon.agent"))):
-            archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}", _EPOCH), source)
+        for path in sorted(_AGENT.rglob("*.py")):
+            name, source = f"gnomon_agent/{path.relative_to(_AGENT).as_posix()}", path.read_bytes()
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
             if compiled:
-                archive.writestr(zipfile.ZipInfo(f"gnomon_agent/{path}c", _EPOCH), _compiled(source, path))
+                archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(source, name))
     return buffer.getvalue()
 
 
-def _modules(folder: Traversable, under: str = "") -> Iterator[tuple[str, bytes]]:
-    """The paths and sources of the modules in a folder, and of those in the folders below it."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _modules(entry, f"{under}{entry.name}/")
-        elif entry.name.endswith(".py"):
-            yield f"{under}{entry.name}", entry.read_bytes()
-
-
-def _compiled(source: bytes, path: str) -> bytes:
+def _compiled(source: bytes, name: str) -> bytes:
     """A module of the agent as the file of its compiled form that is used without a look at the source."""
-    code = compile(source, f"gnomon_agent/{path}", "exec", dont_inherit=True)
+    code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + _UNCHECKED + source_hash(source) + marshal.dumps(code)
 
 

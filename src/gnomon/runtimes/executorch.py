@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
-from gnomon.models.load import copy_model
 from gnomon.models.model import Model
 from gnomon.runtimes.base import (
     Ask,
@@ -19,13 +18,13 @@ from gnomon.runtimes.base import (
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Tuning
-from gnomon.runtimes.whole import environment_configurations, supports_whole, usual_configuration
+from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand
 
 _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
 
 
-class ExecuTorch:
+class ExecuTorch(WholeModelRuntime):
     """The adapter of ExecuTorch: its kernels are the backend `portable`, each delegate that the wheel has another.
 
     In a .pte an exporter decided where each instruction runs. A .pt2 is lowered on the device, each operator for
@@ -51,7 +50,7 @@ class ExecuTorch:
         what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
         """
         if configuration.usual:
-            return supports_whole(self.segment, ask, model, configuration)
+            return super().support(ask, model, configuration)
         taken: dict[str, frozenset[int]] = {}
         for backend in configuration.backends:
             own = (op.index for op in model.graph.operators if _written_for(model.graph, op.index) == backend)
@@ -82,9 +81,8 @@ class ExecuTorch:
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the file; a .pt2 is lowered when the package is loaded, as the options say."""
-        copy_model(model.path, folder / model.path.name)
-        options = _placed(model.graph, configuration, assignment)
-        return {"runtime": self.name, "model": model.path.name, "options": options}
+        written = super().package(model, configuration, assignment, folder)
+        return {**written, "options": _placed(model.graph, configuration, assignment)}
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
         """The method of a .pte, or of a .pt2 that is lowered first; none for a .pt2 whose places were chosen here."""

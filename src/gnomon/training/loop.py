@@ -159,7 +159,9 @@ def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
     missing = _missing_device(job.device)
     if missing is not None:
         return Trained(failure=missing)
-    with one_thread(), _repeatable(job.device):
+    # cuDNN chooses no kernels by their times meanwhile, and none that sum in any order.
+    exact = torch_package().backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+    with one_thread(), exact:
         try:
             run = _begin(job, partial)
         except (RuntimeError, MemoryError) as error:
@@ -199,16 +201,6 @@ def _missing_device(device: str) -> Failure | None:
     if device == "cpu" or torch_package().cuda.is_available():
         return None
     return Failure(stage="load", kind="refused", transient=False, message="PyTorch finds no CUDA device here")
-
-
-def _repeatable(device: str) -> contextlib.AbstractContextManager[Any]:
-    """cuDNN chooses no kernels by their times meanwhile, and none that sum in any order."""
-    if device == "cpu":
-        return contextlib.nullcontext()
-    flags: contextlib.AbstractContextManager[Any] = torch_package().backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True
-    )
-    return flags
 
 
 def _begin(job: TrainJob, partial: Path | None) -> _Run:

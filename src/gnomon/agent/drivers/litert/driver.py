@@ -102,7 +102,8 @@ class LiteRtModel:
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
             return [{"operators": everything, "backend": "xnnpack"}]
-        left = _left_in_another_process(self._path, self._shapes)
+        # In a process of its own, as the profiler takes memory that is not the model's.
+        left = _told_by_another_process("tell_left", self._path, json.dumps(self._shapes))
         if left is None:
             return [{"operators": everything, "backend": "unknown"}]
         if len(left) == len(everything):
@@ -205,12 +206,6 @@ def tell_left(path: str, shapes: str) -> None:
     die_with_parent()
     left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
     tell(None if left is None else sorted(left))
-
-
-def _left_in_another_process(path: str, shapes: Sequence[Sequence[int]]) -> frozenset[int] | None:
-    """`left_to_builtin` for XNNPACK in a process of its own, as the profiler takes memory that is not the model's."""
-    left = _told_by_another_process("tell_left", path, json.dumps(shapes))
-    return None if left is None else frozenset(left)
 
 
 def tell_adapter() -> None:

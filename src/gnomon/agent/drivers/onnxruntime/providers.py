@@ -95,8 +95,8 @@ def session_of(
     the CPU, as two rules fail likewise. `names` are the nodes' names in the model, by place in the file.
     """
     used = list(accelerators) if places is None else [b for b in accelerators if b in places.values()]
-    first: list[tuple[str | None, dict[str, str]]] = []
-    behind: list[tuple[str | None, dict[str, str]]] = []
+    first: list[tuple[str, dict[str, str]]] = []
+    behind: list[tuple[str, dict[str, str]]] = []
     rules: list[str] = []
     for backend in used:
         own = accelerators[backend]
@@ -111,7 +111,7 @@ def session_of(
             behind.append((backend, options))
     if rules:
         settings.add_session_config_entry(RULES, "; ".join(rules))
-    listed = [*first, (None, {}), *behind]
+    listed = [*first, ("", {}), *behind]
     plugins = any(accelerators[b].get("module") for b, _ in listed if b)
     with refusing():
         if not plugins:
@@ -119,21 +119,19 @@ def session_of(
             session = ort.InferenceSession(model, settings, providers=providers)
         else:
             for named, options in listed:
-                device = _cpu_device(ort) if named is None else _device(ort, named, accelerators[named])
-                settings.add_provider_for_devices([device], options)
+                settings.add_provider_for_devices([_device(ort, named, accelerators.get(named))], options)
             session = ort.InferenceSession(model, settings)
     session.disable_fallback()  # a run that fails would be the CPU's from then on
     return session
 
 
-def _device(ort: Any, backend: str, own: Provider) -> Any:
+def _device(ort: Any, backend: str, own: Provider | None) -> Any:
+    """The device of a backend in a session with plugins; without a provider the CPU's."""
+    if own is None:
+        return next(d for d in ort.get_ep_devices() if d.ep_name == CPU)
     if not own.get("module"):
         raise Refused(f"{backend} is built in, and such a provider is in no session with a plugin's")
     return device_of(ort, backend, own["module"])
-
-
-def _cpu_device(ort: Any) -> Any:
-    return next(d for d in ort.get_ep_devices() if d.ep_name == CPU)
 
 
 def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -170,8 +168,8 @@ def _tried(backend: str, own: Provider) -> Provider:
         done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)
     except subprocess.TimeoutExpired:
         return {"refused": "no answer in time"}
-    answer: Provider = answer_of(done) or {"refused": f"it {how_it_ended(done)}"}
-    return answer
+    answer: Provider | None = answer_of(done)
+    return answer or {"refused": f"it {how_it_ended(done)}"}
 
 
 def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:

@@ -384,7 +384,10 @@ def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
     if path.endswith(".tflite"):
         _name_by_tensors(model)
     _name_open_ends(model)
-    return _with_shapes(model, shapes)
+    opened = {name: list(shape) for name, shape in shapes.items() if model.input(name).partial_shape.is_dynamic}
+    if opened:
+        model.reshape(opened)
+    return model
 
 
 def _extended(core: Any, options: Options) -> Any:
@@ -428,14 +431,6 @@ def _name_by_tensors(model: Any) -> None:
         if name:
             operation.set_friendly_name(name if names else f"{name}/{number}")
             named[operation.get_friendly_name()] = name
-
-
-def _with_shapes(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    """The model with its open inputs fixed to the shapes that it will be fed with."""
-    opened = {name: shape for name, shape in shapes.items() if model.input(name).partial_shape.is_dynamic}
-    if opened:
-        model.reshape({name: list(shape) for name, shape in opened.items()})
-    return model
 
 
 def _tensor(ov: Any, array: Array) -> Any:
