@@ -170,15 +170,13 @@ def vary(value: Array, rng: np.random.Generator) -> Array:
 def _converted(name: str, path: str, target: Array) -> Array:
     """The array in a .npy file, in the dtype of `target` (widened); InputError unless shape and values fit."""
     half = target.dtype == BFLOAT16
-    value, file = _opened(name, path, kinds="biufcV" if half else "biufc"), os.path.basename(path)
+    value, file = _opened(name, path, target.shape, kinds="biufcV" if half else "biufc"), os.path.basename(path)
     if value.dtype.kind == "V":
         # So numpy reads bfloat16 that other packages (ml_dtypes) saved.
         if value.dtype.itemsize != BFLOAT16.itemsize:
             raise InputError(f"input {name!r}: {file} holds {value.dtype}, which is not bfloat16")
         value = widened(np.asarray(value).view(BFLOAT16))
     wanted = "bfloat16" if half else target.dtype.name
-    if value.shape != target.shape:
-        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
     with np.errstate(all="ignore"):
         if not _survives(value, target.dtype):
             raise InputError(
@@ -195,17 +193,15 @@ def _cast(value: Array, wanted: np.dtype[Any]) -> Array:
 
 def _strings(name: str, path: str, target: Array) -> Array:
     """The strings in a .npy file (of dtype ``<U..``)."""
-    value, file = _opened(name, path, kinds="U"), os.path.basename(path)
-    if value.shape != target.shape:
-        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {target.shape}")
+    value, file = _opened(name, path, target.shape, kinds="U"), os.path.basename(path)
     codes = np.ascontiguousarray(value).view(value.dtype.byteorder.replace("|", "=") + "u4")
     if codes.size and int(codes.max()) > sys.maxunicode:
         raise InputError(f"input {name!r}: {file} holds text that cannot be read: a letter that Unicode does not have")
     return value.astype(object)
 
 
-def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
-    """The array in a .npy file, not read yet: a header that claims more than the file holds costs nothing."""
+def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Array:
+    """The array of this shape in a .npy file, not read yet: a header that claims more than the file holds is cheap."""
     file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
@@ -227,6 +223,8 @@ def _opened(name: str, path: str, *, kinds: str = "biufc") -> Array:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
         what = "numbers" if kinds != "U" else "strings"
         raise InputError(f"input {name!r}: {file} holds {value.dtype}, which are not {what}; {wanted}")
+    if value.shape != shape:
+        raise InputError(f"input {name!r}: {file} holds the shape {value.shape}, the model wants {shape}")
     return value
 
 

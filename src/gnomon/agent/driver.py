@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from gnomon.wire import (
@@ -120,6 +120,13 @@ class Driver(Protocol):
         The form of the answer is private between a driver and its adapter, whose `support` alone reads it: any JSON
         object.
         """
+
+
+def entry_of(table: Mapping[str, Any], name: str, owner: str) -> Any:
+    """The entry of a name. Refused, with the names that the `owner` has, for another."""
+    if name not in table:
+        raise Refused(f"{owner} has no {name!r}; it has {', '.join(table) or 'nothing'}")
+    return table[name]
 
 
 def closed() -> None:

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from .driver import driver_for
 from .lifeline import die_with_parent
@@ -127,33 +127,23 @@ class Worker:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
         if meter is not None:
             meter.start()
-        pace = per_s = None
+        more: dict[str, object] = {}
         seconds, least, most = command["seconds"], command["least"], command["most"]
         if held.job.beside:
             calls = [job.call for job in (held.job, *held.job.beside)]
-            wall, cpu, per_s = take_at_once(calls, inner=inner, seconds=seconds, least=least, most=most)
+            wall, cpu, more["per_s"] = take_at_once(calls, inner=inner, seconds=seconds, least=least, most=most)
         elif every_ns:
-            wall, cpu, pace = take_paced(
+            wall, cpu, more["pace"] = take_paced(
                 call, every_ns=every_ns, slots=command["slots"], start_ns=held.next_slot(every_ns)
             )
         else:
             wall, cpu = take(call, inner=inner, seconds=seconds, least=least, most=most)
-        energy = None if meter is None else meter.stop()
+        if meter is not None:
+            more["energy"] = meter.stop()
         waits = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before
-        taken: wire.BlockFacts = {
-            "wall_ns": wall,
-            "cpu_ns": cpu,
-            "inner": inner,
-            "peak_rss_bytes": peak_rss_bytes(),
-            "waits": waits,
-        }
-        if energy is not None:
-            taken["energy"] = energy
-        if pace is not None:
-            taken["pace"] = pace
-        if per_s is not None:
-            taken["per_s"] = per_s
-        return taken
+        rss = peak_rss_bytes()
+        taken = {"wall_ns": wall, "cpu_ns": cpu, "inner": inner, "peak_rss_bytes": rss, "waits": waits, **more}
+        return cast("wire.BlockFacts", taken)
 
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
         """A block of profiled calls, one sample each, and what the profiler says; ends the job."""

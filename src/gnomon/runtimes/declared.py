@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 from gnomon.agent.drivers.command.reading import UNITS, declared_unit
 from gnomon.agent.drivers.command.report import placeholders
-from gnomon.core.codec import Words, matching, shell_words
+from gnomon.core.codec import Words, matching, shell_words, to_json
 from gnomon.devices.config import Name, Text, read_settings, tables_in
 from gnomon.errors import ProblemError, UsageError, did_you_mean
 from gnomon.models.model import FORMATS, UNREAD
 from gnomon.system.files import user_folder
-from gnomon.wire import CommandSpec, OperatorTable
+from gnomon.wire import CommandSpec
 
 MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_npy", "ncnn_shapes"})
 """Placeholders that the agent in Python fills from the model's inputs."""
@@ -95,18 +95,11 @@ class Declaration:
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
         """The declaration for the device, with one value for each choice; unset keys are left out."""
-        keys = ("name", "run", "read", "unit", "file", "each", "outputs", "prepare", "files", "environment")
-        more = ("refused_if", "profile", "version")
-        values = asdict(self)
-        spec = {key: _plain(values[key]) for key in (*keys, *more) if values[key]}
+        values = {**to_json(self), "choices": dict(choices)}
+        spec = {key: values[key] for key in CommandSpec.__annotations__ if values[key]}
         if self.operators is not None:
-            spec["operators"] = cast(OperatorTable, {k: v for k, v in values["operators"].items() if v})
-        return cast(CommandSpec, {**spec, **({"choices": dict(choices)} if choices else {})})
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+            spec["operators"] = {key: value for key, value in values["operators"].items() if value}
+        return cast(CommandSpec, spec)
 
 
 def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..another import how_it_ended, run_function
 from ..arrays import Buffers, output_array
-from ..driver import Loaded, Refused
+from ..driver import Loaded, Refused, entry_of
 from ..kept import made_of
 from ..lifeline import die_with_parent
 from ..said import printed, said_since
@@ -32,6 +32,7 @@ _BACKENDS_INFO = 2  # what getSessionInfo tells under this number: MNN's own num
 #: MNN's numbers of its kernels for any processor, and of those for this one's vector instructions.
 _ON_CPU = (0, 13)
 _MODEL = "model.mnn"
+_OWNER = "MNN: the converted model"
 #: What its converter prints in front of a line, and lines of it that tell no reason.
 _STAMP = re.compile(r"^(\[[0-9:]+\] *:[0-9]+: *|\[ERROR\] *)")
 _EMPTY = ("Start to ", "ONNX Model ", "The device supports", "inputTensors", "outputTensors", "Convert")
@@ -92,7 +93,7 @@ class _Session:
                 said = _said(self._begun) or str(error)
                 raise Refused(f"MNN does not load {os.path.basename(model)}: {said}") from error
         self.inputs = self.interpreter.getSessionInputAll(self.session)
-        bound = [(_named(self.inputs, name), shape) for name, shape in shapes.items()]
+        bound = [(entry_of(self.inputs, name, _OWNER), shape) for name, shape in shapes.items()]
         if any(tuple(tensor.getShape()) != shape for tensor, shape in bound):
             for tensor, shape in bound:
                 self.interpreter.resizeTensor(tensor, shape)
@@ -112,20 +113,14 @@ def _said(begun: int | None) -> str:
     return "; ".join(part for part in said_since(begun).split("; ") if part != "MNN use high precision")
 
 
-def _named(tensors: Mapping[str, object], name: str) -> Any:
-    if name not in tensors:
-        raise Refused(f"MNN: the converted model has no {name!r}; it has {', '.join(tensors) or 'nothing'}")
-    return tensors[name]
-
-
 class MnnModel(Loaded):
     """A loaded model, bound to the caller's arrays; the copies into and out of MNN's tensors are part of a call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         self._session = _Session(segment, {name: buffers[b].shape for name, b in segment["inputs"]})
         session, keep = self._session, buffers
-        inputs = [(_named(session.inputs, name), buffers[buffer]) for name, buffer in segment["inputs"]]
-        outputs = [(_named(session.outputs, name), name, buffer) for name, buffer in segment["outputs"]]
+        inputs = [(entry_of(session.inputs, name, _OWNER), buffers[buffer]) for name, buffer in segment["inputs"]]
+        outputs = [(entry_of(session.outputs, name, _OWNER), name, buffer) for name, buffer in segment["outputs"]]
         self._names: list[tuple[str, str]] = []
         self._taken: list[list[int]] = []
         callbacks = self._clocks() if profiled else ()

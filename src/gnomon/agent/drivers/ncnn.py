@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import Buffers, output_array
-from ..driver import Loaded, Refused
+from ..driver import Loaded, Refused, entry_of
 from ..said import printed, said_since
 
 if TYPE_CHECKING:
@@ -119,10 +119,12 @@ class NcnnModel(Loaded):
         blobs = dict(zip(net.input_names(), net.input_indexes(), strict=True))
         blobs |= dict(zip(net.output_names(), net.output_indexes(), strict=True))
         self._inputs = [
-            (_blob(blobs, name), buffers[buffer], tuple(shape))
+            (entry_of(blobs, name, "ncnn: the model"), buffers[buffer], tuple(shape))
             for (name, buffer), shape in zip(segment["inputs"], shapes, strict=True)
         ]
-        self._outputs = [(_blob(blobs, name), name, buffer) for name, buffer in segment["outputs"]]
+        self._outputs = [
+            (entry_of(blobs, name, "ncnn: the model"), name, buffer) for name, buffer in segment["outputs"]
+        ]
         for _, array, shape in self._inputs:
             if int(np.prod(shape)) != array.size:
                 raise Refused(f"ncnn: an input of shape {array.shape} is bound to a blob of shape {shape}")
@@ -193,12 +195,6 @@ class NcnnModel(Loaded):
         ]
         self.close()
         return rows
-
-
-def _blob(blobs: dict[str, int], name: str) -> int:
-    if name not in blobs:
-        raise Refused(f"ncnn: the model has no input or output {name!r}; it has {', '.join(blobs)}")
-    return blobs[name]
 
 
 class NcnnDriver:

@@ -60,11 +60,12 @@ class _Place:
             self.leave()
             raise Refused(f"the server cannot be talked to: {_line(error)}", kind="vanished") from error
 
-    def leave(self) -> None:
-        """End the session."""
+    def leave(self) -> Facts:
+        """End the session; no facts."""
         self.loaded.clear()
         self.session = self._noted = None
         gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
+        return {}
 
     def library(self, path: str) -> Any:
         """A library there, loaded once a session as long as its file stays as it is."""
@@ -139,10 +140,6 @@ def jobs() -> dict[str, Work]:
     offer_cpu_time()
     place = _Place()
 
-    def leave(job: Job) -> Facts:
-        place.leave()
-        return {}
-
     def measure(job: Job) -> Facts:
         try:
             return _measure(place, job)
@@ -152,7 +149,7 @@ def jobs() -> dict[str, Work]:
 
     return {
         "connect": place.connect,
-        "leave": leave,
+        "leave": lambda job: place.leave(),
         "measure": measure,
         "run": lambda job: _run(place, job),
     }

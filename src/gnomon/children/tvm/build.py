@@ -33,18 +33,14 @@ def _build(job: Job) -> Facts:
     """
     signal.setitimer(signal.ITIMER_PROF, job.get("cpu_s", 0))
     try:
-        return _built(job)
+        target = tvm_workload.target_of(job["target"])
+        workload = tvm_workload.workload_of(job["workload"], job["layer"])
+        schedule = tvm_workload.scheduled(workload, job["trace"], target)
+        module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
+        _export(build(module, target=target), job)
+        return {"outputs": signature(workload.mod)[1]}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _built(job: Job) -> Facts:
-    target = tvm_workload.target_of(job["target"])
-    workload = tvm_workload.workload_of(job["workload"], job["layer"])
-    schedule = tvm_workload.scheduled(workload, job["trace"], target)
-    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-    _export(build(module, target=target), job)
-    return {"outputs": signature(workload.mod)[1]}
 
 
 def _network(opened: Opened, job: Job) -> Facts:

@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 OPERATOR, DELEGATE_KERNEL = 2, 8
 
 _CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL = 3, 4, 9, 67, 126
-#: Operators that XNNPACK always computes with a kernel of their own, and the kernels that may be it.
+#: Operators that XNNPACK always computes with a kernel of their own.
 _HEAVY = {_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL}
-_HEAVY_KERNELS = {
+#: The operators that a kernel of XNNPACK may compute.
+_KERNELS = {
     "Convolution": {_CONV, _DEPTHWISE},
     "Deconvolution": {_TRANSPOSED},
     "Fully Connected": {_CONV, _DENSE},
     "Dynamic Fully Connected": {_DENSE, _MATMUL},
     "Batch Matrix Multiply": {_MATMUL, _DENSE},
-}
-_LIGHT_KERNELS = {
     "Abs": {101},
     "Add": {0},
     "Average Pooling": {1},
@@ -132,9 +131,9 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
     """
     order = list(operators)
     anchors = [i for i in order if operators[i] in _HEAVY]
-    heavy = [k for k, name in enumerate(kernels) if _codes_of(name, _HEAVY_KERNELS)]
+    heavy = [k for k, name in enumerate(kernels) if _codes_of(name) & _HEAVY]
     if len(anchors) != len(heavy) or any(
-        operators[i] not in _codes_of(kernels[k], _HEAVY_KERNELS) for i, k in zip(anchors, heavy, strict=True)
+        operators[i] not in _codes_of(kernels[k]) for i, k in zip(anchors, heavy, strict=True)
     ):
         return None
     sources: list[tuple[int, ...]] = [() for _ in kernels]
@@ -145,7 +144,7 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
         if sources[k]:
             place = order.index(sources[k][0]) + 1
             continue
-        wanted = _codes_of(name, _LIGHT_KERNELS)
+        wanted = _codes_of(name)
         for later in range(place, len(order)):
             if operators[order[later]] in _HEAVY:
                 break
@@ -155,6 +154,6 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
     return sources
 
 
-def _codes_of(name: str, table: dict[str, set[int]]) -> set[int]:
+def _codes_of(name: str) -> set[int]:
     """The operator codes that a kernel may compute, by its name up to the parenthesis of its layout and type."""
-    return table.get(name.partition(" (")[0].strip(), set())
+    return _KERNELS.get(name.partition(" (")[0].strip(), set())

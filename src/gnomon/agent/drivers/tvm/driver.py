@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays import Buffers, output_array
-from ...driver import Loaded, Refused
+from ...driver import Loaded, Refused, entry_of
 from .library import Library, compiled, linker
 
 if TYPE_CHECKING:
@@ -166,11 +166,7 @@ class TvmModel(Loaded):
     def _fetcher(self, library: Library, segment: Segment, buffers: Buffers) -> Callable[[Any], None]:
         """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
         places = {name: k for k, name in enumerate(library.outputs)}
-        wanted: list[tuple[int, str, str]] = []
-        for name, buffer in segment["outputs"]:
-            if name not in places:
-                raise Refused(f"TVM: the model has no output {name!r}; it has {', '.join(places)}")
-            wanted.append((places[name], name, buffer))
+        wanted = [(entry_of(places, name, "TVM: the model"), name, buffer) for name, buffer in segment["outputs"]]
         several = len(library.outputs) > 1
 
         def fetch(returned: Any) -> None:
