@@ -81,15 +81,12 @@ class Ncnn:
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
             if vulkan in failures:
-                operators[vulkan] = self._by_type(ask, model, configuration)
+                # The layers of the types that ncnn loads on Vulkan when they alone are there.
+                alone, _ = self._answers(ask, model, configuration, model.graph.of_types())
+                operators[vulkan] = frozenset(index for answer in alone.values() for index in answer[_VULKAN])
             else:
                 operators[vulkan] = frozenset(answers[vulkan][_VULKAN]) & everything
         return Support(operators=operators, failures=failures)
-
-    def _by_type(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> frozenset[int]:
-        """The layers of the types that ncnn loads on Vulkan when they alone are there."""
-        answers, _ = self._answers(ask, model, configuration, model.graph.of_types())
-        return frozenset(index for answer in answers.values() for index in answer[_VULKAN])
 
     def _answers(
         self, ask: Ask, model: PlacedModel, configuration: Configuration, moved: Mapping[str, Collection[int]]

@@ -123,7 +123,7 @@ class _Type:
 
 
 class _Array:
-    """A stand-in for an array of numpy; one of several dimensions has no values, as none are needed."""
+    """A stand-in for an array of numpy and the function that makes it; one of several dimensions has no values, as none are needed."""
 
     def __init__(self, *_: Any) -> None:
         self.values: tuple[Number, ...] = ()
@@ -146,17 +146,12 @@ def _scalar(kind: Any, data: Any) -> Number:
     return number
 
 
-def _array(*_: Any) -> _Array:
-    """A stand-in for the function that makes numpy's arrays."""
-    return _Array()
-
-
 _STANDING_IN = (
     (_Type, "numpy.dtype"),
     (_Array, "numpy.ndarray"),
     *(
         pair
         for package in ("numpy.core", "numpy._core")  # before numpy 2, and since
-        for pair in ((_scalar, f"{package}.multiarray.scalar"), (_array, f"{package}.multiarray._reconstruct"))
+        for pair in ((_scalar, f"{package}.multiarray.scalar"), (_Array, f"{package}.multiarray._reconstruct"))
     ),
 )

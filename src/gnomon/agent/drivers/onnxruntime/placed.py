@@ -125,10 +125,6 @@ def _read(path: str) -> tuple[bytes, list[Node]]:
         raise Refused(f"{os.path.basename(path)} is not an ONNX model: {error}") from error
 
 
-def _places(options: Options) -> dict[int, str]:
-    return {int(index): backend for backend, own in options.get("places", {}).items() for index in own}
-
-
 class PlacedSession(Loaded):
     """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
 
@@ -136,7 +132,8 @@ class PlacedSession(Loaded):
         if profiled:
             profile(settings)
         options = segment["options"]
-        self._placed = _Placed(ort, settings, segment["model"], options, _places(options))
+        places = {int(index): backend for backend, own in options.get("places", {}).items() for index in own}
+        self._placed = _Placed(ort, settings, segment["model"], options, places)
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
