@@ -195,9 +195,7 @@ def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
             f"the machine has energy counters ({names}), and gnomon does not know which of them hold one another",
             "Name those to add up: --energy-counter NAME, once each.",
         )
-    raise NoEnergy(
-        f"the machine has no energy counter: looked for {_LOOKED} below {sysfs()}{_sampled()}",
-    )
+    raise NoEnergy(f"the machine has no energy counter: looked for {_LOOKED} below {sysfs()}{_sampled()}")
 
 
 def usual_counters(counters: list[Counter]) -> list[Counter]:

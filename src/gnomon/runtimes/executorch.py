@@ -7,16 +7,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.models.model import Model
-from gnomon.runtimes.base import (
-    Ask,
-    Assignment,
-    Configuration,
-    PlacedModel,
-    Probe,
-    Support,
-    Wish,
-    whole_segment,
-)
+from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Probe, Support, Wish, whole_segment
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand

@@ -7,15 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.models.model import Model
-from gnomon.runtimes.base import (
-    Assignment,
-    Configuration,
-    PlacedModel,
-    Plain,
-    Probe,
-    Wish,
-    environment_variants,
-)
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Plain, Probe, Wish, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
 from gnomon.wire import Packaged

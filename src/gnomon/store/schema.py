@@ -147,8 +147,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         return 0
     if mark != APPLICATION_ID:
         raise RecordError(
-            f"{path} is an SQLite file of another program",
-            hint="Give another path; this file was not touched.",
+            f"{path} is an SQLite file of another program", hint="Give another path; this file was not touched."
         )
     if version > len(STEPS):
         raise RecordError(

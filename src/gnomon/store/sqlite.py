@@ -203,6 +203,5 @@ def _translated(path: Path) -> Iterator[None]:
         ) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise RecordError(
-            f"the record {path} cannot hold a value: {error}",
-            hint="Integers have 64 bits and texts are Unicode.",
+            f"the record {path} cannot hold a value: {error}", hint="Integers have 64 bits and texts are Unicode."
         ) from error

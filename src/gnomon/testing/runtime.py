@@ -101,11 +101,7 @@ class RuntimeContract:
         chosen = adapter.configurations(probe, wish)
         assert len({c.name for c in chosen}) == len(chosen) >= 3
         assert not chosen[0].environment
-        assert {tuple(sorted(c.environment.items())) for c in chosen} == {
-            (),
-            (("A", "1"),),
-            (("A", "2"), ("B", "3")),
-        }
+        assert {tuple(sorted(c.environment.items())) for c in chosen} == {(), (("A", "1"),), (("A", "2"), ("B", "3"))}
         for configuration in chosen:
             assert configuration.runtime == adapter.name
             assert configuration.backends
@@ -201,13 +197,7 @@ class RuntimeContract:
         assert opened["difference"] == {"absolute": 0.0, "relative": 0.0}
 
     def test_its_own_default_computes_the_same_and_its_package_sets_nothing(
-        self,
-        adapter: Runtime,
-        probe: Probe,
-        placed: PlacedModel,
-        model: Model,
-        link: AgentLink,
-        tmp_path: Path,
+        self, adapter: Runtime, probe: Probe, placed: PlacedModel, model: Model, link: AgentLink, tmp_path: Path
     ) -> None:
         usual: Callable[[Probe], Configuration | None] | None = getattr(adapter, "usual", None)
         default = usual(probe) if usual is not None else None

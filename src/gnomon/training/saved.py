@@ -123,7 +123,7 @@ class _Type:
 
 
 class _Array:
-    """A stand-in for an array of numpy and the function that makes it; one of several dimensions has no values, as none are needed."""
+    """A stand-in for an array of numpy, and its maker; one of several dimensions has no values, as none are needed."""
 
     def __init__(self, *_: Any) -> None:
         self.values: tuple[Number, ...] = ()

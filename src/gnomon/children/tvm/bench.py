@@ -158,10 +158,7 @@ def jobs() -> dict[str, Work]:
 def here() -> Facts:
     """The processor that this process runs on, as a target."""
     codegen = tvm.target.codegen
-    return {
-        "mcpu": str(codegen.llvm_get_system_cpu()),
-        "mtriple": str(codegen.llvm_get_system_triple()),
-    }
+    return {"mcpu": str(codegen.llvm_get_system_cpu()), "mtriple": str(codegen.llvm_get_system_triple())}
 
 
 def _measure(place: _Place, job: Job) -> Facts:

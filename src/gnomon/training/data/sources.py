@@ -20,14 +20,7 @@ from gnomon.training.data.dataset import Images
 from gnomon.training.data.pictures import read_folder
 from gnomon.training.data.readers import Source, numbered, read_npz
 
-KINDS = (
-    "digits",
-    "mnist-5k",
-    "npz:FILE",
-    "folder:DIR",
-    "torchvision:NAME",
-    "dataset:FILE.py:FUNCTION",
-)
+KINDS = ("digits", "mnist-5k", "npz:FILE", "folder:DIR", "torchvision:NAME", "dataset:FILE.py:FUNCTION")
 """All of them; the last one is read as it is needed (`gnomon.training.data.streamed`)."""
 
 _READERS = {"npz": read_npz, "folder": read_folder}

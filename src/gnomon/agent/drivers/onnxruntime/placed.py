@@ -175,12 +175,7 @@ class PlacedSession(Loaded):
             for step in reader.steps(run, kernels):
                 rows.setdefault((step.backend, tuple(step.nodes)), []).append(1000 * max(step.taken_us, 0))
         times: list[KernelTimes] = [
-            {
-                "name": reader.name(nodes),
-                "sources": list(nodes),
-                "backend": backend,
-                "wall_ns": taken,
-            }
+            {"name": reader.name(nodes), "sources": list(nodes), "backend": backend, "wall_ns": taken}
             for (backend, nodes), taken in rows.items()
         ]
         self.close()
