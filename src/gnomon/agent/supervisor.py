@@ -46,9 +46,10 @@ class WorkerProcess:
             env={**os.environ, "TMPDIR": os.getcwd(), **environment},
         )
         self._selector = selectors.DefaultSelector()
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
         self._pending = b""
         self._log_start = 0
 
@@ -59,16 +60,14 @@ class WorkerProcess:
 
     def send(self, command: wire.Command) -> None:
         """Send a command; raises ProcessFailed."""
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(command).encode() + b"\n")
+            self._stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
 
     def answer(self, command: wire.Command, timeout_s: float) -> Any:
         """Wait for the result of a command that was sent; raises ProcessFailed."""
-        assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
@@ -80,7 +79,7 @@ class WorkerProcess:
             if not self._selector.select(min(left, 1.0)):
                 say({"event": "alive"})  # also notices when nobody listens any more
                 continue
-            chunk = self._process.stdout.read(1 << 20)
+            chunk = self._stdout.read(1 << 20)
             if chunk == b"":
                 raise self._ended()
             self._pending += chunk or b""
@@ -118,14 +117,11 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """End the worker: by itself if it can, by force otherwise."""
-        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            try:
+        for stream in (self._stdin, self._stdout):
+            with suppress(BrokenPipeError):
                 stream.close()
-            except BrokenPipeError:
-                pass
         self._selector.close()
 
 

@@ -22,6 +22,7 @@ from gnomon import wire
 from gnomon.agent.arrays import Array, InputError, dtype_of, fill, make_buffers, widened
 from gnomon.agent.job import Job
 from gnomon.agent.rounds import ProcessFailed, Rounds, ended_by
+from gnomon.agent.settings import SettingsRefused
 from gnomon.agent.snapshot import snapshot
 from gnomon.agent.timing import inner_loop
 from gnomon.devices.base import Device
@@ -267,10 +268,12 @@ class ProgramLink(AgentLink):
         if "commands" in request:
             for item in request["commands"]:
                 on_event(self._answer(item["key"], item["command"], float(request["timeout_s"])))
-        elif refusal := self._settings_refused():
-            on_event(refusal)
-        else:
+            return
+        try:
+            self._check_settings()
             ProgramSession(self, request, on_event).run()
+        except SettingsRefused as refusal:
+            on_event(refusal.event())
 
     def run(self, segment: wire.RuntimeModel, order: Order, environment: Mapping[str, str], timeout_s: float) -> Taken:
         """One process of a runtime's program. `ProcessFailed` for how it failed."""
@@ -390,20 +393,19 @@ class ProgramLink(AgentLink):
         except ProcessFailed as failure:
             return {"event": "failure", "candidate": key, "stage": "probe", **failure.facts}
 
-    def _settings_refused(self) -> wire.FailureEvent | None:
-        """The event that reports a setting of the machine that is not available here; None if all are."""
-        message = hint = ""
+    def _check_settings(self) -> None:
+        """SettingsRefused for a setting of the machine that is not available here."""
         if self._machine.get("governor"):
-            message = "a frequency governor is not set on a device without Python, as nothing there would put it back"
-            hint = "Leave it out of the device's table, and set it there by hand before measuring."
-        elif self._machine.get("pin"):
+            raise SettingsRefused(
+                "a frequency governor is not set on a device without Python, as nothing there would put it back",
+                "Leave it out of the device's table, and set it there by hand before measuring.",
+            )
+        if self._machine.get("pin"):
             script = f"taskset -c {','.join(map(str, self._machine['pin']))} true"
             done = self.device.run(["sh", "-c", script], env={}, timeout_s=_SHORT_S)
             if not done.ok:
                 last = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
-                message = f"cores cannot be pinned there: {last[:200]}"
-                hint = "Install taskset (util-linux or busybox) there, or name cores that it has."
-        if not message:
-            return None
-        failure = ProcessFailed("refused", message)
-        return {"event": "failure", "candidate": "", "stage": "settings", "hint": hint, **failure.facts}
+                raise SettingsRefused(
+                    f"cores cannot be pinned there: {last[:200]}",
+                    "Install taskset (util-linux or busybox) there, or name cores that it has.",
+                )

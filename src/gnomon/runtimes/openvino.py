@@ -224,19 +224,19 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     One that no counter names was folded into another: what computes into what reads it (a convolution into its
     normalisation), all else into what it reads from.
     """
-    joined = list(range(len(graph.operators)))
+    groups = [{op.index} for op in graph.operators]
 
-    def root(k: int) -> int:
-        while joined[k] != k:
-            k = joined[k]
-        return k
+    def join(a: int, b: int) -> None:
+        together = groups[a] | groups[b]
+        for k in together:
+            groups[k] = together
 
     unnamed: set[int] = set()
     for answer in answers:
         unnamed |= set(answer["unnamed"])
         for first, *rest in answer["kernels"]:
             for other in rest:
-                joined[root(other)] = root(first)
+                join(first, other)
     before: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     after: dict[int, list[int]] = {op.index: [] for op in graph.operators}
     for edge in graph.edges():
@@ -244,21 +244,18 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
         after[edge.producer].append(edge.consumer)
     sides = {k: (after[k], before[k]) if graph.operators[k].macs else (before[k], after[k]) for k in unnamed}
 
-    def join(likely: int) -> bool:
+    def join_neighbours(likely: int) -> bool:
         """Join to a neighbour on one side what has one with a name; whether any has."""
         changed = False
         for k in sorted(unnamed):
             near = next((other for other in sides[k][likely] if other not in unnamed), None)
             if near is not None:
-                joined[root(k)] = root(near)
+                join(k, near)
                 unnamed.discard(k)
                 changed = True
         return changed
 
-    while unnamed and (join(0) or join(1)):
+    while unnamed and (join_neighbours(0) or join_neighbours(1)):
         pass
     work = {op.index: (op.macs or 0, -op.index) for op in graph.operators}
-    best: dict[int, int] = {}
-    for k in range(len(joined)):
-        best[root(k)] = max(best.get(root(k), k), k, key=lambda index: work[index])
-    return tuple(best[root(k)] for k in range(len(joined)))
+    return tuple(max(group, key=lambda index: work[index]) for group in groups)
