@@ -113,7 +113,6 @@ class StoreContract:
         assert [c.id for c in store.query(CampaignQuery(finished=True))] == ["old"]
         assert [c.id for c in store.query(CampaignQuery(finished=False))] == ["new"]
         assert list(store.query(CampaignQuery(model_digest="nothing"))) == []
-        assert list(store.query(RunQuery(campaign="old", profiled=False))) == [plain]
         assert list(store.query(RunQuery(campaign="old", candidate="a"))) == [sample_run("a")]
         assert [e.at_s for e in store.query(EventQuery(campaign="old", name="x"))] == [2.0]
         assert list(store.query(RunQuery(campaign="new"))) == []

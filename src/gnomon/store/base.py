@@ -93,7 +93,6 @@ class RunQuery(Query[Run]):
 
     campaign: str
     candidate: str | None = None
-    profiled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,8 +137,7 @@ class SqlStore(ABC):
             raise self._no_campaign(query.campaign)
         seq = int(matches[0][0])
         if isinstance(query, RunQuery):
-            profiled = None if query.profiled is None else int(query.profiled)
-            wanted = {"campaign = ?": seq, "candidate = ?": query.candidate, "profiled = ?": profiled}
+            wanted = {"campaign = ?": seq, "candidate = ?": query.candidate}
             items = self._pages("runs", rows.RUN_COLUMNS, wanted, rows.to_run)
         elif isinstance(query, EventQuery):
             wanted = {"campaign = ?": seq, "name = ?": query.name}

@@ -15,6 +15,7 @@ import pytest
 from gnomon.agent.arrays import rounded, widened
 from gnomon.agent.driver import Refused
 from gnomon.agent.job import Job
+from gnomon.wire import Segment
 
 GOLDEN = Path(__file__).parents[2] / "models" / "golden"
 X = np.asarray([[1.0, -2.5, 3.140625], [0.0078125, 1e18, -0.0]], np.float32)
@@ -89,17 +90,21 @@ def test_models_in_onnx(runtime: str, tmp_path: Path) -> None:
 
 
 def test_values_of_onnx_runtime_over_the_arrays(tmp_path: Path) -> None:
-    """What a profiled session of several providers is fed with."""
+    """A session that is fed, as a profiled one of several providers, reads bfloat16 where it lies."""
     ort = pytest.importorskip("onnxruntime")
-    from gnomon.agent.drivers.onnxruntime.binding import values_call
+    from gnomon.agent.drivers.onnxruntime.binding import fed_call
 
-    session = ort.InferenceSession(saved(tmp_path / "m.onnx", counted=False), providers=["CPUExecutionProvider"])
-    x = rounded(np.zeros_like(X))
-    call = values_call(ort, session, ["y"], {"x": x})
+    path = saved(tmp_path / "m.onnx", counted=False)
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    segment: Segment = {
+        "runtime": "onnxruntime", "model": str(path), "options": {}, "inputs": [["x", "x"]], "outputs": [["y", "y"]]
+    }  # fmt: skip
+    buffers = {"x": rounded(np.zeros_like(X))}
+    call = fed_call(session, segment, buffers)
     for value in (X, -X):
-        np.copyto(x, rounded(value))
-        (made,) = call()
-        assert np.array_equal(widened(made), 2 * widened(x))
+        np.copyto(buffers["x"], rounded(value))
+        call()
+        assert np.array_equal(widened(buffers["y"]), 2 * widened(buffers["x"]))
 
 
 @pytest.mark.parametrize(

@@ -64,31 +64,33 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
 
 
 def fed_call(session: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
-    """A call as most programs make it: a map of arrays goes in, and new arrays come out."""
+    """A call as most programs make it: a map of arrays goes in, and new arrays come out.
+
+    Arrays of bfloat16, which `run` does not take, go in as ONNX Runtime's own values.
+    """
     outputs = dict(segment["outputs"])
     feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
+    call: Callable[[], list[Any]] = functools.partial(session.run, list(outputs), feeds)
+    if any(end.type == "tensor(bfloat16)" for end in (*session.get_inputs(), *session.get_outputs())):
+        call = _values_call(session, list(outputs), feeds)
 
     def run() -> None:
-        for buffer, value in zip(outputs.values(), session.run(list(outputs), feeds), strict=True):
+        for buffer, value in zip(outputs.values(), call(), strict=True):
             buffers[buffer] = as_array(value)
 
     return run
 
 
-def values_call(ort: Any, session: Any, outputs: list[str], feeds: Mapping[str, Array]) -> Callable[[], list[Array]]:
-    """A call on ONNX Runtime's own values over the arrays, which returns the outputs: its `run` takes no bfloat16."""
-    make = ort.OrtValue
+def _values_call(session: Any, outputs: list[str], feeds: Mapping[str, Array]) -> Callable[[], list[Any]]:
+    from onnxruntime import OrtValue as make
+
     given = {
         name: make.ortvalue_from_numpy_with_onnx_type(array["bfloat16"], _BFLOAT16)
         if array.dtype == BFLOAT16
         else make.ortvalue_from_numpy(array)
         for name, array in feeds.items()
     }
-
-    def call() -> list[Array]:
-        return [_array(value) for value in session.run_with_ort_values(outputs, given)]
-
-    return call
+    return lambda: [_array(value) for value in session.run_with_ort_values(outputs, given)]
 
 
 def _element(array: Array) -> Any:

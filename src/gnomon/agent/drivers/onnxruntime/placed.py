@@ -7,17 +7,14 @@ their time together. What the CPU computes has a step for each operator.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...arrays import Buffers
 from ...driver import Loaded, Refused
-from .binding import bound_call, values_call
+from .binding import bound_call, fed_call
 from .events import TraceEvent, events_of, profile
 from .marks import Node, NotOnnx, marked, nodes_of, number_of
 from .providers import CPU, EXPANDED, OLDEST, RULES, WEIGHTS, report_of, session_of, version_of
@@ -137,28 +134,11 @@ class PlacedSession(Loaded):
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
-            self._whole(ort, segment, buffers)
+            # Its inputs go in, and its outputs come out, so that the profile's span of a run holds their copies.
+            fed_call(self._session, segment, buffers)
             if profiled
             else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
         )
-
-    def _whole(self, ort: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
-        """A call that hands inputs over and takes outputs, so that the profile's span of a run holds their copies."""
-        feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
-        outputs = dict(segment["outputs"])
-        call: Callable[[], list[Any]] = functools.partial(self._session.run, list(outputs), feeds)
-        ends = (*self._session.get_inputs(), *self._session.get_outputs())
-        if any(end.type == "tensor(bfloat16)" for end in ends):
-            call = values_call(ort, self._session, list(outputs), feeds)
-
-        def run() -> None:
-            for buffer, value in zip(outputs.values(), call(), strict=True):
-                if buffer in buffers:
-                    np.copyto(buffers[buffer], value)
-                else:
-                    buffers[buffer] = value
-
-        return run
 
     def where(self) -> list[Place]:
         """The provider of each node, by its place in the file, as the session's own report tells it."""

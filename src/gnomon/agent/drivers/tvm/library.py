@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple
 
 from ...another import answer_of, how_it_ended, run_function
 from ...driver import Refused
@@ -19,7 +19,7 @@ _LIBRARY = "model.so"
 _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 
 
-class Library:
+class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
     `functions` is the number of its functions, `scheduled` how many of them a record schedules. `calls` are the
@@ -27,14 +27,13 @@ class Library:
     that is unknown. `extern` are functions of TVM's own library that it calls.
     """
 
-    def __init__(self, path: str, facts: Any) -> None:
-        self.path = path
-        self.functions = int(facts["functions"])
-        self.scheduled = int(facts["scheduled"])
-        self.calls: list[tuple[str, list[str] | None]] = [(name, nodes) for name, nodes in facts["calls"]]
-        self.extern: list[str] = facts["extern"]
-        self.inputs: list[str] = facts["inputs"]
-        self.outputs: list[str] = facts["outputs"]
+    path: str
+    functions: int
+    scheduled: int
+    calls: list[tuple[str, list[str] | None]]
+    extern: list[str]
+    inputs: list[str]
+    outputs: list[str]
 
 
 def linker() -> str:
@@ -71,5 +70,4 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
     with made_of(model, ["tvm", shapes, records, versions], make) as folder:
         path = os.path.join(folder, _LIBRARY)
         with open(f"{path}.json", encoding="utf-8") as file:
-            facts = json.load(file)
-        yield Library(path, facts)
+            yield Library(path, **json.load(file))
