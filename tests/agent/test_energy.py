@@ -31,7 +31,7 @@ from tests.agent.supervisorkit import ROGUE, agent, answered, job
 
 from gnomon.agent import energy
 from gnomon.agent.energy import Meter, NoEnergy, chosen, found_counters
-from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.effort import Effort
 from gnomon.wire import EnergyMeter, EnergySpent
 
 __all__ = ["agent"]
@@ -282,7 +282,12 @@ def test_who_may_not_read_is_told_how_to_permit_it(tmp_path: Path, monkeypatch: 
 def test_a_worker_tells_the_energy_of_its_blocks(agent: Path, tmp_path: Path, there: bool) -> None:
     build(tmp_path / "sys", AMD if there else {})
     effort = Effort(
-        rounds=3, block_s=0.1, sample_s=1e-4, warm_s=0.001, timeout_s=30.0, energy=Energy(period_ns=1000000)
+        rounds=3,
+        block_s=0.1,
+        sample_s=1e-4,
+        warm_s=0.001,
+        timeout_s=30.0,
+        energy=EnergyMeter(counters=(), period_ns=1000000, step_uj=0),
     )
     entry = {"key": "c", "environment": ROGUE, "calls_least": 5, "open": {"job": job()}, "visits": [0, 1, 2]}
     for _ in range(100):

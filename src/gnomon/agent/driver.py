@@ -8,18 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from gnomon.wire import (
-        Answer,
-        BlockFacts,
-        BlockLimits,
-        KernelTimes,
-        Options,
-        Place,
-        ProbeAnswer,
-        RuntimeModel,
-        Segment,
-        WarmUp,
-    )
+    from gnomon import wire
 
     from .arrays import Buffers
 
@@ -49,7 +38,7 @@ def undoing(undo: Callable[[], object]) -> Iterator[None]:
         raise
 
 
-def libraries(options: Options) -> Iterator[str]:
+def libraries(options: wire.Options) -> Iterator[str]:
     """The paths of the libraries of operators that a segment's options name.
 
     Refused, before it is given, for a file that is not what was named: loading one runs its code.
@@ -75,11 +64,11 @@ class Loaded(Protocol):
 
     call: Callable[[], object]
 
-    def where(self) -> list[Place]:
+    def where(self) -> list[wire.Place]:
         """Where the runtime says that its operators run: nowhere, unless it tells before its end."""
         return []
 
-    def operators(self, skip: int) -> list[KernelTimes]:
+    def operators(self, skip: int) -> list[wire.KernelTimes]:
         """After a profiled load: times of each kernel, the first `skip` calls left out. Ends the loaded model."""
         return []
 
@@ -93,7 +82,7 @@ class Loaded(Protocol):
 class Reporting(Protocol):
     """A loaded model whose calls are timed by a program of its own."""
 
-    def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
+    def take(self, limits: wire.BlockLimits, warm: wire.WarmUp) -> wire.BlockFacts:
         """A block of samples, after calls that do not count."""
 
 
@@ -104,17 +93,17 @@ class Driver(Protocol):
     never gets any.
     """
 
-    def probe(self) -> ProbeAnswer:
+    def probe(self) -> wire.ProbeAnswer:
         """The version and the backends of the runtime; raises ImportError where it is not installed.
 
         Under `devices` what backends compute on beside the processor, and under `lacking` why others are not there:
         see `gnomon.runtimes.base.Probe`.
         """
 
-    def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
+    def load(self, segment: wire.Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""
 
-    def supports(self, segment: RuntimeModel) -> Answer:
+    def supports(self, segment: wire.RuntimeModel) -> wire.Answer:
         """Which operators each backend takes, found by asking the runtime.
 
         The form of the answer is private between a driver and its adapter, whose `support` alone reads it: any JSON

@@ -15,19 +15,7 @@ from typing import Literal
 
 from gnomon.core.sample import Run
 from gnomon.core.stats import Block, blocks_of, median, quantile
-from gnomon.wire import BlockLimits, MeasuringProtocol
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Energy:
-    """The energy counters to read around each block, by their names on the device; none are the machine's usual ones.
-
-    `period_ns` and `step_uj` are how long and how far they move, 0 as long as nobody has looked.
-    """
-
-    counters: tuple[str, ...] = ()
-    period_ns: int = 0
-    step_uj: int = 0
+from gnomon.wire import BlockLimits, EnergyMeter, MeasuringProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +33,8 @@ class Effort:
     With `decides` only the fastest matters: a surely slower candidate gets one visit a process after `processes_least`.
     At most `together` candidates' processes are alive at once; more are measured in groups.
     A process that does not answer within `timeout_s` is killed: it hangs.
-    With `energy`, what each block took is read from counters of the device; see `gnomon.measure.energy.metered`.
+    With `energy`, what each block took is read from counters of the device, without names from its usual ones. How long
+    and how far they move is 0 until `gnomon.measure.energy.metered` has looked.
     With `every_s` a sample is one call, begun on a grid of so many seconds, and a block has the slots of `block_s`.
     With `watched` the state of the device is kept with each block.
     """
@@ -66,7 +55,7 @@ class Effort:
     together: int = 8
     budget_s: float = 60.0
     timeout_s: float = 60.0
-    energy: Energy | None = None
+    energy: EnergyMeter | None = None
     every_s: float | None = None
     watched: bool = False
 
@@ -84,8 +73,8 @@ class Effort:
             "most": self.samples_most,
             "rewarm_s": self.rewarm_s,
         }
-        if (energy := self.energy) is not None:
-            block["energy"] = {"counters": energy.counters, "period_ns": energy.period_ns, "step_uj": energy.step_uj}
+        if self.energy is not None:
+            block["energy"] = self.energy
         if self.every_s is not None:
             block["every_ns"] = round(self.every_s * 1e9)
             block["slots"] = max(1, round(self.block_s / self.every_s))

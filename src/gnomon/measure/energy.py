@@ -8,7 +8,7 @@ from typing import cast
 
 from gnomon.core.sample import Failure, Run
 from gnomon.errors import AgentError, DeviceError
-from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.wire import EnergyCounters
 
@@ -89,11 +89,11 @@ def metered(effort: Effort, counters: Counters) -> Effort:
         sample_s=max(effort.sample_s, 1.1 * block_s / effort.samples_most),  # else the samples run out first
         rewarm_s=max(effort.rewarm_s, _QUIET_S),
         timeout_s=max(effort.timeout_s, 3 * block_s),
-        energy=Energy(
-            counters=counters.names,
-            period_ns=math.ceil(counters.period_s * 1e9),
-            step_uj=math.ceil(counters.step_j * 1e6),
-        ),
+        energy={
+            "counters": counters.names,
+            "period_ns": math.ceil(counters.period_s * 1e9),
+            "step_uj": math.ceil(counters.step_j * 1e6),
+        },
     )
 
 

@@ -18,7 +18,7 @@ from gnomon.devices.address import LOCAL
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.installing import pip_line
-from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.effort import Effort
 from gnomon.measure.environment import Doubt
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.measure.progress import Tell
@@ -29,7 +29,7 @@ from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
 from gnomon.system.files import user_folder
-from gnomon.wire import FreshCommand, ProbeAnswer, ProbeCommand
+from gnomon.wire import EnergyMeter, FreshCommand, ProbeAnswer, ProbeCommand
 
 NOT_INSTALLED = "not installed"
 """Why a runtime is missing that its device simply has not."""
@@ -483,7 +483,8 @@ def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Se
 
     if ENERGY not in objectives:
         return request
-    return replace(request, effort=replace(request.effort, energy=Energy(counters=tuple(counters))))
+    meter: EnergyMeter = {"counters": tuple(counters), "period_ns": 0, "step_uj": 0}
+    return replace(request, effort=replace(request.effort, energy=meter))
 
 
 def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest, dict[str, object] | None]:
@@ -495,7 +496,7 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
         return request, None
     from gnomon.measure.energy import find_counters, metered
 
-    counters = find_counters(link, request.effort.energy.counters)
+    counters = find_counters(link, tuple(request.effort.energy["counters"]))
     return replace(request, effort=metered(request.effort, counters)), asdict(counters)
 
 
@@ -507,7 +508,7 @@ def protocol_of(effort: Effort) -> dict[str, object]:
     if effort.energy is None:
         del whole["energy"]
     else:
-        whole["energy"] = list(effort.energy.counters)
+        whole["energy"] = list(effort.energy["counters"])
     return {
         k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
     }

@@ -23,13 +23,14 @@ from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.report import pareto_report, value
 from gnomon.jobs.pareto.search import Plan
 from gnomon.measure.campaign import Measured
-from gnomon.measure.effort import Effort, Energy
+from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
 from gnomon.session.objectives import GOALS, against, energy_source, estimate
 from gnomon.session.request import THIS_MACHINE, ModelRequest
 from gnomon.session.targets import protocol_of
 from gnomon.store.base import CampaignQuery, EventQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
+from gnomon.wire import EnergyMeter
 
 ENERGY = GOALS["energy"]
 
@@ -72,9 +73,9 @@ def test_points_are_compared_by_blocks_that_stood_side_by_side() -> None:
 
 
 def test_the_protocol_does_not_depend_on_how_fast_a_counter_looked() -> None:
-    one = replace(Effort(), energy=Energy(counters=("a:0",), period_ns=980_000, step_uj=7))
-    two = replace(Effort(), energy=Energy(counters=("a:0",), period_ns=1_030_000, step_uj=9))
-    assert protocol_of(one) == protocol_of(two) != protocol_of(replace(two, energy=Energy(counters=("b:0",))))
+    one = replace(Effort(), energy=EnergyMeter(counters=("a:0",), period_ns=980_000, step_uj=7))
+    two = replace(Effort(), energy=EnergyMeter(counters=("a:0",), period_ns=1_030_000, step_uj=9))
+    assert protocol_of(one) == protocol_of(two) != protocol_of(replace(two, energy=EnergyMeter(counters=("b:0",))))
     assert "energy" not in protocol_of(Effort())
 
 
