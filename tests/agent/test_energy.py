@@ -38,6 +38,8 @@ __all__ = ["agent"]
 
 Machine = Callable[..., MadeTime]
 
+METER = EnergyMeter(counters=(), period_ns=1000000, step_uj=0)
+
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -287,7 +289,7 @@ def test_a_worker_tells_the_energy_of_its_blocks(agent: Path, tmp_path: Path, th
         sample_s=1e-4,
         warm_s=0.001,
         timeout_s=30.0,
-        energy=EnergyMeter(counters=(), period_ns=1000000, step_uj=0),
+        energy=METER,
     )
     entry = {"key": "c", "environment": ROGUE, "calls_least": 5, "open": {"job": job()}, "visits": [0, 1, 2]}
     for _ in range(100):
