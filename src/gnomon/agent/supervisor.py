@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -290,6 +289,8 @@ def _single(request: wire.CommandRequest) -> None:
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
+    from concurrent.futures import ThreadPoolExecutor  # most requests measure, and start without it
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with ThreadPoolExecutor(cores) as pool:
         list(pool.map(lambda lane: _lane(lane, float(request["timeout_s"])), lanes))
