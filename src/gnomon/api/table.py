@@ -90,7 +90,7 @@ def known_spaces() -> SpacesDocument:
 
     Raises GnomonError.
     """
-    return look.known()
+    return look.list_spaces()
 
 
 def check_table(path: Table, *, space: Space = None) -> TableDocument:

@@ -183,8 +183,8 @@ def fit(
     own = np.hypot(_own(errors_s, y), _ROUNDED * resolution(y)) / level
     noise = expected_noise([s.noise for s in sources])
     try:
-        found = _search(prior, x1, y / level, own, chosen, noise)
-        return _estimator(columns, (x1, y, level, own), prior, found, chosen)
+        best = _search(prior, x1, y / level, own, chosen, noise)
+        return _estimator(columns, (x1, y, level, own), prior, best, chosen)
     except np.linalg.LinAlgError as error:  # beyond what a float resolves
         raise UsageError(
             f"nothing can be estimated from prices and times of so unlike sizes (a net takes {level:.3g} s)",
@@ -197,9 +197,9 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
-    known = ~np.isnan(given)
-    usual = float(np.median(given[known] / y[known])) if known.any() else 0.0
-    return np.where(known, given, usual * y)
+    stated = ~np.isnan(given)
+    usual = float(np.median(given[stated] / y[stated])) if stated.any() else 0.0
+    return np.where(stated, given, usual * y)
 
 
 def resolution(times_s: Floats) -> float:
@@ -230,8 +230,8 @@ def _search(
     problem = Problem(y=centred, designs=tuple(b.design(x1) for b in prior.blocks), sizes=sizes)
     if not len(y):
         start = np.append(np.log(sizes), math.log(_NOTHING_SEEN_NOISE))
-        told = posterior(problem, start, y)
-        return _Solution(theta=start, posterior=told, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
+        post = posterior(problem, start, y)
+        return _Solution(theta=start, posterior=post, errors=y, weights=y, usual=_NOTHING_SEEN_NOISE)
     spread = y**2 + _FLOOR**2
     multiplied = np.ones(len(y))
 
@@ -245,26 +245,26 @@ def _search(
         first = theta if number else max(starts(sizes), key=evidence)
         theta = climb(evidence, first, later=number > 0)
         log_noise = max(float(theta[-1]), _LEAST_LOG_NOISE)
-        told = posterior(problem, theta, weights(log_noise))
-        fitted = x1 @ prior.mean + problem.stacked @ told.mean
+        post = posterior(problem, theta, weights(log_noise))
+        fitted = x1 @ prior.mean + problem.stacked @ post.mean
         spread = np.maximum(fitted, 0.0) ** 2 + _FLOOR**2
-        multiplied = factors(told.loo_residual, told.loo_variance, multiplied)
+        multiplied = factors(post.loo_residual, post.loo_variance, multiplied)
     final = weights(log_noise)
-    told = posterior(problem, theta, final)
+    post = posterior(problem, theta, final)
     usual = math.hypot(math.exp(float(theta[-1])), float(np.median(own / np.sqrt(spread))))
     errors = math.exp(2 * theta[-1]) * final
-    return _Solution(theta=theta, posterior=told, errors=errors, weights=usual**2 * spread / errors, usual=usual)
+    return _Solution(theta=theta, posterior=post, errors=errors, weights=usual**2 * spread / errors, usual=usual)
 
 
 def _estimator(
-    columns: Columns, samples: tuple[Floats, Floats, float, Floats], prior: Prior, found: _Solution, options: FitOptions
+    columns: Columns, samples: tuple[Floats, Floats, float, Floats], prior: Prior, best: _Solution, options: FitOptions
 ) -> Estimator:
     x1, y, level, own = samples
-    coefficients = _coefficients(prior, found, level)
-    noise = found.usual
+    coefficients = _coefficients(prior, best, level)
+    noise = best.usual
     floor_s = _FLOOR * level if len(y) else 0.0
-    residual_s, variance = found.posterior.loo_residual * level, found.posterior.loo_variance * level**2
-    errors = found.errors * level**2
+    residual_s, variance = best.posterior.loo_residual * level, best.posterior.loo_variance * level**2
+    errors = best.errors * level**2
     # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not. But where
     # its own interval said before that it is known badly, that is not a fault of the prediction.
     expected = np.maximum(y - residual_s, 0.0)
@@ -275,7 +275,7 @@ def _estimator(
     if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it
         given = given | columns.shared.any(axis=1)
     # The number of samples less the sum of their leverages, the effective number of coefficients.
-    freedom = float((found.errors / found.posterior.loo_variance).sum())
+    freedom = float((best.errors / best.posterior.loo_variance).sum())
     return Estimator(
         columns=columns,
         level_s=level if len(y) else 0.0,
@@ -287,13 +287,13 @@ def _estimator(
             coverage=options.coverage,
         ),
         known=(x1[:, 1:] != 0).any(axis=0) | priced | given,
-        sizes={b.name: math.exp(float(t)) for b, t in zip(prior.blocks, found.theta[:-1], strict=True)},
-        weights=np.minimum(found.weights, 1.0),
+        sizes={b.name: math.exp(float(t)) for b, t in zip(prior.blocks, best.theta[:-1], strict=True)},
+        weights=np.minimum(best.weights, 1.0),
     )
 
 
-def _coefficients(prior: Prior, found: _Solution, level: float) -> Coefficients:
-    told = found.posterior
+def _coefficients(prior: Prior, best: _Solution, level: float) -> Coefficients:
+    post = best.posterior
     width = len(prior.mean)
     counts = [b.directions.shape[-1] for b in prior.blocks]
 
@@ -303,15 +303,15 @@ def _coefficients(prior: Prior, found: _Solution, level: float) -> Coefficients:
         pairs = zip(prior.blocks, parts, strict=True)
         return sum((b.spread(part, width) for b, part in pairs), np.zeros((width, values.shape[1])))
 
-    mean = (prior.mean + spread(told.mean[:, None])[:, 0]) * level
-    if told.more is not None:
-        return Coefficients(mean=mean, own=np.zeros(width), more=spread(told.more) * level, less=np.zeros((width, 0)))
+    mean = (prior.mean + spread(post.mean[:, None])[:, 0]) * level
+    if post.more is not None:
+        return Coefficients(mean=mean, own=np.zeros(width), more=spread(post.more) * level, less=np.zeros((width, 0)))
     own, more = np.zeros(width), []
-    for block, variance in zip(prior.blocks, np.split(told.prior, np.cumsum(counts)[:-1]), strict=True):
+    for block, variance in zip(prior.blocks, np.split(post.prior, np.cumsum(counts)[:-1]), strict=True):
         scaled = block.directions * np.sqrt(variance) * level
         if block.alone is None:
             more.append(scaled)
         else:
             np.add.at(own, block.alone, scaled**2)
-    less = np.zeros((width, 0)) if told.less is None else spread(told.less) * level
+    less = np.zeros((width, 0)) if post.less is None else spread(post.less) * level
     return Coefficients(mean=mean, own=own, more=np.concatenate([np.zeros((width, 0)), *more], axis=1), less=less)

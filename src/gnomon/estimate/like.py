@@ -102,9 +102,9 @@ def learn_likeness(
     )
 
 
-def _codes(known: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
+def _codes(learnt: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
     """Families as numbers, and sorts of families."""
-    number = {name: k for k, name in enumerate(dict.fromkeys((*known, *asked)))}
+    number = {name: k for k, name in enumerate(dict.fromkeys((*learnt, *asked)))}
     sort = {name.partition(":")[0]: k for name, k in reversed(number.items())}
     return (
         np.array([number[name] for name in asked], float),
@@ -116,17 +116,17 @@ _Points = tuple[Floats, tuple[Floats, Floats]]
 
 
 def _covariance(a: _Points, b: _Points, length: float, size: float) -> Floats:
-    same, alike = ((one[:, None] == other).astype(float) for one, other in zip(a[1], b[1], strict=True))
+    same, alike = ((own[:, None] == other).astype(float) for own, other in zip(a[1], b[1], strict=True))
     smooth = kernel(a[0] / length, b[0] / length) * size**2
     linear = a[0] @ b[0].T
-    found: Floats = (
+    covariance: Floats = (
         _LEVEL**2
         + _SLOPE**2 * linear
         + smooth
         + alike * _SORT**2
         + same * (_FAMILY**2 + _SLOPE_OF_FAMILY**2 * linear + smooth)
     )
-    return found
+    return covariance
 
 
 def kernel(a: Floats, b: Floats) -> Floats:

@@ -155,7 +155,7 @@ def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats)
 def expected_noise(others: Sequence[float]) -> tuple[float, float]:
     """The median of the noise before any sample, and the deviation of its logarithm: the usual one pooled with that of
     other devices."""
-    logs = np.log([NOISE, *(max(one, 1e-3) for one in others)])
+    logs = np.log([NOISE, *(max(noise, 1e-3) for noise in others)])
     spread = math.hypot(float(logs[1:].std()), _OF_DEVICES) if others else NOISE_SPREAD
     return math.exp(float(logs.mean())), min(spread + NOISE_SPREAD / len(logs), NOISE_SPREAD)
 

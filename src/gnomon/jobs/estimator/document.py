@@ -271,28 +271,28 @@ class ModelPredictionDocument(FirstVersion):
 
 
 def fit_document(
-    made: SpaceEstimator, samples: Sequence[NetRow], evaluation: EvaluationPart | None, file: str | None
+    predictor: SpaceEstimator, samples: Sequence[NetRow], evaluation: EvaluationPart | None, file: str | None
 ) -> FitDocument:
     """An estimator that was fitted to samples."""
-    described, estimator = made.described, made.estimator
+    described, estimator = predictor.described, predictor.estimator
     prices = {} if described.table is None else described.table.times_s
-    known = zip(described.columns.names, estimator.known, strict=True)
+    columns = zip(described.columns.names, estimator.known, strict=True)
     return FitDocument(
         space=described.space.name,
         samples=len(samples),
         units=len(described.tables.units),
         priced=sum(unit in prices for unit in described.tables.units),
         sum_over_measured=described.sum_over_measured(samples),
-        context=made.context,
+        context=predictor.context,
         noise=estimator.noise.relative,
-        unknown=tuple(described.label(name) for name, is_known in known if not is_known),
+        unknown=tuple(described.label(name) for name, is_known in columns if not is_known),
         evaluation=evaluation,
         file=file,
     )
 
 
 def predictions_document(
-    made: SpaceEstimator,
+    predictor: SpaceEstimator,
     nets: Sequence[NetRow],
     bound_s: float | None,
     below: Sequence[float | None] | None,
@@ -300,8 +300,8 @@ def predictions_document(
 ) -> PredictionsDocument:
     """Predicted nets, with their probabilities to stay `below` the bound."""
     return PredictionsDocument(
-        space=made.described.space.name,
-        coverage=made.estimator.noise.coverage,
+        space=predictor.described.space.name,
+        coverage=predictor.estimator.noise.coverage,
         bound_s=bound_s,
         nets=tuple(
             PredictedNet(latency_s=net.latency_s, low_s=net.low_s, high_s=net.high_s, below=probability)
@@ -311,16 +311,16 @@ def predictions_document(
     )
 
 
-def explanation_document(made: SpaceEstimator, net: Sequence[int]) -> ExplanationDocument:
+def explanation_document(predictor: SpaceEstimator, net: Sequence[int]) -> ExplanationDocument:
     """What the latency of a net is made of."""
-    row = made.described.rows([net])
-    predicted = made.estimator.predict(row, unknown=Unknown.WIDEN)
+    row = predictor.described.rows([net])
+    predicted = predictor.estimator.predict(row, unknown=Unknown.WIDEN)
     return ExplanationDocument(
         latency_s=float(predicted.mean_s[0]),
         low_s=float(predicted.low_s[0]),
         high_s=float(predicted.high_s[0]),
         parts=tuple(
-            ExplainedPart(unit=made.described.label(unit.column), time_s=unit.time_s, share=unit.share)
-            for unit in made.estimator.explain(row[0])
+            ExplainedPart(unit=predictor.described.label(unit.column), time_s=unit.time_s, share=unit.share)
+            for unit in predictor.estimator.explain(row[0])
         ),
     )

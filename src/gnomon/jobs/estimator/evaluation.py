@@ -31,10 +31,10 @@ LEAST_TO_HOLD_OUT = 4
 """Nets from which on some can be held out."""
 
 
-def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:
+def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:
     """Compare with the nets that were not fitted to; the others are left out. UsageError where there is no such net."""
-    fitted = set(made.described.nets(made.fitted))
-    nets = made.described.nets([row.assignment for row in held_out])
+    fitted = set(predictor.described.nets(predictor.fitted))
+    nets = predictor.described.nets([row.assignment for row in held_out])
     given, held_out = held_out, [row for row, net in zip(held_out, nets, strict=True) if net not in fitted]
     left_out = len(given) - len(held_out)
     if not held_out:
@@ -43,15 +43,15 @@ def evaluate(made: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart
             hint="Give nets that the estimator has not seen. `estimator fit` holds each of its own out in turn.",
         )
     how = f"{len(held_out)} nets held out" + (f"; {left_out} left out, which were fitted to" if left_out else "")
-    speed, now = made.context.get(REFERENCE), reference_of(held_out)
+    speed, now = predictor.context.get(REFERENCE), reference_of(held_out)
     if isinstance(speed, float) and now is not None:
         held_out = _brought(held_out, speed)
         if abs(now / speed - 1) >= _TOLD:
             how += f"; the reference net took {abs(now / speed - 1):.1%} {'more' if now > speed else 'less'} beside"
             how += " them than in the fit, and their times are brought to its speed"
-    found = made.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
-    parts = (found.mean_s, found.low_s, found.high_s)
-    return _evaluation(made.described, held_out, parts, made.estimator.noise.coverage, how)
+    predicted = predictor.predict([r.assignment for r in held_out], unknown=Unknown.WIDEN)
+    parts = (predicted.mean_s, predicted.low_s, predicted.high_s)
+    return _evaluation(predictor.described, held_out, parts, predictor.estimator.noise.coverage, how)
 
 
 def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
@@ -67,22 +67,22 @@ def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
     ]
 
 
-def complaints_about(found: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
+def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
     """What is odd in the measured nets of a csv: times as if of two units, and one net with times that are apart."""
-    nets = found.nets([row.assignment for row in samples])
+    nets = view.nets([row.assignment for row in samples])
     rows = sorted((row.latency_s, row.line, net) for row, net in zip(samples, nets, strict=True) if row.latency_s)
     gap, place = max(((b[0] / a[0], k) for k, (a, b) in enumerate(pairwise(rows), 1)), default=(1.0, 0))
-    told = []
+    warnings = []
     if gap > _MIXED:
         few = min(rows[:place], rows[place:], key=len)
-        told.append(f"{_lines(few)} {units.digits(gap)} times apart from all others: are their times in the same unit?")
+        warnings.append(f"{_lines(few)} {units.digits(gap)} times apart from all others: are their times in one unit?")
     by_net: dict[tuple[int, ...], list[tuple[float, int, tuple[int, ...]]]] = {net: [] for net in nets}
     for row in rows:
         by_net[row[2]].append(row)
     for own in filter(None, by_net.values()):
         if (apart := own[-1][0] / own[0][0]) > _APART:
-            told.append(f"{_lines(own)} of one net, and {units.digits(apart)} times apart.")
-    return tuple(told)
+            warnings.append(f"{_lines(own)} of one net, and {units.digits(apart)} times apart.")
+    return tuple(warnings)
 
 
 def _lines(rows: Sequence[tuple[float, int, tuple[int, ...]]]) -> str:
@@ -92,7 +92,7 @@ def _lines(rows: Sequence[tuple[float, int, tuple[int, ...]]]) -> str:
 
 
 def cross_validate(
-    found: Described,
+    view: Described,
     samples: Sequence[NetRow],
     *,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
@@ -107,7 +107,7 @@ def cross_validate(
             f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more."
         )
     # A net that was measured twice is in one fold: else it would be fitted to and held out at once.
-    nets = found.nets([row.assignment for row in samples])
+    nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
     folds = min(_MOST_FOLDS, len(order))
     if folds < 2:
@@ -117,18 +117,18 @@ def cross_validate(
     for fold in range(folds):
         out = [index for index, own in enumerate(fold_of) if own == fold]
         kept = [row for row, own in zip(samples, fold_of, strict=True) if own != fold]
-        made = fit_estimator(found, kept, others=others, options=options)
-        told = made.predict([samples[i].assignment for i in out], unknown=Unknown.WIDEN)
-        for part, values in zip(parts, (told.mean_s, told.low_s, told.high_s), strict=True):
+        predictor = fit_estimator(view, kept, others=others, options=options)
+        predicted = predictor.predict([samples[i].assignment for i in out], unknown=Unknown.WIDEN)
+        for part, values in zip(parts, (predicted.mean_s, predicted.low_s, predicted.high_s), strict=True):
             part[out] = values
     nominal = (options or FitOptions()).coverage
     how = f"{folds} folds of {len(samples)} nets, each held out once"
-    found_by = _evaluation(found, samples, (parts[0], parts[1], parts[2]), nominal, how)
-    return replace(found_by, curve=learning_curve(found, samples, others=others, options=options))
+    found_by = _evaluation(view, samples, (parts[0], parts[1], parts[2]), nominal, how)
+    return replace(found_by, curve=learning_curve(view, samples, others=others, options=options))
 
 
 def learning_curve(
-    found: Described,
+    view: Described,
     samples: Sequence[NetRow],
     *,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
@@ -138,18 +138,18 @@ def learning_curve(
 
     The order of the samples is that in which they were suggested, if they were. At least 4 nets are always held out.
     """
-    told = []
-    nets = found.nets([row.assignment for row in samples])
+    points = []
+    nets = view.nets([row.assignment for row in samples])
     most = len(samples) - LEAST_TO_HOLD_OUT
-    fewest = 0 if found.table is not None else 2
+    fewest = 0 if view.table is not None else 2
     for count in (n for n in _SPENT if fewest <= n <= most):
         held = [row for row, net in zip(samples[count:], nets[count:], strict=True) if net not in nets[:count]]
         if len(held) < LEAST_TO_HOLD_OUT:
             break
-        made = fit_estimator(found, samples[:count], others=others, options=options)
-        predicted = made.predict([row.assignment for row in held], unknown=Unknown.WIDEN).mean_s
+        predictor = fit_estimator(view, samples[:count], others=others, options=options)
+        predicted = predictor.predict([row.assignment for row in held], unknown=Unknown.WIDEN).mean_s
         measured = _measured(held)
-        told.append(
+        points.append(
             Spent(
                 samples=count,
                 nets=len(held),
@@ -158,21 +158,21 @@ def learning_curve(
                 spearman=spearman(predicted, measured),
             )
         )
-    return tuple(told)
+    return tuple(points)
 
 
 def _measured(rows: Sequence[NetRow]) -> Floats:
     return np.array([row.latency_s or np.nan for row in rows])
 
 
-def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[UnitResidual, ...]:
+def _units(view: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[UnitResidual, ...]:
     """The residuals by unit, those first that are farthest from nothing in units of their own error.
 
     Units that are in all nets alike, or in fewer than three, tell nothing of their own.
     """
-    counts = found.rows([row.assignment for row in rows])[:, 1:]
+    counts = view.rows([row.assignment for row in rows])[:, 1:]
     residuals: list[tuple[float, UnitResidual]] = []
-    for index, unit in enumerate(found.tables.units):
+    for index, unit in enumerate(view.tables.units):
         own = relative[counts[:, index] > 0]
         if len(own) < _LEAST_OF_UNIT or np.ptp(counts[:, index]) == 0:
             continue
@@ -183,7 +183,7 @@ def _units(found: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[
 
 
 def _evaluation(
-    found: Described, rows: Sequence[NetRow], parts: tuple[Floats, Floats, Floats], nominal: float, how: str
+    view: Described, rows: Sequence[NetRow], parts: tuple[Floats, Floats, Floats], nominal: float, how: str
 ) -> EvaluationPart:
     measured = _measured(rows)
     mean, low, high = parts
@@ -208,7 +208,7 @@ def _evaluation(
             HeldOutPart(measured_s=seconds, mean_s=expected, low_s=least, high_s=most)
             for seconds, expected, least, most in zip(*columns, strict=True)
         ),
-        units=_units(found, rows, mean / measured - 1),
+        units=_units(view, rows, mean / measured - 1),
         curve=(),
     )
 

@@ -68,17 +68,17 @@ def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple
     return tuple(rows), (f"{lacking}: {few}{dots}",)
 
 
-def _nets(found: Any, path: Path, space: SearchSpace) -> list[Assignment]:
+def _nets(saved: Any, path: Path, space: SearchSpace) -> list[Assignment]:
     """The assignments of architectures, in the order of their latencies."""
     complaints = Complaints(what=f"file {path}", hint=_HINT)
-    if isinstance(found, Mapping) and isinstance(found.get("arch"), list | tuple):
-        archs = found["arch"]
+    if isinstance(saved, Mapping) and isinstance(saved.get("arch"), list | tuple):
+        archs = saved["arch"]
         if not 0 < len(archs) <= _MOST_NETS:
             raise ProblemError(f"{path} has {len(archs)} architectures", hint=f"From 1 to {_MOST_NETS} are read.")
         read = _reader(archs[0], path, space)
         nets = [_read(read, arch, f"architecture {number}", complaints) for number, arch in enumerate(archs)]
-    elif isinstance(found, Mapping) and 0 < len(found) <= _MOST_NETS and all(isinstance(key, str) for key in found):
-        by_number = _numbered(found, complaints)
+    elif isinstance(saved, Mapping) and 0 < len(saved) <= _MOST_NETS and all(isinstance(key, str) for key in saved):
+        by_number = _numbered(saved, complaints)
         text = text_reader(space)
         if text is None:
             raise UsageError(
@@ -92,13 +92,13 @@ def _nets(found: Any, path: Path, space: SearchSpace) -> list[Assignment]:
     return [net for net in nets if net is not None]
 
 
-def _numbered(found: Mapping[str, object], complaints: Complaints) -> dict[int, str]:
+def _numbered(texts: Mapping[str, object], complaints: Complaints) -> dict[int, str]:
     """Architecture strings by their numbers, which are 0, 1, .. in any order."""
     by_number: dict[int, str] = {}
-    for text, value in found.items():
+    for text, value in texts.items():
         number = _whole(value)
-        if number is None or not 0 <= number < len(found):
-            complaints.tell(shown(text), f"a number from 0 to {len(found) - 1} expected, {_shown(value)} found")
+        if number is None or not 0 <= number < len(texts):
+            complaints.tell(shown(text), f"a number from 0 to {len(texts) - 1} expected, {_shown(value)} found")
         elif number in by_number:
             complaints.tell(shown(text), f"it has the number {number} of another one")
         else:
@@ -116,12 +116,12 @@ def _read(read: Callable[[Any], Assignment], arch: Any, place: str, complaints: 
 
 def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assignment]:
     """What reads the architectures of a list whose first one is this. UsageError where they are of another space."""
-    for keys, made, read in (
+    for keys, build, read in (
         (("op_idx_list",), fbnet, partial(_fbnet, slots=space.space)),
         (("ks", "e", "d", "r"), ofa_mobilenetv3, _ofa),
     ):
         if isinstance(first, Mapping) and all(key in first for key in keys):
-            own = made()
+            own = build()
             if own.space != space.space:
                 raise UsageError(
                     f"{path} has architectures of {own.name}, and not of {space.name}",
@@ -142,15 +142,15 @@ def _ofa(arch: Any) -> Assignment:
     layers, stages = 4 * len(STAGES), len(STAGES)
     kernels, expansions = _values(arch, "ks", layers), _values(arch, "e", layers)
     depths, height = _values(arch, "d", stages), _values(arch, "r", 1)
-    (found,) = assignments_of([kernels], [expansions], [depths], height).tolist()
-    return tuple(found)
+    (assignment,) = assignments_of([kernels], [expansions], [depths], height).tolist()
+    return tuple(assignment)
 
 
 def _values(arch: Any, key: str, count: int) -> Assignment:
     """The whole numbers of one key of an architecture. ProblemError for others, or another count of them."""
     given = arch.get(key) if isinstance(arch, Mapping) else None
-    found = numbers(given, count)
-    whole = [number for number in map(_whole, found or ()) if number is not None]
+    values = numbers(given, count)
+    whole = [number for number in map(_whole, values or ()) if number is not None]
     if len(whole) != count:
         many = f"{count} whole numbers" if count > 1 else "a whole number"
         raise ProblemError(f"{many} expected as {key!r}, {_shown(given)} found")
@@ -166,7 +166,7 @@ def _shown(value: Any) -> str:
 
 def _whole(value: Any) -> int | None:
     """A value as a whole number below 64 bits; None where it is none."""
-    found = numbers(value, 1)
-    if not found or not math.isfinite(found[0]) or found[0] != int(found[0]) or abs(found[0]) >= 1 << 62:
+    listed = numbers(value, 1)
+    if not listed or not math.isfinite(listed[0]) or listed[0] != int(listed[0]) or abs(listed[0]) >= 1 << 62:
         return None
-    return int(found[0])
+    return int(listed[0])

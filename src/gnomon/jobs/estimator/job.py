@@ -104,46 +104,46 @@ class Described:
         return next((unit.label for unit in self.tables.units if unit.id == column), column)
 
 
-def space_document(found: Described) -> dict[str, object]:
+def space_document(view: Described) -> dict[str, object]:
     """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it.
 
     UsageError for nets without units.
     """
-    need_units(found, "exported estimators count units")
-    tables = found.tables
+    need_units(view, "exported estimators count units")
+    tables = view.tables
     return {
         "slots": [{"name": slot.name, "choices": list(slot.choices)} for slot in tables.space.slots],
-        "always": {found.columns.names[0]: 1},
+        "always": {view.columns.names[0]: 1},
         "rows": [[[1 + int(c), float(row[c])] for c in np.flatnonzero(row)] for row in tables.rows],
         "steps": [
             {"slots": list(step.slots), "row": step.row.tolist(), "next": step.next_state.tolist()}
             for step in tables.steps
         ],
         "labels": {unit.id: unit.label for unit in tables.units},
-        "uids": _uids(found),
+        "uids": _uids(view),
     }
 
 
-def _uids(found: Described) -> dict[str, str]:
+def _uids(view: Described) -> dict[str, str]:
     """The names of units in nnabla-nas by their ids, of those that have one."""
     from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 
-    names = uids_of(found.space.name)
+    names = uids_of(view.space.name)
     uids = {}
-    for unit in found.tables.units:
+    for unit in view.tables.units:
         with suppress(ProblemError):  # chains, and kinds without a module there
             uids[unit.id] = names(unit)
     return uids
 
 
-def count_units(found: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
+def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
     """What each net consists of, and the overhead and extras that an estimator counts beside units.
 
     UsageError for nets without units.
     """
-    need_units(found, "only units are counted")
-    labels, uids = {unit.id: unit.label for unit in found.tables.units}, _uids(found)
-    columns = found.columns.names
+    need_units(view, "only units are counted")
+    labels, uids = {unit.id: unit.label for unit in view.tables.units}, _uids(view)
+    columns = view.columns.names
     return tuple(
         UnitCount(
             net=number,
@@ -152,7 +152,7 @@ def count_units(found: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ..
             uid=uids.get(columns[column], ""),
             count=float(row[column]),
         )
-        for number, row in enumerate(found.rows([net.assignment for net in nets]), start=1)
+        for number, row in enumerate(view.rows([net.assignment for net in nets]), start=1)
         for column in np.flatnonzero(row)
     )
 
@@ -184,15 +184,15 @@ class SpaceEstimator:
 
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
         """The expected times alone of nets (nets, slots): by table, where the model is linear and knows every unit."""
-        given, made = np.asarray(nets, dtype=np.int64), self.estimator
-        if Unknown(unknown) is Unknown.REFUSE and not made.known.all():
-            return made.mean_s(self.described.rows(given), unknown=unknown)
-        mean = made.coefficients.mean
-        found: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
-        low = found < _LOW * made.level_s  # so far out that the model itself must say
+        given, estimator = np.asarray(nets, dtype=np.int64), self.estimator
+        if Unknown(unknown) is Unknown.REFUSE and not estimator.known.all():
+            return estimator.mean_s(self.described.rows(given), unknown=unknown)
+        mean = estimator.coefficients.mean
+        times_s: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
+        low = times_s < _LOW * estimator.level_s  # so far out that the model itself must say
         if low.any():
-            found[low] = made.mean_s(self.described.rows(given[low]), unknown=unknown)
-        return found
+            times_s[low] = estimator.mean_s(self.described.rows(given[low]), unknown=unknown)
+        return times_s
 
     def probability(
         self, nets: Sequence[Sequence[int]] | Ints, bound_s: float, *, unknown: Unknown = Unknown.REFUSE
@@ -230,17 +230,17 @@ def described(
     if table is None and space is None:
         raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
     if table is None:
-        loaded = _told(load_space(str(space)), tell)
+        loaded = _with_notice(load_space(str(space)), tell)
         return described_space(loaded, work=None if work is None else load_attribute(work))
     if work is not None:
         raise UsageError(
             "a table says what units cost, so their work is not asked", hint="Leave --table or --work out."
         )
-    found = read_table(folder := Path(table))
-    return _priced(_told(table_space(folder, found.manifest.space, space), tell), found)
+    read = read_table(folder := Path(table))
+    return _priced(_with_notice(table_space(folder, read.manifest.space, space), tell), read)
 
 
-def _told(space: SearchSpace, tell: Tell | None) -> SearchSpace:
+def _with_notice(space: SearchSpace, tell: Tell | None) -> SearchSpace:
     choices = sum(len(slot.choices) for slot in space.space.slots)
     if tell is not None and choices >= _MANY:
         tell(f"{space.name} has {choices} choices: finding their units takes a while")
@@ -296,15 +296,15 @@ def space_of_numbers(path: Path) -> SearchSpace:
     return NumberSpace(name=path.stem, columns=number_columns(read_file(path, hint="Give a csv of nets.")))
 
 
-def need_units(found: Described, what: str) -> None:
+def need_units(view: Described, what: str) -> None:
     """UsageError where numbers describe the nets, and not units."""
-    if not found.tables.units:
-        raise UsageError(f"numbers describe the nets of {found.space.name}, and {what}", hint="Give a space of units.")
+    if not view.tables.units:
+        raise UsageError(f"numbers describe the nets of {view.space.name}, and {what}", hint="Give a space of units.")
 
 
-def read_samples(path: Path, found: Described, *, measured: bool) -> tuple[NetRow, ...]:
+def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow, ...]:
     """The nets of a csv; with `measured`, those that have a latency. Raises UsageError and ProblemError."""
-    rows = read_nets(read_file(path, hint="Give a csv of nets."), found.space.space, text_reader(found.space))
+    rows = read_nets(read_file(path, hint="Give a csv of nets."), view.space.space, text_reader(view.space))
     kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows
     if not kept:
         what = "no net with a latency" if measured else "no net"
@@ -316,7 +316,7 @@ _USUAL = 10
 
 
 def suggest_nets(
-    found: Described,
+    view: Described,
     count: int | None = None,
     *,
     pool: Sequence[Sequence[int]] | Ints | None = None,
@@ -333,36 +333,36 @@ def suggest_nets(
     """
     from gnomon.estimate.design import suggest
 
-    if not found.space.space.slots:
+    if not view.space.space.slots:
         raise UsageError("the space has no slot, and so a single net", hint="Give it slots, or measure the net itself.")
     if pool is None:
-        if not found.tables.units:
-            raise UsageError(f"nets of {found.space.name} are chosen from a csv of them", hint="Give it: --pool CSV.")
-        pool = _pool(found, seed)
-    known = set(found.nets([row.assignment for row in given]))
-    nets = np.array([net for net in dict.fromkeys(found.nets(pool)) if net not in known], dtype=np.int64)
-    nets = nets.reshape(-1, len(found.space.space.slots))
+        if not view.tables.units:
+            raise UsageError(f"nets of {view.space.name} are chosen from a csv of them", hint="Give it: --pool CSV.")
+        pool = _pool(view, seed)
+    taken = set(view.nets([row.assignment for row in given]))
+    nets = np.array([net for net in dict.fromkeys(view.nets(pool)) if net not in taken], dtype=np.int64)
+    nets = nets.reshape(-1, len(view.space.space.slots))
     if not len(nets):
         raise UsageError("there is no net left to choose", hint="All that there are to choose from are given already.")
     count = min(_USUAL, len(nets)) if count is None else count
-    before = found.rows([row.assignment for row in given]) if given else ()
-    sources = sources_of(found, others)
-    chosen = suggest(found.columns, found.rows(nets), count, given=before, sources=sources, seed=seed)
+    before = view.rows([row.assignment for row in given]) if given else ()
+    sources = sources_of(view, others)
+    chosen = suggest(view.columns, view.rows(nets), count, given=before, sources=sources, seed=seed)
     return tuple(tuple(int(c) for c in nets[index]) for index in chosen)
 
 
-def _pool(found: Described, seed: int) -> Ints:
+def _pool(view: Described, seed: int) -> Ints:
     """Nets to choose from: half as they come, half from the fastest to the slowest, as far as that is known before.
 
     Searches look at the ends of a space, where uniform draws have no net.
     """
-    tables = found.tables
+    tables = view.tables
     count = min(POOL, tables.nets())
     usual = draw(tables, count, seed=seed)
-    prices = found.columns.prior_s
+    prices = view.columns.prior_s
     if prices is None:
-        told = relative_size(unit_work(tables.units))
-        prices = np.concatenate([[0.0], told, np.zeros(len(tables.extras))])
+        sizes = relative_size(unit_work(tables.units))
+        prices = np.concatenate([[0.0], sizes, np.zeros(len(tables.extras))])
     else:
         prices = np.where(np.isnan(prices), np.nanmean(prices[1:]), prices)
     ends = spread(tables, usual[: max(count // 2, 1)], prices[1:], seed=seed)
@@ -370,14 +370,14 @@ def _pool(found: Described, seed: int) -> Ints:
     return nets[np.sort(first)][:count]
 
 
-def sources_of(found: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
+def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
     """Other devices as a prior, by their names. UsageError for fewer than two samples of one."""
     from gnomon.estimate.fit import Source, source
 
     return [
         rows
         if isinstance(rows, Source)
-        else source(name, found.columns, found.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
+        else source(name, view.columns, view.rows([r.assignment for r in rows]), [r.latency_s or 0.0 for r in rows])
         for name, rows in (others or {}).items()
     ]
 
@@ -410,25 +410,25 @@ def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floa
     bounds = [(row.low_s, row.high_s) for row in samples]
     errors_s = np.array([np.nan if a is None or b is None else (b - a) / 2 / _Z95 for a, b in bounds])
     beside_s = np.array([row.reference_s or np.nan for row in samples])
-    known = ~np.isnan(beside_s)
-    if reference_s is None or not known.any():
+    measured = ~np.isnan(beside_s)
+    if reference_s is None or not measured.any():
         return times_s, errors_s
-    middle_s = float(np.median(beside_s[known]))
+    middle_s = float(np.median(beside_s[measured]))
     if abs(math.log(middle_s / reference_s)) > math.log1p(_ELSEWHERE):
         raise UsageError(
             f"the reference net took {middle_s:.3g} s beside these nets, and {reference_s:.3g} s beside those of the"
             " fit",
             hint="They are of another device or setting: fit an estimator of its own to them.",
         )
-    factor = np.ones(len(known))
-    factor[known] = [drift([reference_s], [beside]) for beside in beside_s[known]]
+    factor = np.ones(len(measured))
+    factor[measured] = [drift([reference_s], [beside]) for beside in beside_s[measured]]
     doubt = _UNCORRECTED * np.abs(np.log(factor)) * times_s
     errors_s = np.where(np.isnan(errors_s) & (doubt > 0), doubt, np.hypot(errors_s * factor, doubt))
     return times_s * factor, errors_s
 
 
 def fit_estimator(
-    found: Described,
+    view: Described,
     samples: Sequence[NetRow],
     *,
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
@@ -443,29 +443,29 @@ def fit_estimator(
     reference_s = reference_of(samples)
     times_s, errors_s = at_speed(samples, reference_s)
     estimator = fit(
-        found.columns,
-        found.rows([row.assignment for row in samples]) if samples else (),
+        view.columns,
+        view.rows([row.assignment for row in samples]) if samples else (),
         times_s,
         options=options,
-        sources=sources_of(found, others),
+        sources=sources_of(view, others),
         errors_s=errors_s,
     )
     if not np.isnan(errors_s).all():  # they were measured here: what holds in an hour is another matter
         lasting = math.hypot(estimator.noise.relative, _LASTING)
         estimator = replace(estimator, noise=replace(estimator.noise, relative=lasting))
-    manifest = found.table.manifest if found.table else None
+    manifest = view.table.manifest if view.table else None
     context = dict(manifest.context) if manifest else {}
     return SpaceEstimator(
-        described=found,
+        described=view,
         estimator=estimator,
         context=context | ({} if reference_s is None else {REFERENCE: reference_s}),
-        fitted=tuple(dict.fromkeys(found.nets([row.assignment for row in samples]))),
+        fitted=tuple(dict.fromkeys(view.nets([row.assignment for row in samples]))),
     )
 
 
-def save_estimator(made: SpaceEstimator, path: Path) -> None:
+def save_estimator(predictor: SpaceEstimator, path: Path) -> None:
     """Write an estimator as JSON, whole or not at all. UsageError where that cannot be."""
-    save_text(json.dumps(made.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
+    save_text(json.dumps(predictor.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
 
 
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
@@ -475,17 +475,17 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
     """
     read = read_json(_File, read_file(path, hint="Give an estimator's JSON."), _STRICT)
     kept = None if read.own_space is None else read_space(read.own_space, _STRICT)
-    found = described_space(space_of(path, read.space, space, kept), chains=read.rules)
+    view = described_space(space_of(path, read.space, space, kept), chains=read.rules)
     estimator = read_estimator(read.estimator)
-    if estimator.columns.names != found.columns.names:
+    if estimator.columns.names != view.columns.names:
         raise ProblemError(
             f"{path} has other units than the space {read.space} has now", hint="The space was changed: fit it again."
         )
-    radices = [len(slot.choices) for slot in found.space.space.slots]
+    radices = [len(slot.choices) for slot in view.space.space.slots]
     for number, net in enumerate(read.fitted):
         if len(net) != len(radices) or not all(0 <= c < r for c, r in zip(net, radices, strict=True)):
             _STRICT.fail(f"$.fitted[{number}]", "the number of a choice for each slot expected")
-    return SpaceEstimator(described=found, estimator=estimator, context=read.context, fitted=read.fitted)
+    return SpaceEstimator(described=view, estimator=estimator, context=read.context, fitted=read.fitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,13 +504,13 @@ class _File:
 
 
 def save_chosen(
-    pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], found: Described, path: Path
+    pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], view: Described, path: Path
 ) -> tuple[tuple[int, ...], ...]:
     """Write the lines of a pool's csv that have these nets, as they stand there, and return their nets so.
 
     UsageError where that cannot be.
     """
-    number = {net: k for k, net in reversed(list(enumerate(found.nets(of_pool))))}
+    number = {net: k for k, net in reversed(list(enumerate(view.nets(of_pool))))}
     first, *lines = lines_of_nets(read_file(pool, hint="Give a csv of nets."))
     save_text("".join(f"{line}\n" for line in (first, *(lines[number[net]] for net in nets))), path)
     return tuple(of_pool[number[net]] for net in nets)

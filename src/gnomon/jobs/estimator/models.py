@@ -59,7 +59,7 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
     `device` is its name or its address; the tables are of units of models of a format. UsageError where there is none
     any more.
     """
-    found: dict[Path, Manifest] = {}
+    manifests: dict[Path, Manifest] = {}
     with read_store(record) as store:
         for campaign in store.query(CampaignQuery(kind="table")):
             where = last_note(store, campaign.id, LAB) or {}
@@ -67,23 +67,23 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
                 continue
             if files := last_files(store, campaign.id):
                 folder = Path(files[0].path).parent
-                if folder not in found and is_table(folder):
+                if folder not in manifests and is_table(folder):
                     table = read_table(folder)
                     if format_of(table.times_s) == model_format:
-                        found[folder] = table.manifest
-    if not found:
+                        manifests[folder] = table.manifest
+    if not manifests:
         what = "operators" if model_format == "onnx" else f"--from OTHER.{model_format}"
         raise UsageError(
             f"no table that was built on {device} is to be found for models of the format {model_format}",
             hint=f"Build one: gnomon table build {what} --device {shlex.quote(device)}. Or give --table DIR.",
         )
-    newest = next(iter(found.values()))
-    return tuple(folder for folder, manifest in found.items() if not _unlike(manifest, newest))
+    newest = next(iter(manifests.values()))
+    return tuple(folder for folder, manifest in manifests.items() if not _unlike(manifest, newest))
 
 
-def _unlike(one: Manifest, other: Manifest) -> list[str]:
+def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
     """What differs in two tables but for the space and what was seen to be fused there."""
-    return unlike(other, replace(one, space=other.space, rules=other.rules))
+    return unlike(other, replace(manifest, space=other.space, rules=other.rules))
 
 
 def joined(tables: Sequence[Table]) -> Table:
@@ -93,10 +93,10 @@ def joined(tables: Sequence[Table]) -> Table:
     other_s = median(others_s) if others_s else None
     parts = [
         Table(
-            manifest=replace(one.manifest, space=NAME, rules=tuple(chains), other_s=other_s),
-            rows=tuple(replace(row, unit=kernel_of(row.unit)) for row in one.rows),
+            manifest=replace(table.manifest, space=NAME, rules=tuple(chains), other_s=other_s),
+            rows=tuple(replace(row, unit=kernel_of(row.unit)) for row in table.rows),
         )
-        for one in tables
+        for table in tables
     ]
     for part in parts[1:]:
         if reasons := _unlike(part.manifest, parts[0].manifest):
@@ -123,16 +123,16 @@ def predict_model(
     """
     read = read_net(path, shapes or {})
     tables = tables or tables_of(device, record, format_of(read.net.counts()))
-    table = joined([read_table(one) for one in tables])
+    table = joined([read_table(folder) for folder in tables])
     format_of([*read.net.counts(), *table.times_s])
     left_out = read.left_out
     counts = _kernels(read.net, table.manifest.rules)
-    known = table.times_s
+    prices = table.times_s
     widths = {row.unit: row.relative_half_width for row in table.rows}
     units = list(counts)
     often = np.array([counts[unit] for unit in units], float)
-    lacking = [k for k, unit in enumerate(units) if unit not in known]
-    times = np.array([known.get(unit, 0.0) for unit in units])
+    lacking = [k for k, unit in enumerate(units) if unit not in prices]
+    times = np.array([prices.get(unit, 0.0) for unit in units])
     own = np.array([min(widths.get(unit, 0.0), 1.0) / 2 for unit in units])
     shared = np.zeros((len(units), len(units)))
     source: dict[int, str] = {}
@@ -142,7 +142,7 @@ def predict_model(
         logs, covariance = learnt.predict(features(asked), families(asked))
         times[lacking] = np.exp(logs)
         shared[np.ix_(lacking, lacking)] = covariance
-        have = set(families(list(known)))
+        have = set(families(list(prices)))
         source = {k: _SOURCES[1 if family in have else 2] for k, family in zip(lacking, families(asked), strict=True)}
     each = often * times
     overhead, guessed = table.manifest.overhead_s, _guessed(table, read)
@@ -165,7 +165,7 @@ def predict_model(
     ]
     known_s = {way: sum(unit.count * unit.time_s for unit in priced if unit.source == way) for way in _SOURCES}
     known_s[_SOURCES[2]] += guessed
-    missed = Counter((one.type, one.reason) for one in left_out)
+    missed = Counter((operator.type, operator.reason) for operator in left_out)
     return ModelPredictionDocument(
         model=str(path),
         tables=tuple(map(str, tables)),
@@ -206,13 +206,13 @@ def verify_net(
         raise UsageError(f"{space.name} has no slot {strange[0]!r}", hint=f"It has: {', '.join(slots)}.")
     read = read_net(path, shapes or {})
     own = _kernels(space.net(space.space.indices([net.get(name, "") for name in slots])), FOLDED)
-    found = _kernels(read.net, FOLDED)
+    theirs = _kernels(read.net, FOLDED)
     differences = [
-        UnitDifference(label=unit.label, id=unit.id, space=own[unit], model=found[unit])
-        for unit in dict.fromkeys((*own, *found))
-        if own[unit] != found[unit]
+        UnitDifference(label=unit.label, id=unit.id, space=own[unit], model=theirs[unit])
+        for unit in dict.fromkeys((*own, *theirs))
+        if own[unit] != theirs[unit]
     ]
-    differences += [UnitDifference(label=one.type, id="", space=0, model=1) for one in read.left_out]
+    differences += [UnitDifference(label=operator.type, id="", space=0, model=1) for operator in read.left_out]
     return VerificationDocument(space=space.name, model=str(path), differences=tuple(differences))
 
 
@@ -243,18 +243,18 @@ def shapes_by_model(
     """
     graphs = [load(path).graph for path in paths] if shapes else []
     inputs = [{graph.tensors[index].name: graph.tensors[index] for index in graph.inputs} for graph in graphs]
-    found: tuple[dict[str, tuple[int, ...]], ...] = tuple({} for _ in paths)
+    by_model: tuple[dict[str, tuple[int, ...]], ...] = tuple({} for _ in paths)
     for text in sorted(shapes, key=lambda text: "@" in text):
         model, _, name = text.partition("@")
         own = [k for k, path in enumerate(paths) if name in inputs[k] and model in (path.name, path.stem)]
-        having = [k for k, known in enumerate(inputs) if text in known]
+        having = [k for k, tensors in enumerate(inputs) if text in tensors]
         leaving_open = [k for k in having if not is_known(inputs[k][text])]
         if not (own or having):
-            told = (f"{path.name}: {', '.join(known)}" for path, known in zip(paths, inputs, strict=True))
-            raise UsageError(f"--shape: no model has an input {text!r}", hint=f"Inputs of {'; '.join(told)}.")
+            listed = (f"{path.name}: {', '.join(names)}" for path, names in zip(paths, inputs, strict=True))
+            raise UsageError(f"--shape: no model has an input {text!r}", hint=f"Inputs of {'; '.join(listed)}.")
         for k in own or leaving_open or having:
-            found[k][name if own else text] = shapes[text]
-    return found
+            by_model[k][name if own else text] = shapes[text]
+    return by_model
 
 
 def _guessed(table: Table, read: ModelNet) -> float:
@@ -271,7 +271,7 @@ def _guessed(table: Table, read: ModelNet) -> float:
     rate = float(np.median(seconds[heavy] / products[heavy])) if heavy.any() else 0.0
     pace = float(np.median(seconds[~heavy] / elements[~heavy])) if (~heavy).any() else 0.0
     least = table.manifest.other_s or 0.0
-    large = (one.macs * rate if one.macs else (one.elements or 0) * pace for one in read.left_out)
+    large = (operator.macs * rate if operator.macs else (operator.elements or 0) * pace for operator in read.left_out)
     return read.net.views() * least + math.fsum(max(least, time_s) for time_s in large)
 
 
@@ -280,10 +280,10 @@ def _likeness(table: Table) -> Like:
 
     Of what ran within the kernel of another unit no time of its own is known.
     """
-    known, units, errors = table.times_s, [], []
+    times, units, errors = table.times_s, [], []
     for row in table.rows:
         if row.call_s is not None and not (row.nets and row.call_s <= table.manifest.overhead_s):
             units.append(row.unit)
-            errors.append(min(row.relative_half_width / 2, 1.0) * row.call_s / known[row.unit])
-    logs = np.log([known[unit] for unit in units])
+            errors.append(min(row.relative_half_width / 2, 1.0) * row.call_s / times[row.unit])
+    logs = np.log([times[unit] for unit in units])
     return learn_likeness(features(units), families(units), logs, np.minimum(errors, _MOST_IN_DOUBT))

@@ -60,9 +60,9 @@ def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
         for by, name in ((1.1, "10 % off"), (0.9, ""))
     ]
     noise = f"The noise of measuring alone: {_score(ceiling)}" if ceiling else ""
-    told = f"{_score(scores)} ({evaluation.how})"
+    score = f"{_score(scores)} ({evaluation.how})"
     yield Chart(
-        title=f"{len(nets)} nets that it was not fitted to: {told}",
+        title=f"{len(nets)} nets that it was not fitted to: {score}",
         x=Axis(title="measured, ms"),
         y=Axis(title="predicted, ms"),
         groups=(
@@ -75,21 +75,21 @@ def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
     )
 
 
-def _score(found: Scores | Ceiling) -> str:
-    rank = units.digits(found.spearman)
-    return f"mean error {percent(found.mean_error)}, {units.share(found.within_10)} within 10 %, rank {rank}"
+def _score(scores: Scores | Ceiling) -> str:
+    rank = units.digits(scores.spearman)
+    return f"mean error {percent(scores.mean_error)}, {units.share(scores.within_10)} within 10 %, rank {rank}"
 
 
 def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
     """By how much nets that hold a unit are predicted too long."""
     rows = [
         Row(
-            name=f"{one.unit} ({one.nets})",
-            value=shares(one.mean, one.low, one.high),
-            text=units.percent(one.mean),
-            look=BEHIND if (one.low or 0.0) <= 0 <= (one.high or 0.0) else LOOKS[1],
+            name=f"{residual.unit} ({residual.nets})",
+            value=shares(residual.mean, residual.low, residual.high),
+            text=units.percent(residual.mean),
+            look=BEHIND if (residual.low or 0.0) <= 0 <= (residual.high or 0.0) else LOOKS[1],
         )
-        for one in evaluation.units
+        for residual in evaluation.units
     ]
     if rows:
         legend = {LOOKS[1]: "surely off", BEHIND: "within noise"}
@@ -104,8 +104,8 @@ def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
     curve, ceiling = evaluation.curve, evaluation.ceiling
     if len(curve) < 2:
         return
-    errors = [(one, "mean error", one.mean_error) for one in curve]
-    beyond = [(one, "off by more than 10 %:", 1 - one.within_10) for one in curve]
+    errors = [(point, "mean error", point.mean_error) for point in curve]
+    beyond = [(point, "off by more than 10 %:", 1 - point.within_10) for point in curve]
     noise = shares(ceiling.mean_error if ceiling else None)
     yield Chart(
         title="What more samples brought",
@@ -123,9 +123,9 @@ def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
 def _spent(rows: Iterable[tuple[Spent, str, float | None]]) -> list[Mark]:
     return [
         Mark(
-            x=Value(value=one.samples),
+            x=Value(value=point.samples),
             y=shares(share),
-            tip=f"fitted to {one.samples} nets: {what} {percent(share)} of {one.nets} others",
+            tip=f"fitted to {point.samples} nets: {what} {percent(share)} of {point.nets} others",
         )
-        for one, what, share in rows
+        for point, what, share in rows
     ]

@@ -86,28 +86,28 @@ class RelaxedSpace:
 def _behind(steps: Sequence[Step], costs: Sequence[Floats], joint: Sequence[Floats]) -> list[Floats]:
     """What is still to come from each state on, before each step and after the last."""
     last = 1 + max((int(step.next_state.max()) for step in steps[-1:]), default=0)
-    found = [np.zeros(last)]
+    sums = [np.zeros(last)]
     for step, cost, p in zip(reversed(steps), reversed(costs), reversed(joint), strict=True):
-        found.append((cost + found[-1][step.next_state]) @ p)
-    return found[::-1]
+        sums.append((cost + sums[-1][step.next_state]) @ p)
+    return sums[::-1]
 
 
 def _joint(parts: Sequence[Floats]) -> Floats:
     """The probability of each joint choice of some slots, the first least significant."""
-    found = np.ones(1)
+    joint = np.ones(1)
     for p in parts:
-        found = np.multiply.outer(p, found).ravel()
-    return found
+        joint = np.multiply.outer(p, joint).ravel()
+    return joint
 
 
 def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
     """The derivatives by each slot's probabilities, of what joint choices add."""
     table = along.reshape([len(p) for p in reversed(parts)])
     axes = ascii_letters[: len(parts)]
-    found = []
+    derivatives = []
     for slot, axis in enumerate(axes):
         others = [p for other, p in enumerate(parts) if other != slot]
         # The first slot is the last axis.
         terms = ",".join((axes[::-1], *axes.replace(axis, "")))
-        found.append(np.einsum(f"{terms}->{axis}", table, *others))
-    return found
+        derivatives.append(np.einsum(f"{terms}->{axis}", table, *others))
+    return derivatives

@@ -55,8 +55,8 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
             )
     else:
         page.headline(f"The estimator {document.file} of {document.space}.")
-    for told in document.complaints:
-        page.item(told)
+    for warning in document.complaints:
+        page.item(warning)
     if evaluation is None:
         page.line("Too few nets to say how good it is: measure 4 or more different ones.")
     else:
@@ -135,8 +135,8 @@ def measured_report(document: NetsDocument, page: Page) -> None:
         page.item(f"net {failure.net + 1} failed: {failure.reason}")
     if document.unlike:
         page.heading("Measured otherwise than the table")
-        for told in document.unlike:
-            page.item(told)
+        for difference in document.unlike:
+            page.item(difference)
     for doubt in document.doubts:
         page.item(doubt.message, doubt.hint)
     page.table(
@@ -180,8 +180,8 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
     page.headline(f"{document.model}: {units.time(mean)} {interval}, never measured.")
     page.conditions(f"Priced by times with {measured_with(document.context)}")
     shares = document.shares
-    told = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
-    page.line(f"Of this time, {'; '.join(told)}.")
+    parts = [f"{units.share(share)} {_KNOWN[source]}" for source, share in shares.items() if share > 0]
+    page.line(f"Of this time, {'; '.join(parts)}.")
     strange = [u.label for u in document.units if u.source == "unlike any measured one"]
     if strange:
         page.item(
@@ -189,9 +189,9 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
             f"To measure them: gnomon table build --from {shlex.quote(document.model)} --runtime "
             f"{document.context.get('runtime')}",
         )
-    for one in document.left_out:
-        many = f"{one.count} operators" if one.count > 1 else "an operator"
-        page.item(f"{many} {one.type} without a price: {one.reason}.")
+    for operator in document.left_out:
+        many = f"{operator.count} operators" if operator.count > 1 else "an operator"
+        page.item(f"{many} {operator.type} without a price: {operator.reason}.")
     if document.guessed_s > 0.01 * mean:
         page.item(
             f"What has no price is guessed to take {units.time(document.guessed_s)}, by its work alone.",
@@ -201,16 +201,16 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
         page.path("table", path)
     page.table(
         Table(document.units, most=_ROWS)
-        .text("unit", lambda one: one.label, most=60)
-        .number("times", lambda one: one.count)
-        .number("adds", lambda one: one.count * one.time_s, units.time)
-        .number("of the whole", lambda one: one.count * one.time_s / mean, units.share)
-        .number("known within", lambda one: one.deviation, percent)
-        .text("from", lambda one: _SHORT[one.source])
+        .text("unit", lambda unit: unit.label, most=60)
+        .number("times", lambda unit: unit.count)
+        .number("adds", lambda unit: unit.count * unit.time_s, units.time)
+        .number("of the whole", lambda unit: unit.count * unit.time_s / mean, units.share)
+        .number("known within", lambda unit: unit.deviation, percent)
+        .text("from", lambda unit: _SHORT[unit.source])
         .bars(
             "What each unit adds; hollow: never measured",
-            lambda one: (one.count * one.time_s, None, None),
-            lambda one: LOOKS[0] if one.source == "measured" else BEHIND,
+            lambda unit: (unit.count * unit.time_s, None, None),
+            lambda unit: LOOKS[0] if unit.source == "measured" else BEHIND,
             noun="units",
         )
     )
@@ -230,9 +230,9 @@ def verification_report(document: VerificationDocument, page: Page) -> None:
     if document.differences:
         page.table(
             Table(document.differences, most=_ROWS)
-            .text("unit", lambda one: one.label, most=60)
-            .number("in the space's", lambda one: one.space)
-            .number("in the model", lambda one: one.model)
+            .text("unit", lambda unit: unit.label, most=60)
+            .number("in the space's", lambda unit: unit.space)
+            .number("in the model", lambda unit: unit.model)
         )
 
 

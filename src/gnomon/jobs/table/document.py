@@ -68,8 +68,8 @@ class TableDocument(FirstVersion):
 
     def headline(self) -> tuple[str, str]:
         """The space and the folder, and how many units were measured."""
-        told = "" if self.measured is None else f"{self.measured} units were measured this time."
-        return f"{self.space} in {self.table}", told
+        note = "" if self.measured is None else f"{self.measured} units were measured this time."
+        return f"{self.space} in {self.table}", note
 
 
 class CheckedTable(TableDocument):

@@ -56,8 +56,8 @@ def import_tables(
     """
     if key not in KEYS:
         raise UsageError(f"there is no time {key!r}", hint=f"Times: {', '.join(KEYS)}.")
-    found, complaints = read_profiled(file)
-    if not (runtimes := runtimes_of(found)):
+    entries, complaints = read_profiled(file)
+    if not (runtimes := runtimes_of(entries)):
         raise UsageError("the file has no unit with a runtime's times", hint="See what gnomon table export writes.")
     if runtime is not None:
         if runtime not in runtimes:
@@ -66,7 +66,7 @@ def import_tables(
             )
         runtimes = (runtime,)
     units: dict[str, Unit] = {}
-    for text in found:
+    for text in entries:
         try:
             units[text] = unit_of_uid(text)
         except ProblemError as error:
@@ -74,15 +74,15 @@ def import_tables(
     if not units:
         complaints.raise_any()
         raise ProblemError(f"{file} has no unit", hint="Give a table of nnabla-nas.")
-    known = load_space(space)
-    _tell_foreign(tuple(units.values()), known, complaints, file)
+    loaded = load_space(space)
+    _tell_foreign(tuple(units.values()), loaded, complaints, file)
     meta = file.with_suffix(".meta")
     described = read_snpe_meta(read_file(meta, hint="Give its own, or none.")) if meta.is_file() else {}
     notes = tuple(f"{k}:{v}" for k, v in described.items())
     tables = [
         Table(
             manifest=Manifest(
-                space=known.name,
+                space=loaded.name,
                 context=context_document({"runtime": name, "source": "nnabla-nas", "key": key, "notes": notes}),
                 clock="wall",
                 overhead_s=0.0,
@@ -90,7 +90,7 @@ def import_tables(
                 created_at_s=time.time(),
                 gnomon_version=gnomon.__version__,
             ),
-            rows=tuple(_row(unit, name, found[text].get(name), key) for text, unit in units.items()),
+            rows=tuple(_row(unit, name, entries[text].get(name), key) for text, unit in units.items()),
         )
         for name in runtimes
     ]
@@ -101,7 +101,7 @@ def import_tables(
         taken: set[str] = set()
         places = [out / untaken(_STRANGE.sub("-", name), taken) for name in runtimes]
     for place, table in zip(places, tables, strict=True):
-        write_table(table, place, known)
+        write_table(table, place, loaded)
     return dict(zip(places, tables, strict=True)), tuple(complaints.told)
 
 
@@ -115,8 +115,8 @@ def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complai
             hint="Name the space that the file is of: --space.",
         )
     if foreign:
-        told = f"{', '.join(foreign[:_MOST_SHOWN])}{', ..' if len(foreign) > _MOST_SHOWN else ''}"
-        complaints.tell(f"{len(foreign)} of {len(units)} units", f"the space {space.name} does not have them: {told}")
+        listed = f"{', '.join(foreign[:_MOST_SHOWN])}{', ..' if len(foreign) > _MOST_SHOWN else ''}"
+        complaints.tell(f"{len(foreign)} of {len(units)} units", f"the space {space.name} does not have them: {listed}")
 
 
 def export_table(
@@ -168,8 +168,8 @@ def _units_csv(table: Table) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(_COLUMNS)
     for row in table.rows:
-        told = (times.get(row.unit), row.call_s, row.low_s, row.high_s)
-        figures = ("" if seconds is None else seconds / _US for seconds in told)
+        times_s = (times.get(row.unit), row.call_s, row.low_s, row.high_s)
+        figures = ("" if seconds is None else seconds / _US for seconds in times_s)
         lines.writerow([row.unit.id, row.unit.label, row.status, *figures])
     return text.getvalue()
 
@@ -192,8 +192,8 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
     for index, row in enumerate(rows):
         counts = loaded.net(row.assignment).counts()
         sums.append({})
-        for runtime, known in times.items():
-            lacking = [unit.label for unit in counts if unit not in known]
+        for runtime, prices in times.items():
+            lacking = [unit.label for unit in counts if unit not in prices]
             if lacking:
                 where = f" on {runtime}" if len(times) > 1 else ""
                 raise UsageError(
@@ -201,7 +201,7 @@ def export_sums(paths: Sequence[Path], nets: Path, out: Path, space: str | None 
                     f" {', '.join(lacking[:5])}",
                     hint="Measure them with `gnomon table build`, or leave the net out.",
                 )
-            sums[-1][runtime] = math.fsum(known[unit] * count for unit, count in counts.items())
+            sums[-1][runtime] = math.fsum(prices[unit] * count for unit, count in counts.items())
     with system_errors(UsageError, f"{out} cannot be made", hint="Give --out another folder."):
         out.mkdir(parents=True, exist_ok=True)
     files = tuple(out / f"{index:03d}.json" for index in range(len(sums)))
@@ -217,7 +217,7 @@ def _beside(
 
     UsageError where they are of several spaces, or two of one runtime, or fused.
     """
-    found: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     places: dict[str, Path] = {}
     first: Table | None = None
     loaded: SearchSpace | None = None
@@ -243,15 +243,15 @@ def _beside(
         chosen = table.manifest.command.get("choices")
         backend = chosen.get("backend") if isinstance(chosen, Mapping) else context.get("backend")
         runtime = str(backend or context.get("runtime", "CPU"))
-        if runtime in found:
+        if runtime in tables:
             raise UsageError(
                 f"{places[runtime]} and {path} are both of the runtime {runtime}",
                 hint="Give one table of each runtime; `gnomon table merge` joins two of one.",
             )
-        found[runtime], places[runtime] = table, path
+        tables[runtime], places[runtime] = table, path
     if first is None:
         raise UsageError("no table is given", hint="Give the directory that `gnomon table build` made.")
-    return found, loaded
+    return tables, loaded
 
 
 def read_profiled(file: Path) -> tuple[Entries, Complaints]:
@@ -266,11 +266,11 @@ def read_profiled(file: Path) -> tuple[Entries, Complaints]:
         columns = 0
     if columns == 3:
         plain, complaints = scan_nnabla_csv(data)
-        told = {
+        entries = {
             unit: {runtime: {LOOKUP[0]: {LOOKUP[1]: ms * _MS / _US}} for runtime, ms in times.items()}
             for unit, times in plain.items()
         }
-        return told, complaints
+        return entries, complaints
     return scan_snpe_csv(data)
 
 
@@ -291,17 +291,17 @@ def _row(unit: Unit, name: str, keys: Mapping[str, Mapping[str, Number]] | None,
 
 def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
     """The figures of a row by key and statistic, in microseconds: as they were read, else from the samples."""
-    made: dict[str, dict[str, Number]] = {}
+    by_key: dict[str, dict[str, Number]] = {}
     for name, value in row.reported.items():
         key, _, statistic = name.partition("/")
-        made.setdefault(key, {})[statistic] = value if row.drift == 1 else round(value * row.drift, 3)
-    if made or row.call_s is None:
-        return made
+        by_key.setdefault(key, {})[statistic] = value if row.drift == 1 else round(value * row.drift, 3)
+    if by_key or row.call_s is None:
+        return by_key
     values = [s for block in row.samples.values() for s in block] or [row.call_s]
     overhead = table.manifest.overhead_s
     calls = (min(values) * row.drift, row.call_s, max(values) * row.drift)
     own = [max(call - overhead, 1e-3 * call) for call in calls]
-    layers = {s: round(one / _US, 3) for s, one in zip(_STATISTICS, own, strict=True)}
+    layers = {s: round(time_s / _US, 3) for s, time_s in zip(_STATISTICS, own, strict=True)}
     whole = {s: round(call / _US, 3) for s, call in zip(_STATISTICS, calls, strict=True)}
     # Where the layers alone were timed, nobody knows what a whole call takes.
     return {**({"Total Inference Time": whole} if overhead else {}), "Layers Time": layers}
@@ -309,7 +309,7 @@ def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
 
 def _meta(tables: Sequence[Table]) -> dict[str, str]:
     """What the meta file says of tables: what they say alike once, and of anything else all that they say."""
-    told: dict[str, dict[str, None]] = {}
+    meta: dict[str, dict[str, None]] = {}
     for table in tables:
         context = table.manifest.context
         device = context.get("device") or {}
@@ -322,5 +322,5 @@ def _meta(tables: Sequence[Table]) -> dict[str, str]:
             # One of the keys ends in a colon itself.
             own = read_snpe_meta("\n".join(table.manifest.notes))
         for key, value in own.items():
-            told.setdefault(key, {})[value] = None
-    return {key: ", ".join(values) for key, values in told.items()}
+            meta.setdefault(key, {})[value] = None
+    return {key: ", ".join(values) for key, values in meta.items()}

@@ -68,10 +68,10 @@ def read_table(path: Path) -> Table:
     if not is_table(path):
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable table."):
-        told = Complaints(what=_STRICT.what, hint=_STRICT.hint)
-        manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), told)
-        rows = [_row_of(document, f"line {number}", told) for number, document in read_journal(path / ROWS, _STRICT)]
-    told.raise_any()
+        faults = Complaints(what=_STRICT.what, hint=_STRICT.hint)
+        manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), faults)
+        rows = [_row_of(document, f"line {number}", faults) for number, document in read_journal(path / ROWS, _STRICT)]
+    faults.raise_any()
     assert manifest is not None  # noqa: S101  # what is missing was told
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
@@ -128,23 +128,23 @@ def check_unused(path: Path) -> None:
         raise UsageError(f"{path} is there already", hint="Give --out another path.")
 
 
-def _manifest_of(document: Any, told: Complaints) -> Manifest | None:
+def _manifest_of(document: Any, faults: Complaints) -> Manifest | None:
     if isinstance(document, dict) and document.pop("schema", None) != SCHEMA:
-        told.tell("$.schema", f"schema {SCHEMA} expected")
-    found: Manifest | None = decode(Manifest, document, told)
-    context = found.context if found else {}
+        faults.tell("$.schema", f"schema {SCHEMA} expected")
+    manifest: Manifest | None = decode(Manifest, document, faults)
+    context = manifest.context if manifest else {}
     for name in ("device", "options", "settings"):
         if not isinstance(context.get(name) or {}, dict):
-            told.tell(f"$.context.{name}", f"an object expected, {shown(context[name])} found")
-    return found
+            faults.tell(f"$.context.{name}", f"an object expected, {shown(context[name])} found")
+    return manifest
 
 
-def _row_of(document: Any, where: str, told: Complaints) -> Row | None:
-    known = document.pop("id", None) if isinstance(document, dict) else ""
-    found: Row | None = decode(Row, document, told, where)
-    if not isinstance(known, str) or (found is not None and known != found.unit.id):
-        told.tell(f"{where}.id", "it is not the unit's")
-    return found
+def _row_of(document: Any, where: str, faults: Complaints) -> Row | None:
+    unit_id = document.pop("id", None) if isinstance(document, dict) else ""
+    row: Row | None = decode(Row, document, faults, where)
+    if not isinstance(unit_id, str) or (row is not None and unit_id != row.unit.id):
+        faults.tell(f"{where}.id", "it is not the unit's")
+    return row
 
 
 def _written(path: Path) -> AbstractContextManager[None]:
@@ -153,5 +153,5 @@ def _written(path: Path) -> AbstractContextManager[None]:
 
 def context_document(context: Mapping[str, object]) -> dict[str, object]:
     """A context as plain JSON values, so that one that was read equals one that was made."""
-    made: dict[str, object] = json.loads(json.dumps(context, allow_nan=False, default=str, sort_keys=True))
-    return made
+    plain: dict[str, object] = json.loads(json.dumps(context, allow_nan=False, default=str, sort_keys=True))
+    return plain

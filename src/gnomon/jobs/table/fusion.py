@@ -18,22 +18,22 @@ is of models."""
 
 
 def fused_chains(
-    traces: Traces, asked: FusionRules | None, known: Table | None
+    traces: Traces, asked: FusionRules | None, table: Table | None
 ) -> tuple[FusionRules, list[dict[str, object]]]:
     """The chains that run as one, and why: as the user says, as a table has it, or as the runtime shows."""
     if asked is not None:
         return asked, [{"source": "the user"}]
-    if known is not None:
-        return rules(known.manifest.rules), [dict(e) for e in known.manifest.evidence]
+    if table is not None:
+        return rules(table.manifest.rules), [dict(e) for e in table.manifest.evidence]
     single = traces.space.tables(UNFUSED)
     count = single.nets() if single.nets() <= _FEW or isinstance(traces.space, ModelSpace) else _NETS
     placed = traces.place(draw(single, count, seed=traces.bench.request.seed).tolist())
-    traced = [net for one in placed if (net := traces.trace(one, 1)) is not None]
+    traced = [net for entry in placed if (net := traces.trace(entry, 1)) is not None]
     grouped = [(net.on_device.net, groups) for net in traced if len(groups := list(_groups(net))) > 1]
     if not grouped:
         return USUAL, [{"source": "no trace", "assumed": USUAL.document()}]
     evidence = from_groups(grouped)
-    return rules_of(evidence), [one.document() for one in evidence]
+    return rules_of(evidence), [chain.document() for chain in evidence]
 
 
 def _groups(traced: TracedNet) -> Iterator[list[int]]:
@@ -44,7 +44,7 @@ def _groups(traced: TracedNet) -> Iterator[list[int]]:
     for kernel in traced.kernels:
         group: list[int] = []
         for node in dict.fromkeys(kernel.nodes):
-            if multiplies(net.nodes[node].unit) and any(multiplies(net.nodes[one].unit) for one in group):
+            if multiplies(net.nodes[node].unit) and any(multiplies(net.nodes[other].unit) for other in group):
                 yield group
                 group = []
             group.append(node)

@@ -67,7 +67,7 @@ def priced_in_place(traces: Traces, gauge: Gauge, rules: FusionRules, wanted: Se
         chosen, times = [[k] for k in range(len(space.nets))], 1
     else:
         chosen, times = [a.tolist() for a in _covering(tables, wanted, bench.request.seed)], _TIMES
-    traced = [net for one in traces.place(chosen) if (net := traces.trace(one, _PROCESSES)) is not None]
+    traced = [net for entry in traces.place(chosen) if (net := traces.trace(entry, _PROCESSES)) is not None]
     seen: dict[Unit, list[float]] = {unit: [] for unit in wanted}
     widths, others, at_s = [], [], 0.0
     for part in parts_of(traced, bench.request.effort.together - 1):
@@ -179,7 +179,7 @@ def _unprofiled(kernels: Sequence[TracedKernel], whole_s: float) -> list[float]:
 
 
 def _row(unit: Unit, times_s: Sequence[float], overhead_s: float, half_width: float, at_s: float) -> Row:
-    known = math.isfinite(half_width)
+    bounded = math.isfinite(half_width)
     if len(times_s) == 1:
         half_width = max(half_width, _ONCE)
     row = Row(
@@ -187,8 +187,8 @@ def _row(unit: Unit, times_s: Sequence[float], overhead_s: float, half_width: fl
         status="ok",
         at_s=at_s,
         call_s=overhead_s + median(times_s),
-        low_s=overhead_s + min(times_s) * max(0.0, 1 - half_width) if known else None,
-        high_s=overhead_s + max(times_s) * (1 + half_width) if known else None,
+        low_s=overhead_s + min(times_s) * max(0.0, 1 - half_width) if bounded else None,
+        high_s=overhead_s + max(times_s) * (1 + half_width) if bounded else None,
         nets=len(times_s),
     )
     return row if row.relative_half_width <= _ALIKE else replace(row, status="unstable")

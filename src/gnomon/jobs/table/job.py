@@ -112,11 +112,11 @@ def build_table(asked: TableRequest, *, watch: Watch | None = None, tell: Tell |
 
 
 def _build(
-    asked: TableRequest, seen: set[Unit], told: tuple[Watch | None, Callable[[str], None] | None]
+    asked: TableRequest, seen: set[Unit], listeners: tuple[Watch | None, Callable[[str], None] | None]
 ) -> TableDocument:
     """`seen` are the units that got a row, also before the device left."""
     start = time.monotonic()
-    steps = Steps("units", told[0])
+    steps = Steps("units", listeners[0])
     request = replace(asked.request, effort=effort_for(asked.request, asked.effort))
     models = asked.space if isinstance(asked.space, ModelSpace) else None
     loads = format_of(asked.space.tables(UNFUSED).units)
@@ -129,42 +129,42 @@ def _build(
             subject=asked.space.name,
             question=question,
             watch=steps,
-            tell=told[1],
+            tell=listeners[1],
             loads=loads,
         ) as bench,
     ):
-        known = read_table(asked.out) if is_table(asked.out) else None
+        old = read_table(asked.out) if is_table(asked.out) else None
         context = context_of(bench, request.effort)
-        if known is not None:  # what can be told before anything is measured
-            ruled = known.manifest.rules if asked.rules is None else tuple(asked.rules.document())
-            now = replace(known.manifest, space=asked.space.name, context=context, rules=ruled)
-            _check_same(known.manifest, now, asked.out)
+        if old is not None:  # what can be told before anything is measured
+            ruled = old.manifest.rules if asked.rules is None else tuple(asked.rules.document())
+            now = replace(old.manifest, space=asked.space.name, context=context, rules=ruled)
+            _check_same(old.manifest, now, asked.out)
             keep_space(asked.space, asked.out)
         traces = Traces(bench=bench, space=asked.space, stack=stack)
-        rules, evidence = fused_chains(traces, asked.rules, known)
+        rules, evidence = fused_chains(traces, asked.rules, old)
         units = asked.space.tables(rules).units
         if models is not None and loads != "onnx":
             bench.write = part_writer(models, rules, stack)
-            if known is not None and known.manifest.anchor not in {unit.id for unit in units}:
+            if old is not None and old.manifest.anchor not in {unit.id for unit in units}:
                 raise UsageError(
                     f"none of these models has the reference kernel of {asked.out}",
-                    hint=f"Give those that it was built from too: {', '.join(known.manifest.models)}.",
+                    hint=f"Give those that it was built from too: {', '.join(old.manifest.models)}.",
                 )
         # A build may have ended before it came back to a unit that is not known well enough.
         once = bench.request.effort.processes_least
-        kept = [] if known is None or asked.again else known.rows
+        kept = [] if old is None or asked.again else old.rows
         have = {row.unit for row in kept if row.status != "unstable" or not 0 < row.processes <= once}
         todo = [unit for unit in units if unit not in have]
         fused = sorted({unit.chain for unit in todo if len(unit.layers) > 1})
-        if fused and told[1] is not None:
+        if fused and listeners[1] is not None:
             shown = f"{', '.join(fused[:_MOST_SHOWN])}{', ..' if len(fused) > _MOST_SHOWN else ''}"
-            told[1](
+            listeners[1](
                 f"what {bench.runtime.name} fuses is measured as one unit ({shown}); for a file of"
                 " nnabla-nas's profiler, which knows single operators only, build with --fuse none"
             )
         files = asked.out / MANIFEST, asked.out / ROWS
-        if todo or known is None:
-            gauge = gauge_of(bench, units, known)
+        if todo or old is None:
+            gauge = gauge_of(bench, units, old)
             manifest = Manifest(
                 space=asked.space.name,
                 context=context,
@@ -178,16 +178,16 @@ def _build(
                 created_at_s=time.time(),
                 gnomon_version=gnomon.__version__,
             )
-            if known is not None:
-                _check_same(known.manifest, manifest, asked.out)
-                own = dict.fromkeys((*known.manifest.models, *manifest.models))
-                manifest = replace(known.manifest, models=tuple(own))
+            if old is not None:
+                _check_same(old.manifest, manifest, asked.out)
+                own = dict.fromkeys((*old.manifest.models, *manifest.models))
+                manifest = replace(old.manifest, models=tuple(own))
             with closing(TableFolder(asked.out, manifest)) as folder:
                 bench.runner.note_files(*files)
-                if known is None:
+                if old is None:
                     keep_space(asked.space, asked.out)
                 steps.expect(len(todo))
-                traced = not bench.bare and any(one.get("source") == "graph" for one in evidence)
+                traced = not bench.bare and any(entry.get("source") == "graph" for entry in evidence)
                 in_place = priced_in_place(traces, gauge, rules, todo) if traced else Prices()
                 if in_place.other_s is not None:
                     folder.describe(replace(manifest, other_s=in_place.other_s))
@@ -227,27 +227,27 @@ def _rows(bench: Bench, gauge: Gauge, todo: Sequence[Unit], steps: Steps) -> Ite
         placed |= here
         for unit, error in failed.items():
             yield Row(unit=unit, status="failed", at_s=time.time(), reason=error.message)
-        found = measure_beside_gauge(bench, gauge, "units", list(here.values()))
+        timed = measure_beside_gauge(bench, gauge, "units", list(here.values()))
         for unit in here:
-            row = _row(unit, placed[unit], found)
+            row = _row(unit, placed[unit], timed)
             if row.status == "unstable" and row.processes <= once:
                 shaky.append(unit)
             yield row
         steps.step(len(part))
     for part in parts_of(shaky, room):
-        found = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
+        timed = measure_beside_gauge(bench, gauge, "units again", [placed[unit] for unit in part], again=True)
         for unit in part:
-            yield _row(unit, placed[unit], found)
+            yield _row(unit, placed[unit], timed)
 
 
-def _row(unit: Unit, placed: Placed, found: Mapping[str, Timed]) -> Row:
-    one = found[placed.key]
-    if one.reason:
-        return Row(unit=unit, status="failed", at_s=one.at_s, reason=one.reason)
+def _row(unit: Unit, placed: Placed, timed: Mapping[str, Timed]) -> Row:
+    own = timed[placed.key]
+    if own.reason:
+        return Row(unit=unit, status="failed", at_s=own.at_s, reason=own.reason)
     return Row(
         unit=unit,
-        status="ok" if one.half_width <= STABLE else "unstable",
-        **fields_of(Row, one),
+        status="ok" if own.half_width <= STABLE else "unstable",
+        **fields_of(Row, own),
     )
 
 
@@ -275,9 +275,9 @@ def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
     )
 
 
-def _check_same(known: Manifest, now: Manifest, path: Path) -> None:
+def _check_same(old: Manifest, now: Manifest, path: Path) -> None:
     """MeasurementError, with all reasons, where rows measured now do not belong into the table at a path."""
-    reasons = unlike(known, now)
+    reasons = unlike(old, now)
     if reasons:
         raise MeasurementError(
             f"{path} was measured otherwise (there and now): " + "; ".join(reasons),

@@ -55,7 +55,7 @@ def compare(first: Path, second: Path) -> TableDiffDocument:
     )
 
 
-def known() -> SpacesDocument:
+def list_spaces() -> SpacesDocument:
     """The search spaces that are known by name. GnomonError where one that a package adds cannot be loaded."""
     spaces = []
     for name in known_spaces():

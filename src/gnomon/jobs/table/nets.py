@@ -71,14 +71,14 @@ def _measure(
             part = range(first, min(first + room, len(nets)))
             placed, unplaced = place_each(part, lambda index: placed_net(bench, space.net(nets[index]), "net"))
             failures += [NetFailure(net=index, reason=error.message) for index, error in unplaced.items()]
-            found = measure_well(bench, gauge, "nets", list({one.key: one for one in placed.values()}.values()))
-            for index, one in placed.items():
-                if found[one.key].reason:
-                    failures.append(NetFailure(net=index, reason=found[one.key].reason))
+            timed = measure_well(bench, gauge, "nets", list({net.key: net for net in placed.values()}.values()))
+            for index, own in placed.items():
+                if timed[own.key].reason:
+                    failures.append(NetFailure(net=index, reason=timed[own.key].reason))
                 else:
-                    took = found[one.key]
-                    known = {**fields_of(NetRow, took), "latency_s": took.call_s, "reference_s": took.large_s}
-                    rows[index] = NetRow(assignment=tuple(nets[index]), **known)
+                    took = timed[own.key]
+                    fields = {**fields_of(NetRow, took), "latency_s": took.call_s, "reference_s": took.large_s}
+                    rows[index] = NetRow(assignment=tuple(nets[index]), **fields)
             steps.step(len(part))
         if not rows:
             reasons = "; ".join(dict.fromkeys(failure.reason for failure in failures))
@@ -112,7 +112,7 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
     """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
-    told = different(table.manifest.context, context_of(bench))
+    differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
-        told.append(f"clock: {table.manifest.clock} and {gauge.clock}")
-    return told
+        differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")
+    return differences

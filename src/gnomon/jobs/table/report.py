@@ -84,33 +84,33 @@ _WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assu
 
 def _fused(document: TableDocument, page: Page) -> str:
     """Which chains count as one, and why."""
-    why = [_WHY[source] for one in document.evidence[:1] if (source := str(one.get("source"))) in _WHY]
+    why = [_WHY[source] for entry in document.evidence[:1] if (source := str(entry.get("source"))) in _WHY]
     chains = document.fused if page.every else document.fused[:_CHAINS]
     more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""
-    told = f"Run as one: {', '.join(chains)}{more}" if chains else "Every operator runs by itself"
-    return f"{told} ({why[0]})." if why else f"{told}."
+    sentence = f"Run as one: {', '.join(chains)}{more}" if chains else "Every operator runs by itself"
+    return f"{sentence} ({why[0]})." if why else f"{sentence}."
 
 
 def tables_report(document: TablesDocument, page: Page) -> None:
     """Tables of one file, one a runtime: first where each is, then what each holds."""
     documents = document.tables
     page.headline(f"{len(documents)} tables, one a runtime.")
-    for one in documents:
-        page.path(one.context["runtime"], one.table)
-    for one in documents:
+    for table in documents:
+        page.path(table.context["runtime"], table.table)
+    for table in documents:
         page.line("")
-        table_report(one, page)
+        table_report(table, page)
 
 
 def difference_report(document: TableDiffDocument, page: Page) -> None:
     """How two tables differ."""
-    found = document.units
+    rows = document.units
     ratio = document.ratio
     if ratio is None:
         page.headline("The tables have no unit in common.")
     else:
         page.headline(
-            f"{len(found)} units in both: the second takes {ratio:.3g} times as long (geometric mean); "
+            f"{len(rows)} units in both: the second takes {ratio:.3g} times as long (geometric mean); "
             f"{document.apart} differ by more than noise."
         )
     for warning in document.unlike:
@@ -118,11 +118,11 @@ def difference_report(document: TableDiffDocument, page: Page) -> None:
     for path, only in zip(document.tables, document.only, strict=True):
         if only:
             page.item(f"{len(only)} units only in {path}, such as {only[0]}.")
-    if found:
+    if rows:
         page.heading("What differs most")
         page.draw("gnomon.jobs.table.picture:difference_charts", document)
         page.table(
-            Table(found, most=_ROWS)
+            Table(rows, most=_ROWS)
             .text("unit", lambda row: row.label, most=_LABEL)
             .number("first", lambda row: row.times_s[0], units.time)
             .number("second", lambda row: row.times_s[1], units.time)

@@ -70,9 +70,9 @@ class Traces:
     def place(self, assignments: Iterable[Sequence[int]]) -> list[PlacedNet]:
         """The nets of assignments on the device, without those that cannot be there."""
         wanted = [tuple(map(int, assignment)) for assignment in assignments]
-        placed, _ = place_each([one for one in wanted if one not in self._placed], self._place)
+        placed, _ = place_each([net for net in wanted if net not in self._placed], self._place)
         self._placed |= placed
-        return [self._placed[one] for one in wanted if one in self._placed]
+        return [self._placed[net] for net in wanted if net in self._placed]
 
     def _place(self, assignment: tuple[int, ...]) -> PlacedNet:
         """The user's own file where the space is of models, else the net with made-up weights. Raises GnomonError."""
@@ -88,30 +88,30 @@ class Traces:
         placed = self.bench.put(key, read.model, read.named or read.source, feeds=read.feeds)
         return PlacedNet(net=net, placed=placed, nodes=file.nodes, others=file.left_out + net.views())
 
-    def trace(self, one: PlacedNet, processes: int) -> TracedNet | None:
+    def trace(self, net: PlacedNet, processes: int) -> TracedNet | None:
         """A net in so many processes with the profiler; None where it fails or leaves no trace."""
-        bench, graph = self.bench, one.placed.graph
+        bench, graph = self.bench, net.placed.graph
         effort = replace(bench.request.effort, processes_least=processes, processes_most=processes)
         candidate = replace(
-            traced_candidate(one.placed.candidate, len(graph.operators)), process=None, calls_least=_CALLS
+            traced_candidate(net.placed.candidate, len(graph.operators)), process=None, calls_least=_CALLS
         )
-        bench.runner.sources = one.placed.sources
+        bench.runner.sources = net.placed.sources
         measured = bench.runner.measure("traces", [candidate], effort)[candidate.key]
-        found = kernels(graph, measured) if measured.ok else ()
-        total_s = sum(kernel.time_s for kernel in found)
+        traced = kernels(graph, measured) if measured.ok else ()
+        total_s = sum(kernel.time_s for kernel in traced)
         if not total_s:
             return None
-        nodes = [one.nodes.get(operator.name) for operator in graph.operators]
-        cpu_s = sum(kernel.time_s for kernel in by_clock(found, measured, "cpu"))
+        nodes = [net.nodes.get(operator.name) for operator in graph.operators]
+        cpu_s = sum(kernel.time_s for kernel in by_clock(traced, measured, "cpu"))
         return TracedNet(
-            on_device=one,
+            on_device=net,
             kernels=tuple(
                 TracedKernel(
                     nodes=tuple(node for index in kernel.operators if (node := nodes[index]) is not None),
                     added=not kernel.operators,
                     time_s=kernel.time_s,
                 )
-                for kernel in found
+                for kernel in traced
             ),
             interrupted=bench.request.wish.threads == 1 and cpu_s < _UNDISTURBED * total_s,
         )
