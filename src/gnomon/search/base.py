@@ -60,7 +60,7 @@ class Ledger:
     """What was told and what is asked and still untold; checks what comes in."""
 
     space: Space
-    known: dict[Assignment, Cost | None] = field(default_factory=dict)
+    results: dict[Assignment, Cost | None] = field(default_factory=dict)
     pending: set[Assignment] = field(default_factory=set)
     _objectives: int = 0
 
@@ -81,7 +81,7 @@ class Ledger:
                 )
             self._objectives = len(numbers)
         self.pending.discard(plain)
-        self.known.setdefault(plain, numbers)
+        self.results.setdefault(plain, numbers)
 
 
 class Entry(Enum):

@@ -38,10 +38,10 @@ class Trail:
     def front(self) -> tuple[Told, ...]:
         """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
         archive = Archive()
-        for told in self.told:
-            if told.cost is not None:
-                archive.add(told.assignment, told.cost)
-        return tuple(Told(assignment=one, cost=archive.cost(one)) for one in sorted(archive, key=archive.cost))
+        for result in self.told:
+            if result.cost is not None:
+                archive.add(result.assignment, result.cost)
+        return tuple(Told(assignment=a, cost=archive.cost(a)) for a in sorted(archive, key=archive.cost))
 
 
 def run(
@@ -61,15 +61,15 @@ def run(
     way. `stop` is asked before each evaluation, and may end the run. Errors of `evaluate` and `on_told` pass through.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
-    known: dict[Assignment, Told] = {}
+    by_assignment: dict[Assignment, Told] = {}
     for earlier in told:
         strategy.tell(earlier.assignment, earlier.cost)
-        known.setdefault(earlier.assignment, earlier)
-    while len(known) < budget and not (stop is not None and stop()):
+        by_assignment.setdefault(earlier.assignment, earlier)
+    while len(by_assignment) < budget and not (stop is not None and stop()):
         asked = strategy.ask(1)
         if not asked:
-            return Trail(told=tuple(known.values()), exhausted=True)
-        if len(asked) > 1 or asked[0] in known:
+            return Trail(told=tuple(by_assignment.values()), exhausted=True)
+        if len(asked) > 1 or asked[0] in by_assignment:
             raise UsageError(
                 "the strategy asked for too much, or for what it knows",
                 hint="This is a defect of the strategy: run gnomon.testing.strategy on it.",
@@ -77,10 +77,10 @@ def run(
         cost = evaluate(asked[0])
         new = Told(assignment=asked[0], cost=None if cost is None else tuple(map(float, cost)))
         strategy.tell(new.assignment, new.cost)
-        known[new.assignment] = new
+        by_assignment[new.assignment] = new
         if on_told is not None:
             on_told(new)
-    return Trail(told=tuple(known.values()))
+    return Trail(told=tuple(by_assignment.values()))
 
 
 def known_strategies() -> tuple[str, ...]:

@@ -108,15 +108,15 @@ class Planned:
 
     def ask(self, n: int) -> Sequence[Assignment]:
         """As `Strategy.ask`: of the plan's present batch only."""
-        known, pending = self._ledger.known, self._ledger.pending
+        results, pending = self._ledger.results, self._ledger.pending
         while self._batch is not None:
-            waited = [a for a in dict.fromkeys(self._batch) if a not in known]
+            waited = [a for a in dict.fromkeys(self._batch) if a not in results]
             if waited:
                 asked = [a for a in waited if a not in pending][:n]
                 pending.update(asked)
                 return tuple(asked)
             try:
-                self._batch = self._plan.send([known[a] for a in self._batch])
+                self._batch = self._plan.send([results[a] for a in self._batch])
             except StopIteration:
                 self._batch = None
         return ()

@@ -21,8 +21,8 @@ class _Ordered:
 
     def ask(self, n: int) -> Sequence[Assignment]:
         """As `Strategy.ask`."""
-        known, pending = self._ledger.known, self._ledger.pending
-        asked = tuple(islice((a for a in self._order if a not in known and a not in pending), n))
+        results, pending = self._ledger.results, self._ledger.pending
+        asked = tuple(islice((a for a in self._order if a not in results and a not in pending), n))
         pending.update(asked)
         return asked
 

@@ -81,20 +81,20 @@ class _Process:
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._parts = {one: _parts(features.radices, one) for one in _INTERACTION}
+        self._parts = {strength: _parts(features.radices, strength) for strength in _INTERACTION}
         self._tuned = 0
         self._setting = _GRID[0]
 
-    def fit(self, known: tuple[Floats, Floats], values: Floats) -> None:
+    def fit(self, rows: tuple[Floats, Floats], values: Floats) -> None:
         """Learn values (N,); the strengths are chosen again where there are a tenth more than when they were."""
-        self._known = known
+        self._rows = rows
         self._mean, self._scale = float(values.mean()), float(values.std()) or 1.0
         scaled = (values - self._mean) / self._scale
         if len(values) >= 1.1 * self._tuned:
             self._tuned = len(values)
-            kernels = {(first, use): self._kernel(known, first, use) for first in _INTERACTION for use in _USE}
-            self._setting = max(_GRID, key=lambda one: round(_evidence(_noisy(kernels[one[:2]], one[2]), scaled), 9))
-        self._inverse = np.linalg.inv(_noisy(self._kernel(known, *self._setting[:2]), self._setting[2]))
+            kernels = {(first, use): self._kernel(rows, first, use) for first in _INTERACTION for use in _USE}
+            self._setting = max(_GRID, key=lambda s: round(_evidence(_noisy(kernels[s[:2]], s[2]), scaled), 9))
+        self._inverse = np.linalg.inv(_noisy(self._kernel(rows, *self._setting[:2]), self._setting[2]))
         self._weights = self._inverse @ scaled
         self._variance = (float(scaled @ self._weights) + 0.5) / (len(values) + 0.5)
 
@@ -108,10 +108,10 @@ class _Process:
     def _kernel(self, rows: tuple[Floats, Floats], interaction: float, use: float) -> Floats:
         """Covariance of `rows` with what is known; of one with itself it is 2, 1 of it for the mean."""
         equal, apart, whole = self._parts[interaction]
-        product = np.exp((rows[0] * equal) @ self._known[0].T + apart)
+        product = np.exp((rows[0] * equal) @ self._rows[0].T + apart)
         kernel = (product - 1.0) / max(whole - 1.0, 1e-9)
         if self._features.names and use:
-            shared = rows[1] @ self._known[1].T / self._features.names
+            shared = rows[1] @ self._rows[1].T / self._features.names
             kernel = (kernel + use * shared) / (1.0 + use)
         return np.asarray(kernel + 1.0)
 
@@ -155,11 +155,11 @@ class Surrogate:
         kept = _nearest(costs)
         self._logarithmic = bool((costs > 0).all())
         values = np.log(costs[kept]) if self._logarithmic else costs[kept]
-        known = self._features.of([succeeded[i][0] for i in kept])
+        rows = self._features.of([succeeded[i][0] for i in kept])
         if not self._processes:
             self._processes = [_Process(self._features) for _ in range(costs.shape[1])]
         for process, column in zip(self._processes, values.T, strict=True):
-            process.fit(known, column)
+            process.fit(rows, column)
         self._failures = len(results) > len(succeeded)
         if self._failures:
             latest = list(results.items())[-MOST_RESULTS:]

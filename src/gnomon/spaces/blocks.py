@@ -52,13 +52,13 @@ class Place:
         """What a block makes of its input. ProblemError, which names it, where it makes none or cannot."""
         where = f"{self.names[choice]} behind {x.shape}"
         with problems_of(where):
-            made = self.blocks[choice](x)
-        if not isinstance(made, Symbol) or made.trace is not x.trace:
+            output = self.blocks[choice](x)
+        if not isinstance(output, Symbol) or output.trace is not x.trace:
             raise ProblemError(
-                f"{where} returns a {type(made).__name__} that is not a value of its net",
+                f"{where} returns a {type(output).__name__} that is not a value of its net",
                 hint="Return what its last layer makes, or its input.",
             )
-        return made
+        return output
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ def tables_of(
         number: dict[_State, int] = {}
         rows, following = [], []
         for state in states:
-            found = walker.choices(place, state)
-            rows.append([row for row, _ in found])
-            following.append([number.setdefault(after, len(number)) for _, after in found])
+            choices = walker.choices(place, state)
+            rows.append([row for row, _ in choices])
+            following.append([number.setdefault(after, len(number)) for _, after in choices])
         slots = (place.slot,) if place.slot >= 0 else ()
         steps.append(Step(slots=slots, row=np.array(rows, np.int64), next_state=np.array(following, np.int64)))
         states = list(number)
@@ -97,7 +97,7 @@ class _Walker:
     dtype: str
     rules: FusionRules
     rows: dict[Row, int] = field(default_factory=lambda: {(): 0})
-    known: dict[tuple[Block, Shape, Unit | None], tuple[int, Shape, Unit | None]] = field(default_factory=dict)
+    walked: dict[tuple[Block, Shape, Unit | None], tuple[int, Shape, Unit | None]] = field(default_factory=dict)
     tried: set[Block] = field(default_factory=set)
 
     def number(self, row: Row) -> int:
@@ -113,23 +113,23 @@ class _Walker:
         if place.kind == "layer" and not state.left:
             return [(0, state)] * len(place.blocks)
         left = max(state.left - 1, 0) if place.kind == "layer" else 0
-        found = []
+        behind = []
         for choice in range(len(place.blocks)):
             row, shape, unit = self.block(place, choice, state)
-            found.append((row, _State(shape, left, unit)))
-        return found
+            behind.append((row, _State(shape, left, unit)))
+        return behind
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
         """What a block adds behind an open group: the row of complete units, the shape, the open group now."""
         key = (place.blocks[choice], state.shape, state.open)
-        if key not in self.known:
-            if len(self.known) == _MOST_MET:
+        if key not in self.walked:
+            if len(self.walked) == _MOST_MET:
                 raise ProblemError(
                     f"the space is too large: its blocks meet more than {_MOST_MET} shapes",
                     hint="Let fewer shapes arrive at a position: fewer widths, or blocks of one width between them.",
                 )
-            self.known[key] = self._add(place, choice, state)
-        return self.known[key]
+            self.walked[key] = self._add(place, choice, state)
+        return self.walked[key]
 
     def _net(self, place: Place, choice: int, state: _State) -> Net:
         before = state.open
@@ -316,13 +316,13 @@ def from_torch(
     see `BlockSpace`.
     """
     shapes: tuple[Any, ...] = (input,) if isinstance(input[0], int) else tuple(input)
-    choices = (Choice(slot, {choice: _made(one) for choice, one in blocks.items()}) for slot, blocks in slots.items())
-    ends = [() if end is None else (_made(end),) for end in (stem, head)]
+    choices = (Choice(slot, {choice: _block(b) for choice, b in blocks.items()}) for slot, blocks in slots.items())
+    ends = [() if end is None else (_block(end),) for end in (stem, head)]
     parts = (*ends[0], *choices, *ends[1])
     return BlockSpace(name=name, inputs=shapes, parts=parts, training=training or {})
 
 
-def _made(given: Any) -> Block:
+def _block(given: Any) -> Block:
     from gnomon.spaces.sources import Source
 
     return given if given is skip or isinstance(given, Source) else Source(given)

@@ -162,12 +162,12 @@ class CountTables:
     def _walk(self, chosen: Ints) -> list[Ints]:
         """The row of each step that is not the same in all nets, for each assignment."""
         state = np.zeros(len(chosen), np.int64)
-        found = []
+        rows = []
         for step in self._looked_up:
             index = self._index(step, chosen)
-            found.append(step.row[state, index])
+            rows.append(step.row[state, index])
             state = step.next_state[state, index]
-        return found
+        return rows
 
 
 def _idle(step: Step) -> NDArray[np.bool_]:

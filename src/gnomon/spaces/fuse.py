@@ -96,14 +96,14 @@ def fused(net: Net, in_force: FusionRules) -> tuple[Net, list[int]]:
     kinds = [node.unit.kinds for node in net.nodes]
     grouped = groups(kinds, [node.inputs for node in net.nodes], net.readers(), in_force)
     number = {members[-1]: index for index, members in enumerate(grouped)}
-    made: list[Node] = []
+    nodes: list[Node] = []
     group_of = [0] * len(net.nodes)
     for index, members in enumerate(grouped):
         unit, inputs = _joined(net, members)
-        made.append(Node(unit, tuple(number.get(ref, ref) for ref in inputs)))
+        nodes.append(Node(unit, tuple(number.get(ref, ref) for ref in inputs)))
         for node in members:
             group_of[node] = index
-    return Net(inputs=net.inputs, nodes=tuple(made), output=number.get(net.output, net.output)), group_of
+    return Net(inputs=net.inputs, nodes=tuple(nodes), output=number.get(net.output, net.output)), group_of
 
 
 def groups(
@@ -164,8 +164,8 @@ class Evidence:
 
     def document(self) -> dict[str, object]:
         """The evidence as JSON values."""
-        told = {"verdict": self.verdict, "source": "graph", "seen": self.seen, "fused": self.fused}
-        return {"chain": "+".join(self.chain), **told}
+        counts = {"verdict": self.verdict, "source": "graph", "seen": self.seen, "fused": self.fused}
+        return {"chain": "+".join(self.chain), **counts}
 
 
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
@@ -174,14 +174,14 @@ def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[E
     A node in no group is taken to be alone; of one in several the last counts, which makes its result. A chain that is
     fused in at least half of the places that have it counts as fused.
     """
-    chains = [told for net, groups in traces for told in _chains(net, _kernels(groups))]
-    found: list[Evidence] = []
+    chains = [chain for net, groups in traces for chain in _chains(net, _kernels(groups))]
+    evidence: list[Evidence] = []
     for chain in sorted({chain for chain, _ in chains}):
         places = [together for other, together in chains if other == chain]
         fused = sum(places)
         verdict: Verdict = "fused" if 2 * fused >= len(places) else "not fused"
-        found.append(Evidence(chain=chain, verdict=verdict, seen=len(places), fused=fused))
-    return found
+        evidence.append(Evidence(chain=chain, verdict=verdict, seen=len(places), fused=fused))
+    return evidence
 
 
 def _kernels(groups: Iterable[Sequence[int]]) -> dict[int, int]:
@@ -191,14 +191,14 @@ def _kernels(groups: Iterable[Sequence[int]]) -> dict[int, int]:
 
 def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
     """The rules of the chains that are fused, by the evidence."""
-    return FusionRules(frozenset(one.chain for one in evidence if one.verdict == "fused"))
+    return FusionRules(frozenset(entry.chain for entry in evidence if entry.verdict == "fused"))
 
 
 def _chains(net: Net, group_of: dict[int, int]) -> list[tuple[Chain, bool]]:
     """Each chain that the runtime has, and each that it would have with one more layer, with whether it is one."""
     readers = net.readers()
     chain_to: list[Chain] = []
-    found: list[tuple[Chain, bool]] = []
+    chains: list[tuple[Chain, bool]] = []
     for index, node in enumerate(net.nodes):
         kinds = node.unit.kinds
         refs = [ref for ref in node.inputs if ref >= 0 and readers[ref] == 1]
@@ -206,6 +206,6 @@ def _chains(net: Net, group_of: dict[int, int]) -> list[tuple[Chain, bool]]:
         together = [ref for ref in refs if ref in group_of and group_of.get(index) == group_of[ref]]
         before = max(together, default=max(refs, default=-1))
         if before >= 0:
-            found.append((chain_to[before] + kinds, bool(together)))
+            chains.append((chain_to[before] + kinds, bool(together)))
         chain_to.append(chain_to[before] + kinds if together else kinds)
-    return found
+    return chains

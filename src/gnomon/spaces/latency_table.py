@@ -159,36 +159,36 @@ class Difference:
 
 def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
     """What speaks against using a table for a space with these units, a sentence each; none if nothing does."""
-    known = {row.unit: row for row in table.rows}
-    lacking = [unit for unit in units if unit not in known]
-    told = []
+    rows = {row.unit: row for row in table.rows}
+    lacking = [unit for unit in units if unit not in rows]
+    warnings = []
     if lacking:
-        told.append(f"{len(lacking)} units of the space have no row, such as {lacking[0].label}")
+        warnings.append(f"{len(lacking)} units of the space have no row, such as {lacking[0].label}")
     failed = table.failed
     if failed:
-        told.append(f"{len(failed)} units failed, such as {failed[0].unit.label}: {failed[0].reason}")
+        warnings.append(f"{len(failed)} units failed, such as {failed[0].unit.label}: {failed[0].reason}")
     unstable = [row for row in table.rows if row.status == "unstable"]
     if unstable:
         worst = max(unstable, key=lambda row: row.relative_half_width)
         width = worst.relative_half_width
         about = f"known within {width:.0%} only" if math.isfinite(width) else "of unknown precision"
-        told.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
+        warnings.append(f"{len(unstable)} units are unstable, such as {worst.unit.label}: {about}")
     below = [row for row in table.rows if row.call_s is not None and row.call_s <= table.manifest.overhead_s]
     if below:
-        told.append(f"{len(below)} units take no longer than the no-op model, such as {below[0].unit.label}")
-    return told
+        warnings.append(f"{len(below)} units take no longer than the no-op model, such as {below[0].unit.label}")
+    return warnings
 
 
 def unlike(first: Manifest, second: Manifest) -> list[str]:
     """What differs in what two tables were measured with; none where they may be merged."""
-    told = []
+    phrases = []
     if first.space != second.space:
-        told.append(f"space: {first.space} and {second.space}")
+        phrases.append(f"space: {first.space} and {second.space}")
     if first.clock != second.clock:
-        told.append(f"clock: {first.clock} and {second.clock}")
+        phrases.append(f"clock: {first.clock} and {second.clock}")
     if set(first.rules) != set(second.rules):
-        told.append(f"fused chains: {', '.join(first.rules) or 'none'} and {', '.join(second.rules) or 'none'}")
-    return told + different(first.context, second.context)
+        phrases.append(f"fused chains: {', '.join(first.rules) or 'none'} and {', '.join(second.rules) or 'none'}")
+    return phrases + different(first.context, second.context)
 
 
 def different(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
@@ -250,7 +250,7 @@ def differences(first: Table, second: Table) -> list[Difference]:
     ones, others = first.times_s, second.times_s
     rows, theirs = ({row.unit: row for row in table.rows} for table in (first, second))
     shift = first.manifest.overhead_s - second.manifest.overhead_s
-    found = [
+    pairs = [
         Difference(
             id=unit.id,
             label=unit.label,
@@ -261,7 +261,7 @@ def differences(first: Table, second: Table) -> list[Difference]:
         for unit in ones
         if unit in others
     ]
-    return sorted(found, key=lambda d: abs(math.log(d.ratio)), reverse=True)
+    return sorted(pairs, key=lambda d: abs(math.log(d.ratio)), reverse=True)
 
 
 def _apart(a: Row, b: Row, shift: float) -> bool:

@@ -71,8 +71,8 @@ class Layer:
     attributes: tuple[tuple[str, Value], ...] = ()
 
     def __getitem__(self, name: str) -> Value:
-        for known, value in self.attributes:
-            if known == name:
+        for own, value in self.attributes:
+            if own == name:
                 return value
         raise ProblemError(
             f"a {self.kind} has no attribute {name!r}",
@@ -114,14 +114,14 @@ def layer(kind: str, **attributes: Value) -> Layer:
 
     ProblemError for an unknown kind or attribute, one that is missing, or an invalid value.
     """
-    known = kind_of(kind).attributes
+    defaults = kind_of(kind).attributes
     for name in attributes:
-        if name not in known:
+        if name not in defaults:
             raise ProblemError(
-                f"a {kind} has no attribute {name!r}", hint=f"Its attributes: {', '.join(known) or 'none'}."
+                f"a {kind} has no attribute {name!r}", hint=f"Its attributes: {', '.join(defaults) or 'none'}."
             )
     full: dict[str, Value] = {}
-    for name, default in known.items():
+    for name, default in defaults.items():
         value = attributes.get(name, default)
         if value is None:
             raise ProblemError(f"a {kind} needs the attribute {name!r}", hint="Give it a value.")
@@ -138,12 +138,12 @@ def kind_of(kind: str) -> Kind:
     return KINDS[kind]
 
 
-def output_shape(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def output_shape(op: Layer, inputs: Sequence[Shape]) -> Shape:
     """The shape that a layer makes of inputs of these shapes. ProblemError where they do not fit."""
-    kind = kind_of(one.kind)
+    kind = kind_of(op.kind)
     if len(inputs) != kind.arity:
-        raise ProblemError(f"a {one.kind} takes {kind.arity} inputs, not {len(inputs)}", hint="Correct the inputs.")
-    return kind.shape(one, inputs)
+        raise ProblemError(f"a {op.kind} takes {kind.arity} inputs, not {len(inputs)}", hint="Correct the inputs.")
+    return kind.shape(op, inputs)
 
 
 def _checked(kind: str, name: str, value: object) -> Value:
@@ -174,65 +174,65 @@ def _checked(kind: str, name: str, value: object) -> Value:
     )
 
 
-def _image(one: Layer, shape: Shape) -> Shape:
+def _image(op: Layer, shape: Shape) -> Shape:
     if len(shape) != 4:
         raise ProblemError(
-            f"a {one.kind} needs an input of four dimensions (N, C, H, W), not {shape}", hint="Correct the order."
+            f"a {op.kind} needs an input of four dimensions (N, C, H, W), not {shape}", hint="Correct the order."
         )
     return shape
 
 
-def _window(one: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
+def _window(op: Layer, shape: Shape, dilation: tuple[int, int]) -> Shape:
     """Height and width behind a sliding window."""
-    made = []
-    kernel, stride, pad = one.pair("kernel"), one.pair("stride"), one.pair("pad")
+    sizes = []
+    kernel, stride, pad = op.pair("kernel"), op.pair("stride"), op.pair("pad")
     for size, k, s, p, d in zip(shape[2:], kernel, stride, pad, dilation, strict=True):
         out = (size + 2 * p - d * (k - 1) - 1) // s + 1
         if out < 1:
             raise ProblemError(
-                f"the kernel of a {one.kind} is larger than its input {shape}", hint="Pad it, or use a smaller kernel."
+                f"the kernel of a {op.kind} is larger than its input {shape}", hint="Pad it, or use a smaller kernel."
             )
-        made.append(out)
-    return tuple(made)
+        sizes.append(out)
+    return tuple(sizes)
 
 
-def _conv(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    shape = _image(one, inputs[0])
-    group, out = one.integer("group"), one.integer("out_channels")
+def _conv(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    shape = _image(op, inputs[0])
+    group, out = op.integer("group"), op.integer("out_channels")
     if shape[1] % group or out % group:
         raise ProblemError(
             f"{shape[1]} channels to {out} cannot be convolved in {group} groups",
             hint="Both numbers of channels must be multiples of the number of groups.",
         )
-    return (shape[0], out, *_window(one, shape, one.pair("dilation")))
+    return (shape[0], out, *_window(op, shape, op.pair("dilation")))
 
 
-def _pool(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    shape = _image(one, inputs[0])
-    return (*shape[:2], *_window(one, shape, (1, 1)))
+def _pool(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    shape = _image(op, inputs[0])
+    return (*shape[:2], *_window(op, shape, (1, 1)))
 
 
-def _image_same(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    return _image(one, inputs[0])
+def _image_same(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    return _image(op, inputs[0])
 
 
-def _shuffle(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    if _image(one, inputs[0])[1] % one.integer("groups"):
+def _shuffle(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    if _image(op, inputs[0])[1] % op.integer("groups"):
         raise ProblemError(
-            f"{inputs[0][1]} channels cannot be shuffled in {one.integer('groups')} groups",
+            f"{inputs[0][1]} channels cannot be shuffled in {op.integer('groups')} groups",
             hint="The number of channels must be a multiple of the number of groups.",
         )
     return inputs[0]
 
 
-def _linear(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def _linear(op: Layer, inputs: Sequence[Shape]) -> Shape:
     shape = inputs[0]
     if len(shape) not in (2, 3) and shape[2:] != (1, 1):
         raise ProblemError(
             f"a Linear needs an input of shape (N, C), (N, C, 1, 1) or (N, L, C), not {shape}",
             hint="Put a GlobalAveragePool before it.",
         )
-    return (*(shape[:2] if len(shape) == 3 else shape[:1]), one.integer("out_features"))
+    return (*(shape[:2] if len(shape) == 3 else shape[:1]), op.integer("out_features"))
 
 
 def features_of(shape: Shape) -> int:
@@ -240,7 +240,7 @@ def features_of(shape: Shape) -> int:
     return shape[2] if len(shape) == 3 else shape[1]
 
 
-def _product(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def _product(op: Layer, inputs: Sequence[Shape]) -> Shape:
     first, second = inputs
     if min(len(first), len(second)) < 2 or first[-1] != second[-2] or first[:-2] != second[:-2]:
         raise ProblemError(
@@ -250,32 +250,32 @@ def _product(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return (*first[:-1], second[-1])
 
 
-def _attention(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def _attention(op: Layer, inputs: Sequence[Shape]) -> Shape:
     query, key, value = inputs
     fits = len(query) == len(key) == 3 and key == value and query[0] == key[0] and query[2] == key[2]
-    if not fits or query[2] % one.integer("heads"):
+    if not fits or query[2] % op.integer("heads"):
         raise ProblemError(
-            f"queries {query}, keys {key} and values {value} do not fit an attention of {one['heads']} heads",
+            f"queries {query}, keys {key} and values {value} do not fit an attention of {op['heads']} heads",
             hint="All are (N, L, C), keys and values alike, and C is a multiple of the number of heads.",
         )
     return query
 
 
-def _reshaped(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    shape = one.numbers("shape")
+def _reshaped(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    shape = op.numbers("shape")
     if math.prod(shape) != math.prod(inputs[0]):
         raise ProblemError(f"{inputs[0]} cannot become {shape}", hint="Keep the number of elements.")
     return shape
 
 
-def _transposed(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    perm, shape = one.numbers("perm"), inputs[0]
+def _transposed(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    perm, shape = op.numbers("perm"), inputs[0]
     if sorted(perm) != list(range(len(shape))):
         raise ProblemError(f"{perm} is not an order of the axes of {shape}", hint="Name each axis once.")
     return tuple(shape[axis] for axis in perm)
 
 
-def _equal(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def _equal(op: Layer, inputs: Sequence[Shape]) -> Shape:
     if inputs[0] != inputs[1]:
         raise ProblemError(
             f"inputs of the shapes {inputs[0]} and {inputs[1]} cannot be added", hint="Make the shapes equal."
@@ -283,7 +283,7 @@ def _equal(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return inputs[0]
 
 
-def _scaled(one: Layer, inputs: Sequence[Shape]) -> Shape:
+def _scaled(op: Layer, inputs: Sequence[Shape]) -> Shape:
     first, second = inputs
     if len(first) != len(second) or any(b not in {a, 1} for a, b in zip(first, second, strict=True)):
         raise ProblemError(
@@ -293,8 +293,8 @@ def _scaled(one: Layer, inputs: Sequence[Shape]) -> Shape:
     return first
 
 
-def _concatenated(one: Layer, inputs: Sequence[Shape]) -> Shape:
-    first, second = (_image(one, shape) for shape in inputs)
+def _concatenated(op: Layer, inputs: Sequence[Shape]) -> Shape:
+    first, second = (_image(op, shape) for shape in inputs)
     if (first[0], *first[2:]) != (second[0], *second[2:]):
         raise ProblemError(
             f"inputs of the shapes {first} and {second} cannot be concatenated",
@@ -305,36 +305,36 @@ def _concatenated(one: Layer, inputs: Sequence[Shape]) -> Shape:
 
 @lru_cache(maxsize=16)
 def _generic(arity: int) -> Kind:
-    known: dict[str, Default] = {"shape": None, "macs": 0, "attributes": "{}", "operands": "[null]"}
-    return Kind(attributes=known, arity=arity, shape=lambda one, _: one.numbers("shape"))
+    attributes: dict[str, Default] = {"shape": None, "macs": 0, "attributes": "{}", "operands": "[null]"}
+    return Kind(attributes=attributes, arity=arity, shape=lambda op, _: op.numbers("shape"))
 
 
 ELEMENTWISE = ("Relu", "Relu6", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Swish", "Gelu", "Identity", "Zeros")
 KINDS: dict[str, Kind] = {
     "Conv": Kind(attributes=_CONV, shape=_conv),
-    **dict.fromkeys((*ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=lambda one, inputs: inputs[0])),
+    **dict.fromkeys((*ELEMENTWISE, "Softmax", "LayerNormalization"), Kind(shape=lambda op, inputs: inputs[0])),
     "BatchNormalization": Kind(shape=_image_same),
     "Add": Kind(arity=2, shape=_equal),
     "Mul": Kind(arity=2, shape=_scaled),
     "Concat": Kind(arity=2, shape=_concatenated),
     "AveragePool": Kind(attributes=_POOL, shape=_pool),
     "MaxPool": Kind(attributes=_POOL, shape=_pool),
-    "GlobalAveragePool": Kind(shape=lambda one, inputs: (*_image(one, inputs[0])[:2], 1, 1)),
+    "GlobalAveragePool": Kind(shape=lambda op, inputs: (*_image(op, inputs[0])[:2], 1, 1)),
     "ChannelShuffle": Kind(attributes={"groups": None}, shape=_shuffle),
     "Linear": Kind(attributes={"out_features": None, "bias": True}, shape=_linear),
     "MatMul": Kind(arity=2, shape=_product),
     "Attention": Kind(attributes={"heads": None, "past": 0}, arity=3, shape=_attention),
     "CachedAttention": Kind(
-        attributes={"heads": None, "past": None}, shape=lambda one, inputs: _attention(one, [inputs[0]] * 3)
+        attributes={"heads": None, "past": None}, shape=lambda op, inputs: _attention(op, [inputs[0]] * 3)
     ),
     "Embedding": Kind(
-        attributes={"rows": None, "width": None}, shape=lambda one, inputs: (*inputs[0], one.integer("width"))
+        attributes={"rows": None, "width": None}, shape=lambda op, inputs: (*inputs[0], op.integer("width"))
     ),
     "Scale": Kind(shape=_image_same),
     "Bias": Kind(shape=_image_same),
     "Reshape": Kind(attributes={"shape": None}, shape=_reshaped),
     "Transpose": Kind(attributes={"perm": None}, shape=_transposed),
-    "Module": Kind(attributes=_MODULE, shape=lambda one, inputs: (inputs[0][0], *one.numbers("shape"))),
+    "Module": Kind(attributes=_MODULE, shape=lambda op, inputs: (inputs[0][0], *op.numbers("shape"))),
 }
 """All kinds by name. `Relu6` is ONNX's Clip from 0 to 6; `Zeros` multiplies by 0; `Concat` joins channels; `Mul` scales
 its first input by the second, which may be 1 along any axis; an `AveragePool` leaves padding out of the mean; `Swish`

@@ -83,16 +83,16 @@ def draw(tables: CountTables, count: int, *, seed: int, distinct: bool = True) -
         raise ProblemError(f"the space has only {tables.nets()} nets", hint="Draw fewer, or draw with repetition.")
     rng = np.random.default_rng(seed)
     radices = np.array([len(slot.choices) for slot in tables.space.slots], np.int64)
-    found = np.empty((0, len(radices)), np.int64)
+    nets = np.empty((0, len(radices)), np.int64)
     for _ in range(_TRIES):
-        missing = count - len(found)
+        missing = count - len(nets)
         if not missing:
-            return found
+            return nets
         more = tables.canonical(rng.integers(0, radices, size=(missing + distinct * missing // 4, len(radices))))
-        found = np.concatenate([found, more])
+        nets = np.concatenate([nets, more])
         if distinct:
-            found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
-        found = found[:count]
+            nets = nets[np.sort(np.unique(nets, axis=0, return_index=True)[1])]
+        nets = nets[:count]
     # Nearly the whole of a space is asked for: list it.
     if tables.space.size > _MOST_LISTED:
         raise ProblemError(f"{count} nets could not be drawn from this space", hint="Draw fewer.")
@@ -304,13 +304,13 @@ def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
         return function()
 
 
-def _space(found: Any, text: str) -> SearchSpace:
+def _space(target: Any, text: str) -> SearchSpace:
     """What was found, called where it is a function or class."""
-    if isinstance(found, type) or (callable(found) and not isinstance(found, SearchSpace)):
-        found = called(found, text)
-    if not isinstance(found, SearchSpace):
+    if isinstance(target, type) or (callable(target) and not isinstance(target, SearchSpace)):
+        target = called(target, text)
+    if not isinstance(target, SearchSpace):
         raise UsageError(
-            f"{text} is not a search space but a {type(found).__name__}",
+            f"{text} is not a search space but a {type(target).__name__}",
             hint="A space has name, space, net and tables: make a gnomon.spaces.BlockSpace.",
         )
-    return found
+    return target

@@ -88,15 +88,15 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
     shipped = space.name in known_spaces() and load_space(space.name) is space
     if shipped or type(space) is not BlockSpace:
         return None
-    known = replace(space, parts=tuple(map(_learning, space.parts)))
-    known.tables(UNFUSED)  # every block meets every shape that can reach it
+    learnt = replace(space, parts=tuple(map(_learning, space.parts)))
+    learnt.tables(UNFUSED)  # every block meets every shape that can reach it
     layers: dict[Unit, int] = {}
     nets: dict[Net, int] = {}
 
     def position(part: Any) -> dict[str, object]:
         is_slot = isinstance(part, Choice)
         blocks = part.blocks if is_slot else {"": part}
-        own = {name: [nets.setdefault(net, len(nets)) for net in one.nets.values()] for name, one in blocks.items()}
+        own = {name: [nets.setdefault(net, len(nets)) for net in block.nets.values()] for name, block in blocks.items()}
         return {"slot": part.name if is_slot else None, "again": is_slot and part.again, "choices": own}
 
     def written(part: Any) -> dict[str, object]:
@@ -115,7 +115,7 @@ def remembered(space: SearchSpace) -> dict[str, object] | None:
         "name": space.name,
         "inputs": [list(shape) for shape in space.inputs],
         "dtype": space.dtype,
-        "parts": list(map(written, known.parts)),
+        "parts": list(map(written, learnt.parts)),
         "nets": list(map(fragment, nets)),
         "layers": [layer.document() for layer in layers],
     }
@@ -128,10 +128,10 @@ def read_space(value: Any, file: Strict) -> SearchSpace:
     read = read_json(SpaceRecord, value, file)
     try:
         nets = []
-        for one in read.nets:
-            nodes = tuple(Node(read.layers[layer], inputs) for layer, inputs in one.nodes)
-            nets.append(Net(inputs=(one.shape,), nodes=nodes, output=one.output))
-        parts = tuple(_part(one, nets) for one in read.parts)
+        for record in read.nets:
+            nodes = tuple(Node(read.layers[layer], inputs) for layer, inputs in record.nodes)
+            nets.append(Net(inputs=(record.shape,), nodes=nodes, output=record.output))
+        parts = tuple(_part(part, nets) for part in read.parts)
         return BlockSpace(name=read.name, inputs=read.inputs, parts=parts, dtype=read.dtype)
     except (IndexError, ValueError):
         file.fail("$", "a part, a net or a layer that it names is not there, or is not one")
@@ -167,10 +167,10 @@ def _learning(part: BlockLike | Choice | Stage) -> Any:
 def _part(read: PartRecord, nets: list[Net]) -> Any:
     """A part of what was kept. ValueError where it is not one."""
     positions = []
-    for one in read.positions:
-        blocks = {name: _Known({nets[k].inputs[0]: nets[k] for k in own}) for name, own in one.choices.items()}
-        (always,) = blocks.values() if one.slot is None else [None]
-        positions.append(always or Choice(str(one.slot), blocks, again=one.again))
+    for position in read.positions:
+        blocks = {name: _Known({nets[k].inputs[0]: nets[k] for k in own}) for name, own in position.choices.items()}
+        (always,) = blocks.values() if position.slot is None else [None]
+        positions.append(always or Choice(str(position.slot), blocks, again=position.again))
     if read.stage is not None:
         return Stage(read.stage, read.depths, tuple[Any, ...](positions))
     (only,) = positions

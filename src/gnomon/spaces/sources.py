@@ -49,10 +49,10 @@ class Source:
         return isinstance(self.made_of, str | os.PathLike)
 
 
-def is_module(found: Any) -> bool:
+def is_module(target: Any) -> bool:
     """Whether it is a module of PyTorch's, or a class of such."""
     torch = sys.modules.get("torch")  # what has made a module has imported it
     if torch is None:
         return False
     base = torch.nn.Module
-    return issubclass(found, base) if isinstance(found, type) else isinstance(found, base)
+    return issubclass(target, base) if isinstance(target, type) else isinstance(target, base)

@@ -30,9 +30,9 @@ def uid(unit: Unit, *, bare_pad: bool = False) -> str:
     """
     if len(unit.layers) != 1:
         raise ProblemError(f"the chain {unit.chain} is not a module of nnabla-nas", hint="Ask for single operators.")
-    one = unit.layers[0]
+    op = unit.layers[0]
     shapes = "[" + ",".join("[" + ",".join(map(str, shape)) + "]" for shape in unit.inputs) + "]"
-    return _module(one, unit.inputs[0], bare_pad) + shapes
+    return _module(op, unit.inputs[0], bare_pad) + shapes
 
 
 def unit_of_uid(text: str) -> Unit:
@@ -57,49 +57,49 @@ def unit_of_uid(text: str) -> Unit:
         ) from None
 
 
-def _module(one: Layer, shape: Shape, bare_pad: bool) -> str:
-    if one.kind in _PLAIN:
-        return f"{_PLAIN[one.kind]}[]"
-    if one.kind == "Relu":
+def _module(op: Layer, shape: Shape, bare_pad: bool) -> str:
+    if op.kind in _PLAIN:
+        return f"{_PLAIN[op.kind]}[]"
+    if op.kind == "Relu":
         return "ReLU[inplace=False]"
-    if one.kind == "BatchNormalization":
+    if op.kind == "BatchNormalization":
         return f"BatchNormalization[n_features={shape[1]},fix_parameters=False,eps=1e-05,decay_rate=0.9]"
-    if one.kind == "Linear":
-        return f"Linear[in_features={shape[1]},out_features={one['out_features']},base_axis=1,bias={one['bias']}]"
-    if one.kind == "Conv":
-        dilation = "None" if one.pair("dilation") == (1, 1) else _pair(one, "dilation")
+    if op.kind == "Linear":
+        return f"Linear[in_features={shape[1]},out_features={op['out_features']},base_axis=1,bias={op['bias']}]"
+    if op.kind == "Conv":
+        dilation = "None" if op.pair("dilation") == (1, 1) else _pair(op, "dilation")
         return (
-            f"Conv[in_channels={shape[1]},out_channels={one['out_channels']},kernel={_pair(one, 'kernel')},"
-            f"stride={_pair(one, 'stride')},pad={_pad(one, bare_pad)},dilation={dilation},base_axis=1,"
-            f"group={one['group']},with_bias={one['bias']},fix_parameters=False,channel_last=False]"
+            f"Conv[in_channels={shape[1]},out_channels={op['out_channels']},kernel={_pair(op, 'kernel')},"
+            f"stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)},dilation={dilation},base_axis=1,"
+            f"group={op['group']},with_bias={op['bias']},fix_parameters=False,channel_last=False]"
         )
-    if one.kind in _POOLS:
-        sizes = f"kernel={_pair(one, 'kernel')},stride={_pair(one, 'stride')},pad={_pad(one, bare_pad)}"
-        return f"{_POOLS[one.kind]}[{sizes},channel_last=False]"
-    raise ProblemError(f"a {one.kind} is not a module of nnabla-nas", hint="Export tables of its own spaces only.")
+    if op.kind in _POOLS:
+        sizes = f"kernel={_pair(op, 'kernel')},stride={_pair(op, 'stride')},pad={_pad(op, bare_pad)}"
+        return f"{_POOLS[op.kind]}[{sizes},channel_last=False]"
+    raise ProblemError(f"a {op.kind} is not a module of nnabla-nas", hint="Export tables of its own spaces only.")
 
 
-def _pair(one: Layer, name: str) -> str:
-    return "[" + ",".join(map(str, one.pair(name))) + "]"
+def _pair(op: Layer, name: str) -> str:
+    return "[" + ",".join(map(str, op.pair(name))) + "]"
 
 
-def _pad(one: Layer, bare: bool) -> str:
-    return "None" if bare and one.pair("pad") == (0, 0) else _pair(one, "pad")
+def _pad(op: Layer, bare: bool) -> str:
+    return "None" if bare and op.pair("pad") == (0, 0) else _pair(op, "pad")
 
 
 def _fields(text: str, whole: str) -> dict[str, str]:
-    found, position = {}, 0
+    fields, position = {}, 0
     while position < len(text):
         match = _FIELD.match(text, position)
         if match is None:
             raise ProblemError(
                 f"the arguments of {whole[:80]!r} cannot be read", hint="Use the UID as the tool wrote it."
             )
-        found[match["name"]] = match["value"]
+        fields[match["name"]] = match["value"]
         position = match.end()
-    if found.get("channel_last", "False") != "False":
+    if fields.get("channel_last", "False") != "False":
         raise ProblemError("modules with channels last are not read", hint="Export the table with channels first.")
-    return found
+    return fields
 
 
 def _numbers(text: str, whole: str) -> tuple[int, ...]:

@@ -47,7 +47,7 @@ class Unit:
             raise ProblemError(f"there is no data type {self.dtype!r} of units", hint=f"Known: {', '.join(_DTYPES)}.")
         if not self.layers:
             raise ProblemError("a unit needs a layer", hint="For the no-op model use the layer Identity.")
-        if len(self.inputs) != sum(kind_of(one.kind).arity for one in self.layers) - len(self.layers) + 1:
+        if len(self.inputs) != sum(kind_of(op.kind).arity for op in self.layers) - len(self.layers) + 1:
             raise ProblemError(
                 f"{len(self.inputs)} inputs do not fit the chain {self.chain}", hint="Give the shape of each input."
             )
@@ -59,7 +59,7 @@ class Unit:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of the layers in their order."""
-        return tuple(one.kind for one in self.layers)
+        return tuple(op.kind for op in self.layers)
 
     @property
     def chain(self) -> str:
@@ -79,13 +79,13 @@ class Unit:
     @property
     def label(self) -> str:
         """A short readable name; not always unique, as the id is: "Conv 3x3 s2 dw 96+Relu6 @ 1x96x16x16"."""
-        return "+".join(_layer_label(one) for one in self.layers) + " @ " + _shape_label(self.inputs[0])
+        return "+".join(_layer_label(op) for op in self.layers) + " @ " + _shape_label(self.inputs[0])
 
     def document(self) -> dict[str, object]:
         """The unit as JSON values; `unit_of` reads it."""
         layers = [
-            {"kind": one.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in one.attributes}}
-            for one in self.layers
+            {"kind": op.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in op.attributes}}
+            for op in self.layers
         ]
         return {
             "dtype": self.dtype,
@@ -100,21 +100,21 @@ class Unit:
 
 
 @lru_cache(maxsize=1 << 16)
-def single(one: Layer, inputs: tuple[Shape, ...], dtype: str = "float32") -> Unit:
+def single(op: Layer, inputs: tuple[Shape, ...], dtype: str = "float32") -> Unit:
     """The unit of one layer."""
-    return Unit(layers=(one,), inputs=inputs, dtype=dtype)
+    return Unit(layers=(op,), inputs=inputs, dtype=dtype)
 
 
 @lru_cache(maxsize=1 << 16)
 def shapes(unit: Unit) -> tuple[Shape, ...]:
     """The shape that each layer of a unit makes, in their order. ProblemError where shapes do not fit."""
-    made: list[Shape] = []
+    outputs: list[Shape] = []
     waiting = list(unit.inputs)
-    for one in unit.layers:
-        own = kind_of(one.kind).arity - bool(made)
-        made.append(output_shape(one, [*made[-1:], *waiting[:own]]))
+    for op in unit.layers:
+        own = kind_of(op.kind).arity - bool(outputs)
+        outputs.append(output_shape(op, [*outputs[-1:], *waiting[:own]]))
         del waiting[:own]
-    return tuple(made)
+    return tuple(outputs)
 
 
 def empty(shape: Shape, dtype: str = "float32") -> Unit:
@@ -129,15 +129,15 @@ def unit_of(document: object) -> Unit:
     layers, inputs = document["layers"], document["inputs"]
     if document["layout"] != "NCHW":
         raise ProblemError(f"there is no layout {document['layout']!r} of units", hint="Known: NCHW.")
-    if not isinstance(layers, list) or not all(isinstance(one, Mapping) and "kind" in one for one in layers):
+    if not isinstance(layers, list) or not all(isinstance(entry, Mapping) and "kind" in entry for entry in layers):
         raise ProblemError("the layers of a unit are a list of objects with a kind", hint="Correct the document.")
     if not isinstance(inputs, list) or not all(isinstance(shape, list) for shape in inputs):
         raise ProblemError("the inputs of a unit are a list of shapes", hint="Correct the document.")
-    made = []
-    for one in layers:
-        attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in one.items() if k != "kind"}
-        made.append(layer(str(one["kind"]), **attributes))
-    return Unit(layers=tuple(made), inputs=tuple(tuple(shape) for shape in inputs), dtype=str(document["dtype"]))
+    chain = []
+    for entry in layers:
+        attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "kind"}
+        chain.append(layer(str(entry["kind"]), **attributes))
+    return Unit(layers=tuple(chain), inputs=tuple(tuple(shape) for shape in inputs), dtype=str(document["dtype"]))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -145,21 +145,21 @@ def _id(unit: Unit) -> str:
     return hashlib.sha256(unit.canonical().encode()).hexdigest()[:_ID_DIGITS]
 
 
-def _layer_label(one: Layer) -> str:
-    values = dict(one.attributes)
-    words = [one.kind, *([str(values["block"])] if one.kind == "Module" else [])]
+def _layer_label(op: Layer) -> str:
+    values = dict(op.attributes)
+    words = [op.kind, *([str(values["block"])] if op.kind == "Module" else [])]
     if "kernel" in values:
-        words.append("x".join(map(str, one.pair("kernel"))))
+        words.append("x".join(map(str, op.pair("kernel"))))
     if values.get("stride", (1, 1)) != (1, 1):
-        words.append("s" + "x".join(map(str, dict.fromkeys(one.pair("stride")))))
+        words.append("s" + "x".join(map(str, dict.fromkeys(op.pair("stride")))))
     if values.get("dilation", (1, 1)) != (1, 1):
-        words.append("d" + "x".join(map(str, dict.fromkeys(one.pair("dilation")))))
+        words.append("d" + "x".join(map(str, dict.fromkeys(op.pair("dilation")))))
     group = values.get("group", 1)
     if group != 1:
         words.append("dw" if group == values["out_channels"] else f"g{group}")
     named = ("out_channels", "out_features", "groups", "heads", "rows", "width", "past")
     words += [str(values[name]) for name in named if values.get(name)]
-    words += ["to " + _shape_label(one.numbers(name)) for name in ("shape", "perm") if name in values]
+    words += ["to " + _shape_label(op.numbers(name)) for name in ("shape", "perm") if name in values]
     return " ".join(words)
 
 
@@ -267,20 +267,20 @@ class Trace:
         """One of the inputs."""
         return Symbol(self, -1 - number, self.inputs[number])
 
-    def apply(self, one: Layer, *symbols: Symbol) -> Symbol:
+    def apply(self, op: Layer, *symbols: Symbol) -> Symbol:
         """What a layer makes of symbols of this trace. ProblemError where shapes do not fit."""
         if any(symbol.trace is not self for symbol in symbols):
             raise ProblemError("a layer joins values of two nets", hint="Use the values that the block is called with.")
-        unit = single(one, tuple(symbol.shape for symbol in symbols), self.dtype)
+        unit = single(op, tuple(symbol.shape for symbol in symbols), self.dtype)
         self.nodes.append(Node(unit, tuple(symbol.ref for symbol in symbols)))
         return Symbol(self, len(self.nodes) - 1, unit.output)
 
     def written(self, net: Net, x: Symbol) -> Symbol:
         """What a net of single layers and one input makes of a symbol: its layers are applied here."""
-        made: list[Symbol] = []
+        symbols: list[Symbol] = []
         for node in net.nodes:
-            made.append(self.apply(node.unit.layers[0], *(made[ref] if ref >= 0 else x for ref in node.inputs)))
-        return made[net.output] if net.output >= 0 else x
+            symbols.append(self.apply(node.unit.layers[0], *(symbols[ref] if ref >= 0 else x for ref in node.inputs)))
+        return symbols[net.output] if net.output >= 0 else x
 
     def net(self, output: Symbol) -> Net:
         """The net of all layers that were applied."""

@@ -39,11 +39,11 @@ def size_of(net: Net) -> NetSize:
     )
 
 
-def _beside_weights(one: Layer, came: Shape) -> int:
+def _beside_weights(op: Layer, came: Shape) -> int:
     """The trained numbers of a layer beside its weights: biases, and the scales and shifts of normalisations."""
-    if one.kind in ("Conv", "Linear"):
-        return _outputs(one) if one["bias"] else 0
-    axis = {"BatchNormalization": 1, "LayerNormalization": -1}.get(one.kind)
+    if op.kind in ("Conv", "Linear"):
+        return _outputs(op) if op["bias"] else 0
+    axis = {"BatchNormalization": 1, "LayerNormalization": -1}.get(op.kind)
     return 0 if axis is None else 2 * came[axis]
 
 
@@ -61,7 +61,7 @@ def _peak_bytes(net: Net) -> int:
     return peak
 
 
-def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
+def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
     """What a user's function tells of units, a column a name; a name that it leaves out is 0.
 
     ProblemError where it fails or tells anything but numbers.
@@ -70,10 +70,10 @@ def told_work(units: Sequence[Unit], told: Callable[[Unit], Mapping[str, float]]
     for unit in units:
         hint = "The function is given a gnomon.spaces.Unit and returns {name: number}."
         with users_errors(f"the work of '{unit.label}' cannot be computed", hint, ProblemError):
-            said.append({str(name): float(value) for name, value in told(unit).items()})
+            said.append({str(name): float(value) for name, value in function(unit).items()})
     names = list(dict.fromkeys(name for row in said for name in row))
-    found = np.array([[row.get(name, 0.0) for name in names] for row in said], dtype=np.float64)
-    return found.reshape(len(units), len(names))
+    table = np.array([[row.get(name, 0.0) for name in names] for row in said], dtype=np.float64)
+    return table.reshape(len(units), len(names))
 
 
 def relative_size(done: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -91,64 +91,64 @@ def work(units: Sequence[Unit]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1 << 16)
 def _work(unit: Unit) -> tuple[float, ...]:
-    found = dict.fromkeys(WORK, 0.0)
-    made = shapes(unit)
+    done = dict.fromkeys(WORK, 0.0)
+    outputs = shapes(unit)
     came: Shape = unit.inputs[0]
-    for index, (one, shape) in enumerate(zip(unit.layers, made, strict=True)):
-        if one.kind in ("Conv", "Linear"):
+    for index, (op, shape) in enumerate(zip(unit.layers, outputs, strict=True)):
+        if op.kind in ("Conv", "Linear"):
             weights = _weights(unit, index, came)
-            found["weights"] += weights
+            done["weights"] += weights
             # Each weight meets each place of the output once.
-            found[_sort(unit, index, came)] += weights * math.prod(shape) / _outputs(one)
+            done[_sort(unit, index, came)] += weights * math.prod(shape) / _outputs(op)
         elif products := _products(unit, index, came, shape):
-            found["weights"] += _constants(one)
-            found["dense"] += products
-        elif one.kind in _POOLS:
-            found["pooled"] += math.prod(came)
+            done["weights"] += _constants(op)
+            done["dense"] += products
+        elif op.kind in _POOLS:
+            done["pooled"] += math.prod(came)
         elif index == 0:  # what follows in a unit is done while its values are at hand
-            found["weights"] += _constants(one)
-            found["plain"] += math.prod(shape)
+            done["weights"] += _constants(op)
+            done["plain"] += math.prod(shape)
         came = shape
-    moved = sum(map(math.prod, unit.inputs)) + math.prod(made[-1]) + found["weights"]
-    found["bytes"] = moved * _BYTES[unit.dtype]
-    found["units"] = 1.0
-    return tuple(found.values())
+    moved = sum(map(math.prod, unit.inputs)) + math.prod(outputs[-1]) + done["weights"]
+    done["bytes"] = moved * _BYTES[unit.dtype]
+    done["units"] = 1.0
+    return tuple(done.values())
 
 
 def _weights(unit: Unit, index: int, came: Shape) -> int:
-    one = unit.layers[index]
-    if one.kind == "Linear":
-        return features_of(came) * one.integer("out_features")
-    return came[1] // one.integer("group") * one.integer("out_channels") * math.prod(one.pair("kernel"))
+    op = unit.layers[index]
+    if op.kind == "Linear":
+        return features_of(came) * op.integer("out_features")
+    return came[1] // op.integer("group") * op.integer("out_channels") * math.prod(op.pair("kernel"))
 
 
-def _outputs(one: Layer) -> int:
-    return one.integer("out_features" if one.kind == "Linear" else "out_channels")
+def _outputs(op: Layer) -> int:
+    return op.integer("out_features" if op.kind == "Linear" else "out_channels")
 
 
-def _products(unit: Unit, index: int, came: Shape, made: Shape) -> int:
+def _products(unit: Unit, index: int, came: Shape, output: Shape) -> int:
     """The multiply-adds of what multiplies computed values, and of ONNX operators that are not a kind of their own."""
-    one = unit.layers[index]
-    if one.kind == "MatMul":
-        return math.prod(made) * came[-1]
-    if one.kind == "Attention":  # scores, and sums of values by them
-        return 2 * math.prod(made) * (unit.inputs[-1][1] + one.integer("past"))
-    if one.kind == "CachedAttention":
-        return 2 * math.prod(made) * one.integer("past")
-    if one.kind == "Module":
-        return made[0] * one.integer("macs")
-    return one.integer("macs") if GENERIC.fullmatch(one.kind) else 0
+    op = unit.layers[index]
+    if op.kind == "MatMul":
+        return math.prod(output) * came[-1]
+    if op.kind == "Attention":  # scores, and sums of values by them
+        return 2 * math.prod(output) * (unit.inputs[-1][1] + op.integer("past"))
+    if op.kind == "CachedAttention":
+        return 2 * math.prod(output) * op.integer("past")
+    if op.kind == "Module":
+        return output[0] * op.integer("macs")
+    return op.integer("macs") if GENERIC.fullmatch(op.kind) else 0
 
 
 @lru_cache(maxsize=1 << 14)
-def _constants(one: Layer) -> int:
+def _constants(op: Layer) -> int:
     """The numbers that a module, or an ONNX operator which is not a kind of its own, has as constants."""
-    if one.kind == "Module":
-        return one.integer("params")
-    if not GENERIC.fullmatch(one.kind):
+    if op.kind == "Module":
+        return op.integer("params")
+    if not GENERIC.fullmatch(op.kind):
         return 0
     try:
-        operands = json.loads(str(one["operands"]))
+        operands = json.loads(str(op["operands"]))
         count = sum(math.prod(operand["shape"]) for operand in operands if operand)
         return count if count <= MOST_ELEMENTS else 0
     except (ValueError, TypeError, KeyError):
@@ -156,12 +156,12 @@ def _constants(one: Layer) -> int:
 
 
 def _sort(unit: Unit, index: int, came: Shape) -> str:
-    one = unit.layers[index]
-    if one.kind == "Linear":
+    op = unit.layers[index]
+    if op.kind == "Linear":
         return "dense"
-    if one.integer("group") == came[1] > 1:
+    if op.integer("group") == came[1] > 1:
         return "depthwise"
-    return "pointwise" if one.pair("kernel") == (1, 1) else "dense"
+    return "pointwise" if op.pair("kernel") == (1, 1) else "dense"
 
 
 def multiplies(unit: Unit) -> bool:
@@ -190,25 +190,25 @@ def features(units: Sequence[Unit]) -> NDArray[np.float64]:
 def _heaviest(unit: Unit) -> tuple[Layer, Shape, Shape]:
     """The first layer that multiplies, else the first, with what comes to it and what it makes."""
     came = unit.inputs[0]
-    for index, (one, made) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
-        if one.kind in ("Conv", "Linear") or _products(unit, index, came, made):
-            return one, came, made
-        came = made
+    for index, (op, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
+        if op.kind in ("Conv", "Linear") or _products(unit, index, came, output):
+            return op, came, output
+        came = output
     return unit.layers[0], unit.inputs[0], shapes(unit)[0]
 
 
 @lru_cache(maxsize=1 << 16)
 def _family(unit: Unit) -> str:
-    one, came, _ = _heaviest(unit)
+    op, came, _ = _heaviest(unit)
     # Whole numbers are computed by other kernels than those that have a fraction.
     types = " of whole numbers" if any(layer.of_whole_numbers for layer in unit.layers) else ""
-    if one.kind != "Conv":
-        name = GENERIC.sub(r"\g<name>", one.kind)
+    if op.kind != "Conv":
+        name = GENERIC.sub(r"\g<name>", op.kind)
         return f"{'multiplies' if _work(unit)[WORK.index('dense')] else 'moves'}:{name}{types}"
-    group = one.integer("group")
+    group = op.integer("group")
     if group > 1:
         return f"multiplies:{'depthwise' if group == came[1] else 'grouped'}{types}"
-    return f"multiplies:{'pointwise' if one.pair('kernel') == (1, 1) else 'dense'}{types}"
+    return f"multiplies:{'pointwise' if op.pair('kernel') == (1, 1) else 'dense'}{types}"
 
 
 def _kept(perm: Sequence[int], shape: Shape) -> int:
@@ -223,23 +223,23 @@ def _kept(perm: Sequence[int], shape: Shape) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _features(unit: Unit) -> tuple[float, ...]:
-    one, came, made = _heaviest(unit)
+    op, came, output = _heaviest(unit)
     done = dict(zip(WORK, _work(unit), strict=True))
     moved = sum(map(math.prod, unit.inputs)) + math.prod(unit.output)
-    axis = -1 if one.kind == "Linear" or one.kind.startswith("tflite.") else min(1, len(came) - 1, len(made) - 1)
-    reads = features_of(came) if one.kind == "Linear" else came[axis] if came else 1
-    makes = made[axis] if made else 1
-    names = dict(one.attributes)
-    kernel, stride = (math.prod(one.pair(name)) if name in names else 1 for name in ("kernel", "stride"))
-    if one.kind == "Transpose":
-        kernel = _kept(one.numbers("perm"), came)
+    axis = -1 if op.kind == "Linear" or op.kind.startswith("tflite.") else min(1, len(came) - 1, len(output) - 1)
+    reads = features_of(came) if op.kind == "Linear" else came[axis] if came else 1
+    makes = output[axis] if output else 1
+    names = dict(op.attributes)
+    kernel, stride = (math.prod(op.pair(name)) if name in names else 1 for name in ("kernel", "stride"))
+    if op.kind == "Transpose":
+        kernel = _kept(op.numbers("perm"), came)
     return (
         math.log(done["pointwise"] + done["depthwise"] + done["dense"] + moved),
         math.log(moved),
         math.log1p(done["weights"]),
         math.log(reads),
         math.log(makes),
-        math.log(max(1.0, math.prod(made) / makes)),
+        math.log(max(1.0, math.prod(output) / makes)),
         math.log(kernel),
         math.log(stride),
         float(reads % 8 > 0),

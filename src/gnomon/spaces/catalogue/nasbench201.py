@@ -154,15 +154,15 @@ def _needed_operations(nets: NDArray[np.intp]) -> NDArray[np.float32]:
     used = nets > 0
     reached, leads = (np.zeros((len(nets), 4), bool) for _ in range(2))
     reached[:, 0] = leads[:, 3] = True
-    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda one: one[1][1]):
+    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda pair: pair[1][1]):
         reached[:, target] |= reached[:, source] & used[:, edge]
-    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda one: -one[1][0]):
+    for edge, (source, target) in sorted(enumerate(EDGES), key=lambda pair: -pair[1][0]):
         leads[:, source] |= leads[:, target] & used[:, edge]
     # What works on zeros is computed all the same.
     kept = leads[:, [target for _, target in EDGES]]
     counts = [(kept & (nets == choice)).sum(axis=1) for choice in range(1, len(OPERATIONS))]
-    found = np.stack([np.ones(len(nets), np.intp), *counts], axis=1) * reached[:, 3:]
-    return found.astype(np.float32)
+    counted = np.stack([np.ones(len(nets), np.intp), *counts], axis=1) * reached[:, 3:]
+    return counted.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +191,13 @@ class _Nets:
                 operation(name, aside.input())
             aside.apply(layer("Add"), aside.input(), aside.input())
             for node in aside.nodes:
-                one = node.unit.layers[0]
-                token = one.kind if one.kind != "Conv" else f"Conv{one.pair('kernel')[0]}"
+                op = node.unit.layers[0]
+                token = op.kind if op.kind != "Conv" else f"Conv{op.pair('kernel')[0]}"
                 cells[stage, token] = node.unit
         self._outside = trace.net(head(x))
         self._ends = {ref: stage for stage, ref in enumerate(ends)}
         self._cells = cells
-        self._known: dict[tuple[tuple[Label, ...], tuple[int, ...]], int] = {}
+        self._numbers: dict[tuple[tuple[Label, ...], tuple[int, ...]], int] = {}
         self.units: dict[Unit, int] = {}
 
     def groups(self, cell: _Graph, rules: FusionRules) -> Counter[tuple[Label, ...]]:
@@ -244,10 +244,10 @@ class _Nets:
     def number(self, labels: tuple[Label, ...], operations: tuple[int, ...]) -> int:
         """The number of the unit of a group of nodes whose convolutions of cells do these operations."""
         key = (labels, operations)
-        if key not in self._known:
+        if key not in self._numbers:
             unit = self._unit(labels, operations)
-            self._known[key] = self.units.setdefault(unit, len(self.units))
-        return self._known[key]
+            self._numbers[key] = self.units.setdefault(unit, len(self.units))
+        return self._numbers[key]
 
     def _unit(self, labels: tuple[Label, ...], operations: tuple[int, ...]) -> Unit:
         waiting = list(operations)
@@ -325,7 +325,7 @@ class NasBench201:
     def assignment_of(self, text: str) -> tuple[int, ...]:
         """The assignment of an architecture string. ProblemError for one that is malformed."""
         parts = text.strip().split("+")
-        found: list[int] = []
+        chosen: list[int] = []
         for target, part in enumerate(parts, start=1):
             inner = part[1:-1].split("|") if len(part) > 2 and part[0] == part[-1] == "|" else []
             for source, word in enumerate(inner):
@@ -335,12 +335,12 @@ class NasBench201:
                         f"{word[:80]!r} is not the operation on the edge from node {source} to node {target}",
                         hint=f"Write operation~source, with an operation of: {', '.join(OPERATIONS)}.",
                     )
-                found.append(OPERATIONS.index(match["operation"]))
+                chosen.append(OPERATIONS.index(match["operation"]))
             if len(inner) != target:
                 break
-        if len(parts) != 3 or len(found) != len(EDGES):
+        if len(parts) != 3 or len(chosen) != len(EDGES):
             raise ProblemError(
                 f"{text[:80]!r} is not an architecture of NAS-Bench-201",
                 hint="It is like |nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|.",
             )
-        return tuple(found)
+        return tuple(chosen)

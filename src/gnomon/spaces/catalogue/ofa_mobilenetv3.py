@@ -86,12 +86,12 @@ def _head(x: Symbol) -> Symbol:
     return x.global_average_pool().conv(1280, 1).hard_swish()
 
 
-def _index(values: ArrayLike, known: tuple[int, ...], what: str) -> Ints:
+def _index(values: ArrayLike, allowed: tuple[int, ...], what: str) -> Ints:
     given = np.asarray(values).astype(np.int64)
-    position = np.searchsorted(known, given).clip(max=len(known) - 1)
-    wrong = given[np.asarray(known)[position] != given]
+    position = np.searchsorted(allowed, given).clip(max=len(allowed) - 1)
+    wrong = given[np.asarray(allowed)[position] != given]
     if wrong.size:
         raise ProblemError(
-            f"{what} {wrong.flat[0]} is not in this space", hint=f"Choose from: {', '.join(map(str, known))}."
+            f"{what} {wrong.flat[0]} is not in this space", hint=f"Choose from: {', '.join(map(str, allowed))}."
         )
     return position

@@ -21,12 +21,12 @@ NAME = "operators"
 
 def operators() -> ModelSpace:
     """The space: its slot says which net."""
-    return ModelSpace(name=NAME, nets={name: _net(shape, made) for name, (shape, made) in _NETS.items()})
+    return ModelSpace(name=NAME, nets={name: _net(shape, build) for name, (shape, build) in _NETS.items()})
 
 
-def _net(shape: Sequence[int], made: Callable[[Symbol], Symbol]) -> Net:
+def _net(shape: Sequence[int], build: Callable[[Symbol], Symbol]) -> Net:
     trace = Trace((tuple(shape),))
-    return trace.net(made(trace.input()))
+    return trace.net(build(trace.input()))
 
 
 def _text(values: Any) -> str:
@@ -54,8 +54,8 @@ def _residual(x: Symbol) -> Symbol:
     x = x.conv(64, 7, stride=2).batch_norm().relu().max_pool(3, stride=2, pad=1)
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         kept = x if stride == 1 else x.conv(width, 1, stride=stride).batch_norm()
-        made = x.conv(width, 3, stride=stride).batch_norm().relu().conv(width, 3).batch_norm()
-        x = (made + kept).relu()
+        y = x.conv(width, 3, stride=stride).batch_norm().relu().conv(width, 3).batch_norm()
+        x = (y + kept).relu()
     return _classified(x, 1000)
 
 
@@ -63,10 +63,10 @@ def _bottleneck(x: Symbol) -> Symbol:
     x = x.conv(48, 3, stride=2, bias=True).relu().conv(64, 3, stride=2, bias=True).relu()
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         kept = x.conv(4 * width, 1, stride=stride, bias=True)
-        made = x.conv(width, 1, bias=True).relu().conv(width, 3, stride=stride, bias=True).relu()
-        x = (made.conv(4 * width, 1, bias=True) + kept).relu()
-        made = x.conv(width, 1, bias=True).relu().conv(width, 3, bias=True).relu()
-        x = (made.conv(4 * width, 1, bias=True) + x).relu()
+        y = x.conv(width, 1, bias=True).relu().conv(width, 3, stride=stride, bias=True).relu()
+        x = (y.conv(4 * width, 1, bias=True) + kept).relu()
+        y = x.conv(width, 1, bias=True).relu().conv(width, 3, bias=True).relu()
+        x = (y.conv(4 * width, 1, bias=True) + x).relu()
     return _classified(x, 1000)
 
 
@@ -79,8 +79,8 @@ def _plain(x: Symbol) -> Symbol:
 def _inverted(x: Symbol) -> Symbol:
     x = x.conv(32, 3, stride=2).batch_norm().relu6().depthwise(3).batch_norm().relu6().conv(16, 1).batch_norm()
     for width, stride in ((24, 2), (32, 2), (64, 2), (96, 1), (160, 2), (320, 1)):
-        made = x.conv(6 * x.channels, 1).batch_norm().relu6().depthwise(3, stride=stride).batch_norm().relu6()
-        x = made.conv(width, 1).batch_norm()
+        y = x.conv(6 * x.channels, 1).batch_norm().relu6().depthwise(3, stride=stride).batch_norm().relu6()
+        x = y.conv(width, 1).batch_norm()
         again = x.conv(6 * width, 1).batch_norm().relu6().depthwise(3).batch_norm().relu6()
         x = again.conv(width, 1).batch_norm() + x
     return _classified(x.conv(1280, 1).batch_norm().relu6(), 1000)
@@ -89,12 +89,12 @@ def _inverted(x: Symbol) -> Symbol:
 def _excited(x: Symbol) -> Symbol:
     x = x.conv(16, 3, stride=2, bias=True).hard_swish()
     for width, kernel, stride in ((24, 3, 2), (40, 5, 2), (80, 3, 2), (112, 5, 1), (160, 5, 2)):
-        made = x.conv(4 * x.channels, 1, bias=True).hard_swish()
-        made = made.conv(made.channels, kernel, stride=stride, group=made.channels, bias=True).hard_swish()
-        x = squeeze_and_excite(made).conv(width, 1, bias=True)
-        made = x.conv(3 * width, 1, bias=True).relu()
-        made = made.conv(made.channels, kernel, group=made.channels, bias=True).relu()
-        x = made.conv(width, 1, bias=True) + x
+        y = x.conv(4 * x.channels, 1, bias=True).hard_swish()
+        y = y.conv(y.channels, kernel, stride=stride, group=y.channels, bias=True).hard_swish()
+        x = squeeze_and_excite(y).conv(width, 1, bias=True)
+        y = x.conv(3 * width, 1, bias=True).relu()
+        y = y.conv(y.channels, kernel, group=y.channels, bias=True).relu()
+        x = y.conv(width, 1, bias=True) + x
     return _classified(x.conv(960, 1, bias=True).hard_swish(), 1000)
 
 
@@ -104,8 +104,8 @@ def _gated(x: Symbol) -> Symbol:
     for width in (32, 64, 128, 256):
         x = x.conv(width, 3, stride=2, bias=True).swish().conv(width, 1, bias=True).swish()
         half = x.conv(width // 2, 1, bias=True).swish()
-        made = half.conv(width // 2, 3, bias=True).swish().conv(width // 2, 3, bias=True).swish() + half
-        x = half.concat(made).conv(width, 1, bias=True).swish()
+        y = half.conv(width // 2, 3, bias=True).swish().conv(width // 2, 3, bias=True).swish() + half
+        x = half.concat(y).conv(width, 1, bias=True).swish()
     pooled = x.max_pool(5, pad=2)
     x = x.concat(pooled).concat(pooled.max_pool(5, pad=2)).conv(256, 1, bias=True).swish()
     return x.conv(80, 3, bias=True).swish().conv(84, 1, bias=True).layer("Sigmoid")
@@ -136,8 +136,8 @@ def _shuffled(x: Symbol) -> Symbol:
     x = x.conv(24, 3, stride=2).batch_norm().relu().max_pool(3, stride=2, pad=1)
     for width, stride in ((120, 2), (240, 2), (480, 2)):
         x = x.conv(width, 1).batch_norm().depthwise(3, stride=stride).batch_norm()
-        made = x.conv(width // 4, 1, group=3).batch_norm().relu().channel_shuffle(3).depthwise(3).batch_norm()
-        x = (made.conv(width, 1, group=3).batch_norm() + x).relu()
+        y = x.conv(width // 4, 1, group=3).batch_norm().relu().channel_shuffle(3).depthwise(3).batch_norm()
+        x = (y.conv(width, 1, group=3).batch_norm() + x).relu()
         x = x.conv(width, 3, group=4).batch_norm().relu()
     return _classified(x, 200)
 
@@ -166,8 +166,8 @@ def _encoded(x: Symbol, heads: int, wide: int = 2) -> Symbol:
 
     scores = split((0, 2, 1, 3)).matmul(split((0, 2, 3, 1)))
     scores = scores.layer("onnx.Div", shape=scores.shape, operands=scale).softmax()
-    made = scores.matmul(split((0, 2, 1, 3))).transpose(0, 2, 1, 3).reshape(1, length, width)
-    x = (made.linear(width) + x).layer_norm()
+    y = scores.matmul(split((0, 2, 1, 3))).transpose(0, 2, 1, 3).reshape(1, length, width)
+    x = (y.linear(width) + x).layer_norm()
     return (x.linear(wide * width).gelu().linear(width) + x).layer_norm()
 
 
@@ -208,7 +208,7 @@ def _generic(
 ) -> Symbol:
     """Another ONNX operator; its constants are (type, shape) or (type, shape, values)."""
     names = ("dtype", "shape", "values")
-    operands = _text([None, *(dict(zip(names, one, strict=False)) for one in constants)])
+    operands = _text([None, *(dict(zip(names, constant, strict=False)) for constant in constants)])
     text = _text(attributes)
     return x.layer(f"onnx.{kind}", shape=tuple(shape), macs=macs, attributes=text, operands=operands)
 
@@ -309,10 +309,10 @@ def _narrow(x: Symbol) -> Symbol:
     """A network that a cache holds whole: few channels, small images."""
     x = _apart(x.conv(8, 3, stride=2, bias=True))
     for width, kernel, stride, gate in ((12, 3, 2, False), (20, 5, 2, True), (28, 3, 1, True), (44, 5, 2, False)):
-        made = x.conv(3 * x.channels, 1).batch_norm().relu()
-        made = made.depthwise(kernel, stride=stride).batch_norm()
-        made = _apart(squeeze_and_excite(made) if gate else made).conv(width, 1, bias=True)
-        x = (made.conv(width, 3, bias=True).relu() + made).hard_swish()
+        y = x.conv(3 * x.channels, 1).batch_norm().relu()
+        y = y.depthwise(kernel, stride=stride).batch_norm()
+        y = _apart(squeeze_and_excite(y) if gate else y).conv(width, 1, bias=True)
+        x = (y.conv(width, 3, bias=True).relu() + y).hard_swish()
     x = x.concat(x.max_pool(3, pad=1)).conv(24, 1, bias=True).swish()
     n, c, h, w = x.shape
     x = x.reshape(n, c, h * w).transpose(0, 2, 1).layer_norm().linear(32)

@@ -87,36 +87,36 @@ class LayeredSpace:
     def tables(self, rules: FusionRules) -> CountTables:
         """All units and how to count them, part by part; made once for each set of rules."""
         if rules.chains not in self._tables:
-            self._tables[rules.chains] = self._made(rules)
+            self._tables[rules.chains] = self._build(rules)
         return self._tables[rules.chains]
 
-    def _made(self, rules: FusionRules) -> CountTables:
+    def _build(self, rules: FusionRules) -> CountTables:
         names, numbers = list(self.settings), list(self.settings.values())
         # The first slot is the least significant one of a joint choice.
-        every = [dict(zip(names, reversed(one), strict=True)) for one in itertools.product(*reversed(numbers))]
+        every = [dict(zip(names, reversed(chosen), strict=True)) for chosen in itertools.product(*reversed(numbers))]
         rows: dict[tuple[tuple[Unit, int], ...], int] = {(): 0}
         states = np.arange(len(every), dtype=np.int64)
         steps = [Step(slots=tuple(range(len(names))), row=np.zeros((1, len(every)), np.int64), next_state=states[None])]
         shapes = [self.inputs(setting) for setting in every]
         slot = len(names)
-        known: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+        written: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
         for number, part in enumerate(self.parts):
             choices = 1 if part.slot is None else len(part.slot.choices)
-            found = np.zeros((len(every), choices), np.int64)
+            chosen_rows = np.zeros((len(every), choices), np.int64)
             for state, setting in enumerate(every):
                 if not part.there(setting):
                     continue
                 after = shapes[state]
                 for choice in range(choices):
                     key = number, choice, tuple(setting.items()), shapes[state]
-                    if key not in known:
-                        known[key] = self._part(part, setting, shapes[state], choice, (rules, rows))
-                    found[state, choice], after = known[key]
+                    if key not in written:
+                        written[key] = self._part(part, setting, shapes[state], choice, (rules, rows))
+                    chosen_rows[state, choice], after = written[key]
                 shapes[state] = after
             slots = () if part.slot is None else (slot,)
             slot += part.slot is not None
             next_state = np.repeat(states[:, None], choices, axis=1)
-            steps.append(Step(slots=slots, row=found, next_state=next_state))
+            steps.append(Step(slots=slots, row=chosen_rows, next_state=next_state))
         units, table = dense([dict(row) for row in rows])
         return CountTables(space=self.space, units=units, steps=tuple(steps), rows=table)
 
@@ -132,8 +132,8 @@ class LayeredSpace:
         rules, rows = kept
         trace = Trace(shapes)
         values = part.write(setting, tuple(trace.input(k) for k in range(len(shapes))), choice)
-        made = trace.net(values[0])
-        counts: Counter[Unit] = Counter(fuse(made, rules).counts())
+        net = trace.net(values[0])
+        counts: Counter[Unit] = Counter(fuse(net, rules).counts())
         return rows.setdefault(tuple(counts.items()), len(rows)), tuple(value.shape for value in values)
 
 
@@ -200,8 +200,8 @@ def _numbers(name: str, values: Sequence[int]) -> Slot:
     return Slot(name, tuple(map(str, values)))
 
 
-def _at(values: tuple[Symbol, ...], place: int, made: Symbol) -> tuple[Symbol, ...]:
-    return (*values[:place], made, *values[place + 1 :])
+def _at(values: tuple[Symbol, ...], place: int, symbol: Symbol) -> tuple[Symbol, ...]:
+    return (*values[:place], symbol, *values[place + 1 :])
 
 
 def _embedded(width: str, place: int) -> Write:
@@ -216,8 +216,8 @@ def _attends(heads: Sequence[int], place: int, cached: bool = False) -> Write:
         x = values[place]
         parts = [x.linear(x.shape[2]) for _ in range(3)]
         past = setting["length"] if cached else 0
-        made = parts[0].attention(parts[1], parts[2], heads=heads[choice], past=past).linear(x.shape[2])
-        return _at(values, place, (made + x).layer_norm())
+        y = parts[0].attention(parts[1], parts[2], heads=heads[choice], past=past).linear(x.shape[2])
+        return _at(values, place, (y + x).layer_norm())
 
     return write
 
@@ -229,7 +229,7 @@ def _crosses(crossings: Sequence[tuple[int, int]], place: int, cached: bool) -> 
         (heads, reach), x = crossings[choice], values[place]
         query = x.linear(x.shape[2])
         if cached:
-            made = query.cached_attention(heads=heads, past=reach * setting["length"])
+            y = query.cached_attention(heads=heads, past=reach * setting["length"])
         else:
             source = values[0]
             for _ in range(reach - 1):
@@ -240,8 +240,8 @@ def _crosses(crossings: Sequence[tuple[int, int]], place: int, cached: bool) -> 
                     attributes='{"axis":1}',
                     operands="[null,null]",
                 )
-            made = query.attention(source.linear(x.shape[2]), source.linear(x.shape[2]), heads=heads)
-        return _at(values, place, (made.linear(x.shape[2]) + x).layer_norm())
+            y = query.attention(source.linear(x.shape[2]), source.linear(x.shape[2]), heads=heads)
+        return _at(values, place, (y.linear(x.shape[2]) + x).layer_norm())
 
     return write
 
@@ -249,8 +249,8 @@ def _crosses(crossings: Sequence[tuple[int, int]], place: int, cached: bool) -> 
 def _widens(hidden: Sequence[int], place: int) -> Write:
     def write(_: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
         x = values[place]
-        made = x.linear(hidden[choice]).relu().linear(x.shape[2])
-        return _at(values, place, (made + x).layer_norm())
+        y = x.linear(hidden[choice]).relu().linear(x.shape[2])
+        return _at(values, place, (y + x).layer_norm())
 
     return write
 

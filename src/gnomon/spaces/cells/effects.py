@@ -100,27 +100,27 @@ class Likelihood:
     """The restricted likelihood of log sizes: of each misfit, each part of the effects, and each group's scale."""
 
     def __init__(
-        self, space: Space, known: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
+        self, space: Space, evidence: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
     ) -> None:
         """Of evidence in units of its spread; `mixed` if networks tell what no sum explains.
 
         `parts` are covariances (C, C) of effects by the name of their size.
         """
-        self.space, self.scale, self.assignments, self.values = space, scale, known.assignments, known.values
+        self.space, self.scale, self.assignments, self.values = space, scale, evidence.assignments, evidence.values
         self.group = _groups_of(space)
         self.parts = dict(parts)
-        self.linearise(design_matrix(space, known.assignments))
+        self.linearise(design_matrix(space, evidence.assignments))
         # Of one family alone all networks share what its pairs add, which is a constant.
         families = max(len({family_of(name) for name in slot.choices}) for slot in space.slots)
         # On latencies they share the size of their names.
-        self.told = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
-        self.noise = known.errors**2 + _LEAST_NOISE**2
+        self.varied = np.array([mixed, mixed, mixed and families > 1 and scale == "logit", mixed])
+        self.noise = evidence.errors**2 + _LEAST_NOISE**2
         self.groups, self.last = len(space.slots), _MISFITS + len(self.parts)
         usual = np.log([_USUAL_MISFIT] * _MISFITS + [_USUAL[name] for name in parts]) - 0.5 * math.log(self.groups)
         self.start = np.concatenate([usual, np.zeros(self.groups)])
         spread = np.concatenate([np.full(self.last, _SPREAD), np.full(self.groups, _GROUP_SPREAD)])
         self.weights = 1 / spread**2
-        self.weights[:_MISFITS][self.told] = 0.0  # half normal; where no network tells they are not looked at
+        self.weights[:_MISFITS][self.varied] = 0.0  # half normal; where no network tells they are not looked at
 
     def linearise(self, design: Floats) -> None:
         """Take the measured networks as the sums that a design (N, 1 + C) makes of effects."""
@@ -154,9 +154,9 @@ class Likelihood:
     def covariance(self, sizes: Floats, prior: Floats) -> Floats:
         """The covariance of the measured values, but for the constant."""
         effects = self.design[:, 1:]
-        made = effects @ prior @ effects.T + self.misfits(sizes, self.pairs)
-        made[np.diag_indices_from(made)] += self.noise
-        return np.asarray(made)
+        whole = effects @ prior @ effects.T + self.misfits(sizes, self.pairs)
+        whole[np.diag_indices_from(whole)] += self.noise
+        return np.asarray(whole)
 
     def misfits(self, sizes: Floats, shared: Floats) -> Floats:
         """The covariance of what no sum explains, of those of size 1 (misfits, N, M); 0 where no network tells."""
@@ -169,7 +169,7 @@ class Likelihood:
 
     def misfit(self, sizes: Floats) -> Floats:
         """The standard deviation of each misfit."""
-        return np.where(self.told, np.exp(sizes[:_MISFITS]), 0.0)
+        return np.where(self.varied, np.exp(sizes[:_MISFITS]), 0.0)
 
     def best(self, start: Floats) -> tuple[Floats, Floats]:
         """The log sizes of the largest penalised likelihood, and its curvature there."""
@@ -201,16 +201,16 @@ class Likelihood:
         slope, curvature = np.zeros(len(sizes)), np.zeros((len(sizes), len(sizes)))
         first = _MISFITS
         slope[first:] = [
-            0.5 * (back @ one @ back - np.trace(product)) for one, product in zip(slopes, products, strict=True)
+            0.5 * (back @ part @ back - np.trace(product)) for part, product in zip(slopes, products, strict=True)
         ]
         curvature[first:, first:] = [[0.5 * float((a * b.T).sum()) for b in products] for a in products]
-        spreads = {k: projected @ self.pairs[k] for k in np.flatnonzero(self.told)}
+        spreads = {k: projected @ self.pairs[k] for k in np.flatnonzero(self.varied)}
         for k, spread in spreads.items():
             variance = 2 * self.misfit(sizes)[k] ** 2
             slope[k] = 0.5 * variance * (float(pulled @ self.pairs[k] @ pulled) - float(np.trace(spread)) - 1) + 1
             between = effects.T @ spread @ projected @ effects
             curvature[k, first:] = curvature[first:, k] = [
-                0.5 * variance * float((between * one).sum()) for one in slopes
+                0.5 * variance * float((between * part).sum()) for part in slopes
             ]
             for other, another in spreads.items():
                 crossing = 2 * self.misfit(sizes)[other] ** 2 * float((spread * another.T).sum())
@@ -228,7 +228,7 @@ class Likelihood:
         pulled = projected @ self.values
         score = 0.5 * (float(np.linalg.slogdet(inverse)[1]) - math.log(total) - float(self.values @ pulled))
         score -= 0.5 * float((self.weights * (sizes - self.start) ** 2).sum())
-        looked_at = sizes[:_MISFITS][self.told]
+        looked_at = sizes[:_MISFITS][self.varied]
         score += float(np.sum(looked_at - 0.5 * np.exp(2 * looked_at)))
         return score, projected, np.asarray(pulled)
 
@@ -260,7 +260,7 @@ class Likelihood:
                 return -math.inf
             return self._likely(sizes, self.prior(sizes))[0] + 0.5 * float(away @ precision @ away)
 
-        away, found = np.zeros(len(middle)), []
+        away, samples = np.zeros(len(middle)), []
         level = excess(away)
         for step in range(1 - _FORGOTTEN, 1 + count * _APART):
             other, least = doubt @ rng.standard_normal(len(middle)), level - rng.exponential()
@@ -275,12 +275,12 @@ class Likelihood:
                 angle = rng.uniform(low, high)
             away = tried
             if step > 0 and step % _APART == 0:
-                found.append(middle + away)
-        return np.array(found)
+                samples.append(middle + away)
+        return np.array(samples)
 
     def posterior(self, sizes: Floats) -> tuple[Floats, Floats]:
         """The covariance of constant and effects, and what makes their mean of the values: (1 + C, N)."""
-        whole, crossed, covariance = self.known(sizes)
+        whole, crossed, covariance = self.joint(sizes)
         gain = np.linalg.solve(covariance, crossed.T).T
         left = whole - gain @ crossed.T
         return np.asarray((left + left.T) / 2), np.asarray(gain)
@@ -295,7 +295,7 @@ class Likelihood:
         A draw of all effects, those of pairs too, of which nothing is known, with noise as that of the measurements; it
         is corrected by how far it is from them (Matheron's rule: Journel and Huijbregts, "Mining Geostatistics", 1978).
         """
-        whole, crossed, covariance = self.known(sizes)
+        whole, crossed, covariance = self.joint(sizes)
         root = _root(whole[1:, 1:])
         effects = np.zeros((count, len(whole)))
         effects[:, 1:] = rng.standard_normal((count, len(root))) @ root
@@ -309,7 +309,7 @@ class Likelihood:
         pull = np.linalg.solve(covariance, off.T)
         return np.asarray(effects + (crossed @ pull).T), np.asarray(there + (self.misfits(sizes, shared) @ pull).T)
 
-    def known(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
+    def joint(self, sizes: Floats) -> tuple[Floats, Floats, Floats]:
         """Covariances beforehand: of constant and effects, of these with the values, and of the values."""
         prior = self.prior(sizes)
         whole = np.zeros((len(prior) + 1, len(prior) + 1))
@@ -337,13 +337,13 @@ class _Pairs:
 
     def shared(self, other: _Pairs) -> Floats:
         """The covariances (N, M) with other networks, of effects of size 1."""
-        known = np.unique(other.numbers)
-        theirs = np.zeros((len(known) + 1, len(other.numbers)))  # the last row is of effects that none of them has
+        others = np.unique(other.numbers)
+        theirs = np.zeros((len(others) + 1, len(other.numbers)))  # the last row is of effects that none of them has
         for numbers, counts in zip(other.numbers.T, other.counts.T, strict=True):
-            theirs[np.searchsorted(known, numbers), np.arange(len(numbers))] += counts
-        rows = np.where(np.isin(self.numbers, known), np.searchsorted(known, self.numbers), len(known))
-        found = sum(theirs[row] * counts[:, None] for row, counts in zip(rows.T, self.counts.T, strict=True))
-        return np.asarray(found / self.numbers.shape[1])
+            theirs[np.searchsorted(others, numbers), np.arange(len(numbers))] += counts
+        rows = np.where(np.isin(self.numbers, others), np.searchsorted(others, self.numbers), len(others))
+        total = sum(theirs[row] * counts[:, None] for row, counts in zip(rows.T, self.counts.T, strict=True))
+        return np.asarray(total / self.numbers.shape[1])
 
     def variances(self) -> Floats:
         """Of each network (N,)."""
@@ -356,10 +356,10 @@ class _Pairs:
     def drawn(self, count: int, rng: np.random.Generator) -> Floats:
         """What effects of size 1 add to each network, at random: (count, N)."""
         which = np.unique(self.numbers, return_inverse=True)[1].reshape(self.numbers.shape)
-        effects, found = rng.standard_normal((count, which.max() + 1)), np.zeros((count, len(which)))
+        effects, sums = rng.standard_normal((count, which.max() + 1)), np.zeros((count, len(which)))
         for place, counts in enumerate(self.counts.T):
-            found += effects[:, which[:, place]] * counts
-        return np.asarray(found / math.sqrt(self.counts.shape[1]))
+            sums += effects[:, which[:, place]] * counts
+        return np.asarray(sums / math.sqrt(self.counts.shape[1]))
 
 
 def _pairs(space: Space, scale: Scale, networks: Networks) -> list[_Pairs]:
@@ -392,7 +392,7 @@ def shared_pairs(space: Space, scale: Scale, networks: Networks, others: Network
     theirs = networks if others is None else others
     both = zip(_pairs(space, scale, networks), _pairs(space, scale, theirs), strict=True)
     alike = (networks[0][:, None] == theirs[0]).all(axis=2)
-    return np.array([*(one.shared(other) for one, other in both), alike])
+    return np.array([*(own.shared(other) for own, other in both), alike])
 
 
 def _drawn_pairs(
@@ -400,9 +400,9 @@ def _drawn_pairs(
 ) -> Floats:
     """What pairs of cell groups add to networks, and these themselves, at random: misfits of these sizes."""
     kinds = _pairs(space, scale, networks)
-    found = sum(size * kind.drawn(count, rng) for size, kind in zip(sizes[:-1], kinds, strict=True))
+    sums = sum(size * kind.drawn(count, rng) for size, kind in zip(sizes[:-1], kinds, strict=True))
     different, which = np.unique(networks[0], axis=0, return_inverse=True)
-    return np.asarray(found + sizes[-1] * rng.standard_normal((count, len(different)))[:, which.ravel()])
+    return np.asarray(sums + sizes[-1] * rng.standard_normal((count, len(different)))[:, which.ravel()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -448,11 +448,11 @@ class Effects:
 
     def design(self, networks: Ints) -> Floats:
         """How much each of constant and effects (1 + C) counts for networks (N, groups): of a cost, its share."""
-        found = design_matrix(self.space, networks)
+        matrix = design_matrix(self.space, networks)
         if self.scale == "sums":
-            found[:, 1:] *= np.concatenate(self.tables(self.mean[None]), axis=1)
-            found[:, 1:] /= found[:, 1:].sum(axis=1, keepdims=True)
-        return found
+            matrix[:, 1:] *= np.concatenate(self.tables(self.mean[None]), axis=1)
+            matrix[:, 1:] /= matrix[:, 1:].sum(axis=1, keepdims=True)
+        return matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -479,7 +479,7 @@ class Learned:
         """
         rows = np.asarray(networks, dtype=np.intp).reshape(-1, len(self.effects.space.slots))
         own, design = self.likelihood, self.effects.design(rows)
-        whole, crossed, covariance = own.known(self.sizes)
+        whole, crossed, covariance = own.joint(self.sizes)
         shared = own.misfits(self.sizes, own.shared((rows, design)))
         both = design @ crossed + shared
         pull = np.linalg.solve(covariance, np.column_stack([own.values, both.T]))
@@ -508,31 +508,29 @@ class Learned:
         every = self.sizes[None] if sure else own.sampled(self.sizes, self.doubt, len(parts), rng)
         design, middle = self.effects.design(networks), self.effects.totals(self.effects.mean[None], networks)
         shared = own.shared((networks, design))
-        found = []
+        draws = []
         for sizes, part in zip(every, parts, strict=True):
             effects, misfit = own.drawn(sizes, (networks, design), shared, len(part), rng)
             effects = effects * self.unit
             effects[:, 0] += self.center
             # Costs too are linear here, as they were learned: exponentials of far effects would not cancel in a sum.
             away = (effects - self.effects.mean) @ design.T + self.unit * misfit
-            found.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
-        return np.concatenate(found)
+            draws.append(middle * np.exp(away) if self.effects.scale == "sums" else middle + away)
+        return np.concatenate(draws)
 
     def again(self, count: int, *, seed: int) -> list[Learned]:
         """What would be believed if the same networks were measured again, with the same sizes: so many times."""
         own = self.likelihood
         truth = self._worked(self.draw(own.assignments, count, seed=seed))
         noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
-        found = []
+        fits = []
         for values in truth + noise:
             mean = self.gain @ values * self.unit
             mean[0] += self.center
             other = copy.copy(own)
             other.values = values
-            found.append(
-                replace(self, effects=replace(self.effects, mean=mean), likelihood=other, doubt=0 * self.doubt)
-            )
-        return found
+            fits.append(replace(self, effects=replace(self.effects, mean=mean), likelihood=other, doubt=0 * self.doubt))
+        return fits
 
     def _worked(self, prices: Floats) -> Floats:
         """Prices (K, N) of the measured networks as the likelihood has them."""
@@ -578,8 +576,8 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
     mixed = bool(more) or _swaps(evidence.assignments) > 1
     unit = unit if unit > _ROUNDING * float(np.abs(values).max()) else 1.0
     center = float(values.mean()) - (math.log(len(space.slots)) if scale == "sums" else 0.0)
-    known = replace(evidence, values=(values - center) / unit, errors=errors / unit)
-    own = Likelihood(space, known, scale=scale, mixed=mixed, parts=parts)
+    scaled = replace(evidence, values=(values - center) / unit, errors=errors / unit)
+    own = Likelihood(space, scaled, scale=scale, mixed=mixed, parts=parts)
     effects, sizes = _flat(space, evidence.assignments, values, center), own.start
     if scale == "sums":
         effects = _settled(own, sizes, effects, evidence.values, unit, center)
@@ -623,7 +621,7 @@ def _nearer(
     own: Likelihood, sizes: Floats, before: Effects, after: Effects, latencies: Floats, unit: float, center: float
 ) -> Effects:
     """The new effects, or as far from the old ones to these as makes the measured latencies likelier."""
-    whole, _, covariance = own.known(sizes)
+    whole, _, covariance = own.joint(sizes)
     noise = covariance - own.design @ whole @ own.design.T
 
     def unlikely(mean: Floats) -> float:
@@ -652,9 +650,9 @@ def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: 
     covariance, gain = own.posterior(sizes)
     mean = gain @ own.values * unit
     mean[0] += center
-    found = dict(zip(own.parts, (unit * np.exp(sizes[_MISFITS : own.last])).tolist(), strict=True))
-    found["misfit"] = unit * float(np.linalg.norm(own.misfit(sizes)))
-    return Effects(space=own.space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=found)
+    spreads = dict(zip(own.parts, (unit * np.exp(sizes[_MISFITS : own.last])).tolist(), strict=True))
+    spreads["misfit"] = unit * float(np.linalg.norm(own.misfit(sizes)))
+    return Effects(space=own.space, scale=scale, mean=mean, covariance=covariance * unit**2, sizes=spreads)
 
 
 def _parts_of(space: Space) -> dict[str, Floats]:
@@ -709,18 +707,18 @@ def balanced_design(counts: Sequence[int], networks: int, *, seed: int = 0) -> I
     best, most = _drawn(rng, counts, networks), -np.inf
     for _ in range(_TRIES):
         table = _drawn(rng, counts, networks)
-        told = _information(table, counts) - _repeated(table, counts)
-        if told > most:
-            best, most = table, told
+        score = _information(table, counts) - _repeated(table, counts)
+        if score > most:
+            best, most = table, score
     return best
 
 
 def indicators(assignments: Sequence[Sequence[int]] | NDArray[np.integer], counts: Sequence[int]) -> Floats:
     """A column a choice, 1 where a network has it: shape (networks, sum of counts)."""
     chosen = np.asarray(assignments, np.int64).reshape(-1, len(counts))
-    made = np.zeros((len(chosen), int(np.sum(counts))))
-    np.put_along_axis(made, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)
-    return made
+    table = np.zeros((len(chosen), int(np.sum(counts))))
+    np.put_along_axis(table, chosen + np.cumsum([0, *counts[:-1]]), 1.0, axis=1)
+    return table
 
 
 def _drawn(rng: np.random.Generator, counts: Sequence[int], networks: int) -> Int64s:
@@ -746,8 +744,8 @@ def _distinct(rng: np.random.Generator, table: Int64s) -> Int64s:
         again = _again(table)
         if not again:
             break
-        one, other, slot = rng.choice(again), rng.integers(len(table)), rng.integers(table.shape[1])
-        table[[one, other], slot] = table[[other, one], slot]
+        row, other, slot = rng.choice(again), rng.integers(len(table)), rng.integers(table.shape[1])
+        table[[row, other], slot] = table[[other, row], slot]
     return table
 
 

@@ -101,12 +101,12 @@ class Primitive:
         """
         if (own := getattr(self.block, "digest", None)) is not None:
             return str(own)
-        made = []
+        layers = []
         for channels, stride in ((8, 1), (16, 2)):
             trace = Trace(((1, 8, 16, 16),))
             net = trace.net(self.write(trace.input(), channels, stride))
-            made.append([[node.unit.canonical(), *node.inputs] for node in net.nodes])
-        return digest_of(made)
+            layers.append([[node.unit.canonical(), *node.inputs] for node in net.nodes])
+        return digest_of(layers)
 
     def write(self, x: Symbol, channels: int, stride: int) -> Symbol:
         """Writes the block down. ProblemError for a module whose block nobody has made."""
@@ -142,25 +142,25 @@ def family_of(name: str) -> str:
 
 def families_of(primitives: Iterable[Primitive]) -> dict[str, tuple[Primitive, ...]]:
     """Primitives by family, families in the order of their first, primitives by their number."""
-    found: dict[str, list[Primitive]] = {}
-    for one in primitives:
-        found.setdefault(one.family, []).append(one)
-    return {family: tuple(sorted(ones, key=lambda one: one.number)) for family, ones in found.items()}
+    families: dict[str, list[Primitive]] = {}
+    for primitive in primitives:
+        families.setdefault(primitive.family, []).append(primitive)
+    return {family: tuple(sorted(ones, key=lambda p: p.number)) for family, ones in families.items()}
 
 
-def named(known: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primitive, ...]:
+def named(primitives: Mapping[str, Primitive], names: Sequence[str]) -> tuple[Primitive, ...]:
     """The primitives of these names. ProblemError that lists all unknown ones, and what there is."""
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in primitives]
     if unknown:
-        families = {name.rpartition("_")[0] for name in known}
-        near = (did_you_mean(name, known) for name in unknown if name.rpartition("_")[0] not in families)
+        families = {name.rpartition("_")[0] for name in primitives}
+        near = (did_you_mean(name, primitives) for name in unknown if name.rpartition("_")[0] not in families)
         raise ProblemError(
             f"these primitives are not known: {', '.join(unknown)}",
             hint=" ".join(
-                [*filter(None, near), f"Known: {', '.join(known)}. Your own come from a file: --blocks FILE.py"]
+                [*filter(None, near), f"Known: {', '.join(primitives)}. Your own come from a file: --blocks FILE.py"]
             ),
         )
-    return tuple(known[name] for name in names)
+    return tuple(primitives[name] for name in names)
 
 
 def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
@@ -173,7 +173,7 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
     else:
         mobile = [(k, Fraction(1, e)) for e in (1, 3, 6) for k in _KERNELS]
         res = [(k, Fraction(1, e)) for e in (1, 2, 4) for k in _KERNELS]
-    made = [
+    primitives = [
         Primitive(
             family=family,
             number=number,
@@ -183,7 +183,7 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
         for family, block, rows in (("Mobile", _mobile, mobile), ("Res", _res, res))
         for number, (kernel, expansion) in enumerate(rows)
     ]
-    made += [
+    primitives += [
         Primitive(
             family="VGG",
             number=number,
@@ -192,7 +192,7 @@ def published_primitives(numbering: str = "ssprofile") -> dict[str, Primitive]:
         )
         for number, kernels in enumerate(_VGG)
     ]
-    return {one.name: one for one in made}
+    return {p.name: p for p in primitives}
 
 
 def default_of(family: str, primitives: Sequence[Primitive]) -> Primitive:

@@ -106,8 +106,8 @@ class TaggedNet:
     @property
     def modules(self) -> tuple[str, ...]:
         """The names of the blocks that are modules of PyTorch's; a net that has any is written by its exporter."""
-        found = (one["block"] for node in self.net.nodes for one in node.unit.layers if one.kind == "Module")
-        return tuple(dict.fromkeys(map(str, found)))
+        names = (op["block"] for node in self.net.nodes for op in node.unit.layers if op.kind == "Module")
+        return tuple(dict.fromkeys(map(str, names)))
 
 
 def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet:
@@ -118,9 +118,9 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
         x = layout.stem(x)
         _tag(tags, trace, "stem")
     for layer, group in enumerate(layout.groups):
-        one = primitives[group]
+        primitive = primitives[group]
         try:
-            x = _placed(one, x, layout.widths[layer], layout.stride(layer))
+            x = _placed(primitive, x, layout.widths[layer], layout.stride(layer))
         except ProblemError as error:
             if layout.stride(layer) == 1 or min(x.shape[2:4]) > 1:
                 raise
@@ -128,7 +128,7 @@ def tagged_net(layout: CellLayout, primitives: Sequence[Primitive]) -> TaggedNet
                 f"layer {layer}, of cell group {group}, halves an image of {x.shape[2]}x{x.shape[3]}: {error.message}",
                 hint="Let fewer groups halve the image (search_space_cfg.reduce_cell_groups), or give larger images.",
             ) from error
-        _tag(tags, trace, f"l{layer}/{one.name}")
+        _tag(tags, trace, f"l{layer}/{primitive.name}")
     x = write_head(x, layout)
     _tag(tags, trace, "head")
     return TaggedNet(net=trace.net(x), tags=tuple(tags))
@@ -159,29 +159,29 @@ def network_id(family: str, assignment: Sequence[int]) -> str:
 def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
     """The family and the assignment that a published name of so many cell groups says. ProblemError for another."""
     family, *places = name.rsplit("_", groups)
-    found = tuple(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 7)
-    if not family or len(found) != groups or network_id(family, found) != name:
+    assignment = tuple(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 7)
+    if not family or len(assignment) != groups or network_id(family, assignment) != name:
         raise ProblemError(
             f"{name[:60]!r} is not the name of a network of {groups} cell groups",
             hint="Names are such as Mobile_1_1_3: a family, and the place of a primitive for each cell group.",
         )
-    return family, found
+    return family, assignment
 
 
-def _placed(one: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
+def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
     """What a primitive makes at a place. ProblemError where that does not fit."""
-    y = one.write(x, channels, stride)
+    y = own.write(x, channels, stride)
     if not isinstance(y, Symbol):
-        raise ProblemError(f"{one.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
+        raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
     height, width = (-(-n // stride) for n in x.shape[2:])
     if (
         y.trace is not x.trace
         or len(y.shape) != 4
         or y.shape[1] != channels
-        or any(made not in (n, n - (n > 1)) for made, n in zip(y.shape[2:], (height, width), strict=True))
+        or any(size not in (n, n - (n > 1)) for size, n in zip(y.shape[2:], (height, width), strict=True))
     ):
         raise ProblemError(
-            f"{one.name} makes {y.shape} of {x.shape}, where {channels} channels of about {height}x{width} are wanted",
+            f"{own.name} makes {y.shape} of {x.shape}, where {channels} channels of about {height}x{width} are wanted",
             hint="A block makes the width that it is asked for, and divides height and width by its stride.",
         )
     return y
@@ -189,13 +189,13 @@ def _placed(one: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
 
 def write_head(x: Symbol, layout: CellLayout) -> Symbol:
     """The scores of the classes, of the last layer's output. ProblemError where a head of the space makes others."""
-    made = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
-    if made.shape != (x.shape[0], layout.classes):
+    scores = layout.head(x) if layout.head else x.global_average_pool().linear(layout.classes, bias=False)
+    if scores.shape != (x.shape[0], layout.classes):
         raise ProblemError(
-            f"the head makes {made.shape} of {x.shape}, where {layout.classes} scores are wanted",
+            f"the head makes {scores.shape} of {x.shape}, where {layout.classes} scores are wanted",
             hint="It is called with the channels and the classes, and takes (N, C, H, W).",
         )
-    return made
+    return scores
 
 
 def _tag(tags: list[str], trace: Trace, owner: str) -> None:
@@ -211,7 +211,7 @@ def state_prefix(tag: str) -> str:
 def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
     """The parameters of one network as `gnomon.models.units.write_net` names them; those of other networks stay out."""
     nodes = {state_prefix(tag): index for index, tag in enumerate(tagged.tags)}
-    found = {}
+    weights = {}
     for name, array in state.items():
         prefix, _, own = name.rpartition(".")
         if own == _COUNTER:
@@ -220,8 +220,8 @@ def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
             kind = tagged.net.nodes[index].unit.kinds[0]
             turned = kind == "Linear" and own == "weight"  # a model file has it as (in, out)
             part = PARTS.get(kind, {}).get(own, own)
-            found[f"{layer_name(index, 0, kind)}.{part}"] = array.T if turned else array
-    return found
+            weights[f"{layer_name(index, 0, kind)}.{part}"] = array.T if turned else array
+    return weights
 
 
 def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[Any]]:
@@ -256,21 +256,21 @@ def known_primitives(
     UsageError for what cannot be read, run or found, for a block that fails (with its line), and for a name that two
     origins have, unless it is the same object.
     """
-    known: dict[str, Primitive] = published_primitives(numbering)
-    found = dict(known)
-    origins = dict.fromkeys(known, _PUBLISHED)
+    by_name: dict[str, Primitive] = published_primitives(numbering)
+    bound = dict(by_name)
+    origins = dict.fromkeys(by_name, _PUBLISHED)
     for origin, given in (*_packages(), *_given(blocks)):
-        for one in _checked(given, origin):
-            if known.setdefault(one.name, one) is not one:
+        for new in _checked(given, origin):
+            if by_name.setdefault(new.name, new) is not new:
                 raise UsageError(
-                    f"{one.name} is there twice: in {origins[one.name]} and in {origin}",
+                    f"{new.name} is there twice: in {origins[new.name]} and in {origin}",
                     hint="Give one of them another family or number.",
                 )
-            if origins.setdefault(one.name, origin) == origin:
-                found[one.name] = one if one.module is None or bind is None else bind(one, origin)
-        own = [(found[name], known[name].module is not None) for name, place in origins.items() if place == origin]
+            if origins.setdefault(new.name, origin) == origin:
+                bound[new.name] = new if new.module is None or bind is None else bind(new, origin)
+        own = [(bound[name], by_name[name].module is not None) for name, place in origins.items() if place == origin]
         _try(own, origin)
-    return found
+    return bound
 
 
 def named_function(text: str) -> tuple[str, str] | None:
@@ -284,11 +284,11 @@ def module_of(origin: str, name: str) -> ModuleFactory:
 
     UsageError where it is not there any more.
     """
-    given = next((found for place, found in _packages() if place == origin), None)
-    (found,) = (one for _, one in _given([origin])) if given is None else (given,)
-    for one in _checked(found, origin):
-        if one.name == name and one.module is not None:
-            return one.module
+    given = next((listed for place, listed in _packages() if place == origin), None)
+    (listed,) = (own for _, own in _given([origin])) if given is None else (given,)
+    for primitive in _checked(listed, origin):
+        if primitive.name == name and primitive.module is not None:
+            return primitive.module
     raise UsageError(f"{origin} has no module {name}", hint="Give the file as it was when this began.")
 
 
@@ -304,14 +304,14 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
         if named is None:
             yield text, load_attribute(f"{text}:{_ATTRIBUTE}")
             continue
-        made = load_attribute(text)
-        if not callable(made):
+        factory = load_attribute(text)
+        if not callable(factory):
             raise UsageError(f"{text} is not a function", hint=_HINT)
         try:
             family, number = parse_name(named[1])
         except ProblemError:
             family, number = named[1], 0
-        yield text, [Primitive(family=family, number=number, module=made, meaning=f"{path.name}:{named[1]}")]
+        yield text, [Primitive(family=family, number=number, module=factory, meaning=f"{path.name}:{named[1]}")]
 
 
 def _packages() -> list[tuple[str, Any]]:
@@ -322,35 +322,35 @@ def _packages() -> list[tuple[str, Any]]:
     ]
 
 
-def _checked(found: Any, origin: str) -> tuple[Primitive, ...]:
+def _checked(given: Any, origin: str) -> tuple[Primitive, ...]:
     """The primitives that were found, called where it is a function."""
-    if callable(found):
-        found = called(found, f"{_ATTRIBUTE} of {origin}")
-    if not isinstance(found, list | tuple) or not all(isinstance(one, Primitive) for one in found):
+    if callable(given):
+        given = called(given, f"{_ATTRIBUTE} of {origin}")
+    if not isinstance(given, list | tuple) or not all(isinstance(p, Primitive) for p in given):
         raise UsageError(
             f"{_ATTRIBUTE} of {origin} is not a list of primitives",
             hint="Make it a list of gnomon.spaces.cells.primitives.Primitive, or a function that returns one.",
         )
-    if not 1 <= len(found) <= _MOST:
-        raise UsageError(f"{origin} has {len(found)} primitives", hint=f"Give 1 to {_MOST}.")
-    return tuple(found)
+    if not 1 <= len(given) <= _MOST:
+        raise UsageError(f"{origin} has {len(given)} primitives", hint=f"Give 1 to {_MOST}.")
+    return tuple(given)
 
 
-def _try(found: Sequence[tuple[Primitive, bool]], origin: str) -> None:
+def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
     """UsageError with all that is wrong with primitives, each with whether it is a module."""
-    wrong = [f"{one.name}: {told}" for one, module in found if (told := _fault(one, module))]
+    wrong = [f"{p.name}: {fault}" for p, module in primitives if (fault := _fault(p, module))]
     if wrong:
         more = f"; and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         raise UsageError(f"{origin} has blocks that do not work: {'; '.join(wrong[:20])}{more}", hint=_HINT)
 
 
-def _fault(one: Primitive, module: bool) -> str:
+def _fault(primitive: Primitive, module: bool) -> str:
     """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
     try:
-        if parse_name(one.name) != (one.family, one.number):
+        if parse_name(primitive.name) != (primitive.family, primitive.number):
             return "its family is not a name"
         layout = _TRIED_MODULES if module else _TRIED
-        first, second = (tagged_net(layout, [one] * layout.group_count) for _ in range(2))
+        first, second = (tagged_net(layout, [primitive] * layout.group_count) for _ in range(2))
         if first != second:
             return "it makes something else each time"
     except GnomonError as error:

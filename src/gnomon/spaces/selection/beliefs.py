@@ -92,7 +92,7 @@ class Beliefs:
 
 
 def _points(accurate: Learned, fast: Learned, networks: Ints) -> Floats:
-    logits, latencies = (one.effects.totals(one.effects.mean[None], networks)[0] for one in (accurate, fast))
+    logits, latencies = (own.effects.totals(own.effects.mean[None], networks)[0] for own in (accurate, fast))
     return np.column_stack([latencies, expit(-logits)])
 
 
@@ -185,7 +185,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
             _turn(left, into)
             sizes = [int(marks.sum()) for marks in left]
             fitting = [out for out in outs if 0 < _count(sizes, out) <= most]
-            tried = ((out, one) for out, one in _without(front, left, fitting) if one > share * _ROUNDING)
+            tried = ((out, reached) for out, reached in _without(front, left, fitting) if reached > share * _ROUNDING)
             better = next(tried, None)
             if better is None:
                 _turn(left, into)
@@ -237,7 +237,7 @@ def moved(beliefs: Beliefs, resamples: Resamples) -> Resamples:
     """Each resample of the effects several times, moved by as much as a misfit is worth."""
     rng = np.random.default_rng(_SEED)
     sizes = [
-        one.effects.sizes["misfit"] / math.sqrt(len(beliefs.space.slots)) for one in (beliefs.accurate, beliefs.fast)
+        own.effects.sizes["misfit"] / math.sqrt(len(beliefs.space.slots)) for own in (beliefs.accurate, beliefs.fast)
     ]
     logits, latencies = (
         [np.repeat(table, _MOVED, axis=0) for table in tables] for tables in (resamples.logits, resamples.latencies)

@@ -114,7 +114,7 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
         chance=_often(points)[chosen],
         meets=(points[:, chosen, 0] <= bound).mean(axis=0),
         size=len(front),
-        share=_told(_ratios(points[:, np.concatenate([first, chosen])], points, beliefs.reference)),
+        share=_interval(_ratios(points[:, np.concatenate([first, chosen])], points, beliefs.reference)),
     )
 
 
@@ -128,21 +128,21 @@ def in_rounds(
     no network is left, or none is believed to keep to the latency any more. ProblemError as `predict_front`.
     """
     count = min(_ROUNDS, max(1, options.networks // _LEAST_ROUND))
-    found: list[PredictedFront] = []
+    fronts: list[PredictedFront] = []
     mine = np.empty((0, len(beliefs.space.slots)), dtype=np.intp)
     for size in (len(part) for part in np.array_split(np.arange(options.networks), count)):
         try:
-            one = predict_front(beliefs, replace(options, networks=size), beside=mine)
+            front = predict_front(beliefs, replace(options, networks=size), beside=mine)
         except ProblemError:
-            if not found:
+            if not fronts:
                 raise
             break
-        if not len(one.networks):
+        if not len(front.networks):
             break
-        found.append(one)
-        mine = np.concatenate([mine, one.networks])
-        beliefs = measured(one)
-    return tuple(found)
+        fronts.append(front)
+        mine = np.concatenate([mine, front.networks])
+        beliefs = measured(front)
+    return tuple(fronts)
 
 
 def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[float, float, float]:
@@ -150,7 +150,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
     rows = np.unique(np.concatenate([networks, _candidates(beliefs, options)]), axis=0)
     points = _drawn(beliefs, rows, options)
     mine = _among(rows, networks)
-    return _told(_ratios(points[:, mine], points, beliefs.reference))
+    return _interval(_ratios(points[:, mine], points, beliefs.reference))
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
@@ -167,9 +167,9 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
     gains = gaps.prod(axis=2).mean(axis=0)  # alone; with others it is less
     gains[chosen] = -math.inf
     while len(chosen) < min(count, points.shape[1]):
-        known = -1
-        while (best := int(gains.argmax())) != known:
-            gains[best], known = steps.gain(gaps[:, best]), best
+        before = -1
+        while (best := int(gains.argmax())) != before:
+            gains[best], before = steps.gain(gaps[:, best]), best
         steps.add(gaps[:, best])
         chosen.append(best)
         gains[best] = -math.inf
@@ -222,19 +222,19 @@ def exact_front(beliefs: Beliefs, options: FrontOptions) -> Ints:
 
     ProblemError where none is predicted to.
     """
-    found, bound = _sums(beliefs, options), _bound(beliefs, options)
-    kept = found.costs[:, 0] <= bound * _ROUNDING
+    sums, bound = _sums(beliefs, options), _bound(beliefs, options)
+    kept = sums.costs[:, 0] <= bound * _ROUNDING
     if not kept.any():
         raise ProblemError(
             "no network is predicted to be as fast as that: the fastest is predicted to take "
-            f"{float(found.costs[0, 0]) / bound:.3g} times as long",
+            f"{float(sums.costs[0, 0]) / bound:.3g} times as long",
             hint="Allow a longer latency, or give the space faster primitives.",
         )
-    return _placed(found.assignments[kept], options)
+    return _placed(sums.assignments[kept], options)
 
 
 def _sums(beliefs: Beliefs, options: FrontOptions) -> SumFront:
-    tables = [one.effects.tables(one.effects.mean[None]) for one in (beliefs.fast, beliefs.accurate)]
+    tables = [own.effects.tables(own.effects.mean[None]) for own in (beliefs.fast, beliefs.accurate)]
     picked = _picked(beliefs.space, options)
     return front_of_sums(
         [np.column_stack([fast[0, own], -right[0, own]]) for fast, right, own in zip(*tables, picked, strict=True)]
@@ -276,18 +276,18 @@ def _intervals(expected: Floats, drawn: Floats) -> Floats:
 
 def _often(points: Floats) -> Floats:
     """How often each of M networks is on the front of a draw, of points (K, M, 2)."""
-    found = np.zeros(points.shape[1])
-    for one in points:
-        found[nondominated(one)] += 1
-    return found / len(points)
+    counts = np.zeros(points.shape[1])
+    for draw in points:
+        counts[nondominated(draw)] += 1
+    return counts / len(points)
 
 
 def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
     """In each draw the hypervolume of some points (K, N, 2) over that of others (K, M, 2); 1 where both have none."""
-    mine, theirs = (np.array([hypervolume(one, reference) for one in some]) for some in (points, others))
+    mine, theirs = (np.array([hypervolume(draw, reference) for draw in some]) for some in (points, others))
     return ratios(mine, theirs)
 
 
-def _told(values: Floats) -> tuple[float, float, float]:
+def _interval(values: Floats) -> tuple[float, float, float]:
     low, high = np.quantile(values, [0.025, 0.975]).tolist()
     return float(values.mean()), low, high

@@ -98,18 +98,18 @@ def select_pareto(
     named = Space(tuple(Slot(slot.name, tuple(sorted(slot.choices))) for slot in space.slots))
     moved = [
         replace(
-            one,
-            assignments=np.column_stack([np.argsort(orders[g])[column] for g, column in enumerate(one.assignments.T)]),
+            own,
+            assignments=np.column_stack([np.argsort(orders[g])[column] for g, column in enumerate(own.assignments.T)]),
         )
-        for one in (accuracy, latency)
+        for own in (accuracy, latency)
     ]
-    found = _select_named(named, moved[0], moved[1], options or ParetoOptions())
-    by_name = [{kept.name: kept for kept in own} for own in found.primitives]
+    selection = _select_named(named, moved[0], moved[1], options or ParetoOptions())
+    by_name = [{kept.name: kept for kept in own} for own in selection.primitives]
     return replace(
-        found,
+        selection,
         groups=tuple(
             tuple(name for name in slot.choices if name in own)
-            for slot, own in zip(space.slots, found.groups, strict=True)
+            for slot, own in zip(space.slots, selection.groups, strict=True)
         ),
         primitives=tuple(
             tuple(own[name] for name in slot.choices if name in own)
@@ -173,13 +173,13 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
 
 def _again(case: _Case) -> NDArray[np.bool_]:
     """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
-    options, found = case.options, []
+    options, rows = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
         resamples = beliefs.resamples(_FEW, _RESAMPLED)
         frequencies = frequencies_of(resamples) if options.most_share >= 1 else case.frequencies
         other = replace(case, beliefs=beliefs, resamples=resamples, frequencies=frequencies)
-        found.append(_marks(case, _reduced(other, options.most_share)))
-    return np.array(found)
+        rows.append(_marks(case, _reduced(other, options.most_share)))
+    return np.array(rows)
 
 
 def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:

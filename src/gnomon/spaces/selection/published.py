@@ -75,7 +75,7 @@ def select_published(
             return PublishedSelection(
                 family=network[0],
                 groups=tuple(tuple(primitives[network[0]][k] for k in sorted(set(column))) for column in columns),
-                networks=tuple(CostedNetwork(id=network_id(*one), cost=costs[one]) for one in own),
+                networks=tuple(CostedNetwork(id=network_id(*n), cost=costs[n]) for n in own),
                 counts={name: len(ones) for name, ones in walked.items()},
             )
     most = max(map(len, walked.values()), default=0)

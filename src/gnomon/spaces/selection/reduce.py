@@ -55,10 +55,10 @@ class SumFront:
 
     def used(self, counts: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
         """Which choices of each group are part of a network on the front; `counts` is how many there are."""
-        found = tuple(np.zeros(count, dtype=bool) for count in counts)
-        for marks, column in zip(found, self.assignments.T, strict=True):
+        taken = tuple(np.zeros(count, dtype=bool) for count in counts)
+        for marks, column in zip(taken, self.assignments.T, strict=True):
             marks[column] = True
-        return found
+        return taken
 
 
 def front_of_sums(tables: Sequence[Floats]) -> SumFront:
@@ -91,14 +91,14 @@ def _places_of_fronts(costs: Floats) -> Ints:
     keep = np.ones(second.shape, dtype=bool)
     keep[:, 1:] = second[:, 1:] < np.minimum.accumulate(second, axis=1)[:, :-1]
     first = np.argsort(~keep, axis=1, kind="stable")[:, : int(keep.sum(axis=1).max())]
-    kept, places = (np.take_along_axis(one, first, axis=1) for one in (keep, order))
+    kept, places = (np.take_along_axis(own, first, axis=1) for own in (keep, order))
     return np.asarray(np.where(kept, places, -1), dtype=np.intp)
 
 
 def _at(costs: Floats, places: Ints) -> Floats:
     """The rows at places, infinite where there is none."""
-    found = np.take_along_axis(costs, np.maximum(places, 0)[:, :, None], axis=1)
-    return np.where((places >= 0)[:, :, None], found, np.inf)
+    rows = np.take_along_axis(costs, np.maximum(places, 0)[:, :, None], axis=1)
+    return np.where((places >= 0)[:, :, None], rows, np.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,7 +158,7 @@ def hypervolume_weights(resamples: Resamples, scale: Floats, angles: Floats) -> 
     for front in resamples.fronts(_WORLDS):
         areas = _areas(front.costs, resamples.reference, scale)
         for angle, area in areas:
-            total[np.abs(angles - angle).argmin()] += area / sum(one for _, one in areas)
+            total[np.abs(angles - angle).argmin()] += area / sum(part for _, part in areas)
     return total * (len(angles) / total.sum()) if total.any() else np.ones(len(angles))
 
 
@@ -171,14 +171,14 @@ def _areas(front: Floats, reference: tuple[float, float], scale: Floats) -> list
     errors = expit(hull[:, 1] * scale[1])
     last = float(errors[-1])
     steep = scale[1] * last * (1 - last)  # of the error rate, for a move of 1 of the last network's logit
-    found = [
+    ends = [
         (0.0, float(reference[1] - errors[0]) * float(scale[0])),
         (np.pi / 2, float(reference[0] - hull[-1, 0] * scale[0]) * float(steep)),
     ]
     across, down = np.diff(hull[:, 0]), -np.diff(hull[:, 1])
     lengths = np.hypot(across, down)
     parts = -np.diff(errors) * scale[0] * lengths / down
-    return found + list(zip(np.arctan2(across, down).tolist(), parts.tolist(), strict=True))
+    return ends + list(zip(np.arctan2(across, down).tolist(), parts.tolist(), strict=True))
 
 
 def _hull(front: Floats) -> Floats:
@@ -232,7 +232,7 @@ def _chain(costs: Floats) -> _Chain:
     """What is kept of each size and what that loses, from all choices down to one, the cheapest dropped each time."""
     kept = list(range(costs.shape[1]))
     lost = 0.0
-    found: _Chain = {len(kept): (lost, tuple(kept))}
+    chain: _Chain = {len(kept): (lost, tuple(kept))}
     while len(kept) > 1:
         table = costs[:, kept]
         best = table.argmin(axis=1)
@@ -241,8 +241,8 @@ def _chain(costs: Floats) -> _Chain:
         place = int(np.flatnonzero(gaps <= gaps.min() + _EQUAL * gaps.max())[-1])
         lost += float(gaps[place])
         kept.pop(place)
-        found[len(kept)] = (lost, tuple(kept))
-    return found
+        chain[len(kept)] = (lost, tuple(kept))
+    return chain
 
 
 def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
@@ -259,8 +259,8 @@ def _sizes(chains: Sequence[_Chain], most: float) -> list[int]:
         steps.append((kept // len(sizes), sizes[kept % len(sizes)].astype(np.intp)))
         states = rows[kept]
     place = len(states) - 1  # by rising networks, hence falling loss
-    found = []
+    counts = []
     for before, taken in reversed(steps):
-        found.append(int(taken[place]))
+        counts.append(int(taken[place]))
         place = int(before[place])
-    return found[::-1]
+    return counts[::-1]
