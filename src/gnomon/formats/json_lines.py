@@ -56,8 +56,8 @@ def json_lines(
     Lines that `quick` takes, and those that were cut off, are left out. ProblemError for a file that is too long.
     """
     if len(text) > MOST_LETTERS:
-        told = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
-        raise ProblemError(told, hint=complaints.hint)
+        message = f"the {complaints.what} has {len(text)} letters, and no more than {MOST_LETTERS} are read"
+        raise ProblemError(message, hint=complaints.hint)
     lines: Iterable[Any] = io.BytesIO(text) if isinstance(text, bytes) else io.StringIO(text, newline="\n")
     for number, line in enumerate(lines, 1):
         if len(complaints.told) >= _MOST_TOLD and line.strip():
@@ -72,15 +72,15 @@ def json_lines(
         if not line.strip():
             continue
         whole = line[-1:] in ("\n", b"\n")
-        found = _line(
+        read = _line(
             line[:-1] if whole else line,
             number,
             rules.begun == "any" or (rules.begun == "last" and not whole),
             complaints,
             rules,
         )
-        if found is not None:
-            yield number, found[0]
+        if read is not None:
+            yield number, read[0]
 
 
 def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:

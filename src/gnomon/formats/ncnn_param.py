@@ -43,7 +43,7 @@ class Layer:
 
     def text(self, key: int) -> str | None:
         """A parameter as it stands in the file, or None."""
-        return next((value for known, value in self.parameters if known == key), None)
+        return next((value for k, value in self.parameters if k == key), None)
 
     def integer(self, key: int, default: int = 0) -> int:
         """An integer parameter; ModelError where it is something else."""
@@ -69,7 +69,7 @@ class Layer:
         own = (key, str(value))
         if self.text(key) is None:
             return replace(self, parameters=(*self.parameters, own))
-        return replace(self, parameters=tuple(own if known == key else (known, v) for known, v in self.parameters))
+        return replace(self, parameters=tuple(own if k == key else (k, v) for k, v in self.parameters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +108,9 @@ def parse_ncnn_param(text: str) -> NcnnParam:
         _fail(f"claims {layers} layers and {blobs} blobs")
     if len(body) != layers:
         _fail(f"claims {layers} layers and has {len(body)}")
-    found = NcnnParam(layers=tuple(_layer(line) for line in body))
-    _check_blobs(found, blobs)
-    return found
+    param = NcnnParam(layers=tuple(_layer(line) for line in body))
+    _check_blobs(param, blobs)
+    return param
 
 
 def write_ncnn_param(param: NcnnParam) -> str:

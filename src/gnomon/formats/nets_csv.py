@@ -102,20 +102,20 @@ def read_nets(
     columns = _columns(header, space, text_reader, profiled)
     columns = replace(columns, comma=_has_decimal_commas(lines[1:], between, columns.numbers))
     complaints = Complaints(what="file of nets", hint=_HINT)
-    found = []
+    rows = []
     for number, line in enumerate(lines[1:], start=2):
         if not any(map(str.strip, line)):
             continue
         try:
             if len(line) != len(header):
                 raise ProblemError(f"{len(line)} columns, and the first line has {len(header)}")
-            found.append(replace(_row(line, columns, space), line=number))
+            rows.append(replace(_row(line, columns, space), line=number))
         except ProblemError as error:
             complaints.tell(f"line {number}", error.message)
             if error.hint and complaints.hint == _HINT:
                 complaints.hint = f"Line {number}: {error.hint}. {_HINT}"
     complaints.raise_any()
-    return tuple(found)
+    return tuple(rows)
 
 
 def _lines(data: bytes) -> tuple[list[list[str]], str]:
@@ -141,15 +141,15 @@ def number_columns(data: bytes) -> dict[str, tuple[str, ...]]:
     ProblemError for a malformed csv, and where no column is left.
     """
     (header, *rows), _ = _lines(data)
-    found = {}
+    columns = {}
     for name, *texts in zip(header, *(row for row in rows if any(map(str.strip, row))), strict=False):
         values = tuple(dict.fromkeys(map(str.strip, texts)))
         measured = name.lower().startswith(_TIMES[0]) or _TIME.fullmatch(name) or name in PROFILED
         if not measured and name.strip().lower() not in _IDS and all(map(_NUMBER.fullmatch, values)):
-            found[name.strip()] = values
-    if not found:
+            columns[name.strip()] = values
+    if not columns:
         raise ProblemError("no column of the csv has numbers that describe nets", hint=_HINT)
-    return found
+    return columns
 
 
 def lines_of_nets(data: bytes) -> tuple[str, ...]:
@@ -157,12 +157,12 @@ def lines_of_nets(data: bytes) -> tuple[str, ...]:
     text, between = _sheet(data)
     lines = list(io.StringIO(text, newline=""))
     rows = csv.reader(lines, delimiter=between, strict=True)
-    found, begin = [], 0
+    kept, begin = [], 0
     for row in rows:
         if any(map(str.strip, row)):
-            found.append("".join(lines[begin : rows.line_num]).rstrip("\r\n"))
+            kept.append("".join(lines[begin : rows.line_num]).rstrip("\r\n"))
         begin = rows.line_num
-    return tuple(found)
+    return tuple(kept)
 
 
 def _sheet(data: bytes) -> tuple[str, str]:
@@ -197,11 +197,11 @@ def _with_point(text: str, *, comma: bool) -> str:
 
 def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
     """The csv of nets of a profile, with all that is known of them."""
-    lines = ([*space.names(row.assignment), *(_told(row, name) for name in PROFILED)] for row in rows)
+    lines = ([*space.names(row.assignment), *(_field(row, name) for name in PROFILED)] for row in rows)
     return _csv([*(slot.name for slot in space.slots), *PROFILED], lines)
 
 
-def _told(row: NetRow, name: str) -> str:
+def _field(row: NetRow, name: str) -> str:
     """What a column of a profile's csv tells of a net; what is not known is empty."""
     value = getattr(row, name.replace("_ms", "_s"))
     if value is None or (value == 0 and isinstance(value, int)):
@@ -267,9 +267,9 @@ class _Columns:
         """The net of a line. ProblemError where it is none of the space."""
         if self.text_reader is None:
             return space.indices([line[index].strip() for index in self.slots])
-        found = tuple(self.text_reader(line[self.text].strip()))
-        space.encode(found)
-        return found
+        chosen = tuple(self.text_reader(line[self.text].strip()))
+        space.encode(chosen)
+        return chosen
 
 
 def _columns(
@@ -308,7 +308,7 @@ def _columns(
 
 def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
     assignment = columns.assignment(line, space)
-    known: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for what, (index, power) in columns.times.items():
         text = line[index].strip()
         try:
@@ -317,14 +317,14 @@ def _row(line: Sequence[str], columns: _Columns, space: Space) -> NetRow:
             raise ProblemError(f"{text[:40]!r} is not a valid {what}") from None
         if value is not None and not (math.isfinite(value) and (value > 0 or (value == 0 and what == "low"))):
             raise ProblemError(f"a {what} of {text[:40]} is not valid: leave out what failed")
-        known[f"{what}_s"] = value
-    if (known.get("low_s") or 0.0) > (known.get("high_s") or math.inf):
+        entries[f"{what}_s"] = value
+    if (entries.get("low_s") or 0.0) > (entries.get("high_s") or math.inf):
         raise ProblemError("low is above high: they are the ends of an interval")
     for what, index in columns.beside.items():
         text = line[index].strip()
         if text:
-            known[what] = _beside(what, text, comma=columns.comma)
-    return NetRow(assignment=assignment, **known)
+            entries[what] = _beside(what, text, comma=columns.comma)
+    return NetRow(assignment=assignment, **entries)
 
 
 def _shifted(text: str, power: int) -> float:

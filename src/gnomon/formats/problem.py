@@ -135,9 +135,9 @@ def _numbers(row: list[float]) -> list[float | None]:
 def _model(read: _Problem, complaints: Complaints) -> CostModel:
     """The model; what does not go together is told, and the model is then not to be used."""
     count = len(read.objectives)
-    _each_once([one.name for one in read.objectives], "$.objectives", ".name", complaints)
-    _each_once([one.name for one in read.slots], "$.slots", ".name", complaints)
-    _each_once([one.choice for one in read.charges], "$.charges", ".choice", complaints)
+    _each_once([objective.name for objective in read.objectives], "$.objectives", ".name", complaints)
+    _each_once([slot.name for slot in read.slots], "$.slots", ".name", complaints)
+    _each_once([charge.choice for charge in read.charges], "$.charges", ".choice", complaints)
     costs, pairs, charges = [], [], []
     for i, slot in enumerate(read.slots):
         _each_once(slot.choices, f"$.slots[{i}].choices", "", complaints)
@@ -155,31 +155,31 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
         charges.append(Charge(charge.choice, _table(charge.cost, f"$.charges[{i}].cost", (count,), complaints)))
     complaints.raise_any()
     slots = tuple(Slot(slot.name, slot.choices) for slot in read.slots)
-    objectives = tuple(Objective(one.name, one.unit) for one in read.objectives)
+    objectives = tuple(Objective(objective.name, objective.unit) for objective in read.objectives)
     model = CostModel(Space(slots), objectives, tuple(costs), tuple(pairs), tuple(charges))
     if read.limits and read.version == 1:
         complaints.tell("$.limits", "version 2 expected of a problem with limits")
-    limits = [_limit(one, f"$.limits[{i}]", model, complaints) for i, one in enumerate(read.limits)]
+    limits = [_limit(limit, f"$.limits[{i}]", model, complaints) for i, limit in enumerate(read.limits)]
     complaints.raise_any()
     return replace(model, limits=tuple(limits)) if limits else model
 
 
 def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
     """A limit of the model, nonsense where something is told. Bytes are whole numbers, also where they are costs."""
-    found = Limit(name="", at_most=0.0, slots=())
+    limit = Limit(name="", at_most=0.0, slots=())
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:
-            found = limit_on(model, read.objective, read.choices, read.at_most)
+            limit = limit_on(model, read.objective, read.choices, read.at_most)
         except UsageError as error:
             complaints.tell(path, f"{error.message}; {error.hint}")
     elif read.use is not None and read.name is not None and read.objective is None and not read.choices:
-        found = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
+        limit = _explicit(read.use, read.name, read.unit, read.at_most, path, model, complaints)
     else:
         complaints.tell(path, "either objective and perhaps choices expected, or name, use and perhaps unit")
-    numbers = [*found.slots, *(table.ravel() for table in found.pairs), np.array([*found.charges, found.at_most])]
-    if found.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
+    numbers = [*limit.slots, *(table.ravel() for table in limit.pairs), np.array([*limit.charges, limit.at_most])]
+    if limit.unit == "B" and not all(bool((row == np.floor(row)).all()) for row in numbers):
         complaints.tell(path, "whole numbers of bytes expected")
-    return found
+    return limit
 
 
 def _explicit(

@@ -57,31 +57,31 @@ class YamlReader:
 
     def find(self, *location: int | str) -> tuple[Node, Node] | None:
         """The nodes of the key and the value of a place; None where nothing stands there. An item is its own key."""
-        found = self.root, self.root
+        nodes = self.root, self.root
         for part in location:
-            node = found[1]
+            node = nodes[1]
             if isinstance(part, int):
                 pairs = [(item, item) for item in node.value[part : part + 1]] if node.id == "sequence" else []
             else:
                 pairs = [pair for pair in node.value if pair[0].value == part] if node.id == "mapping" else []
             if not pairs:
                 return None
-            found = pairs[0]
-        return found
+            nodes = pairs[0]
+        return nodes
 
     def value(self, *location: int | str) -> Any:
         """What stands at a place, as plain values; None where nothing does."""
         from gnomon.formats.yaml_nodes import values_of
 
-        found = self.find(*location)
-        return None if found is None else values_of(found[1])
+        pair = self.find(*location)
+        return None if pair is None else values_of(pair[1])
 
     def anchors(self, name: str) -> list[int]:
         """The lines of the anchors below a key of the document."""
         from gnomon.formats.yaml_nodes import line_of, nodes_of
 
-        found = self.find(name)
-        return [] if found is None else [line_of(node) for node in nodes_of(found[1]) if node.anchor]
+        pair = self.find(name)
+        return [] if pair is None else [line_of(node) for node in nodes_of(pair[1]) if node.anchor]
 
     def tell(self, location: Location, sentence: str) -> None:
         """Complain about a place, in the line of the nearest node that is there."""
@@ -102,7 +102,7 @@ class YamlReader:
             return usual if value is None else value
         if "<<" in value:
             self.tell((name,), "a merge key (<<) is not read here: write its keys out")
-        return {key: one for key, one in value.items() if key in nulls or not (one is None or key == "<<")}
+        return {key: part for key, part in value.items() if key in nulls or not (part is None or key == "<<")}
 
     def read(self, kind: type[T], name: str, value: Any) -> T | None:
         """A record of a section's value; None, and told, where it is none."""

@@ -173,7 +173,7 @@ def test_what_a_file_and_its_campaign_have_more_is_added_to_the_other(tmp_path: 
     lines = path.read_text().splitlines()
     again = replace(RECORDS.trials[1], times_s=(0.1, 1 / 3), at_s=5.0)
     del lines[-1]
-    path.write_text("\n".join([*lines, json.dumps(trial_line(again, known=True))]))
+    path.write_text("\n".join([*lines, json.dumps(trial_line(again, repeated=True))]))
     with campaign(path) as trials:
         assert trials.count == 5
         assert in_any_order(trials.content().trials) == in_any_order([*RECORDS.trials[:4], again])

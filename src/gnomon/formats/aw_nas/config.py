@@ -59,7 +59,7 @@ _MOST_PRIMITIVES = 1000
 
 def _is_option(value: Any) -> bool:
     if isinstance(value, list):
-        return all(not isinstance(one, list) and _is_option(one) for one in value)
+        return all(not isinstance(part, list) and _is_option(part) for part in value)
     if isinstance(value, str):
         return not almost(value)
     return value is None or (isinstance(value, int | float) and math.isfinite(value))
@@ -167,7 +167,7 @@ class SpaceSection:
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     num_cell_groups: Annotated[int, whole(1, _MOST_LAYERS)]
     cell_layout: Annotated[
-        tuple[int, ...], Must(be=f"1 to {_MOST_LAYERS} layers", fits=lambda one: 1 <= len(one) <= _MOST_LAYERS)
+        tuple[int, ...], Must(be=f"1 to {_MOST_LAYERS} layers", fits=lambda layout: 1 <= len(layout) <= _MOST_LAYERS)
     ]
     num_layers: int | None = None
     reduce_cell_groups: tuple[int, ...]
@@ -176,7 +176,7 @@ class SpaceSection:
             Annotated[str, Must(be="the name of a primitive such as Mobileblock_3", fits=lambda name: family_of(name))],
             ...,
         ],
-        Must(be=f"1 to {_MOST_PRIMITIVES} names of primitives", fits=lambda one: 1 <= len(one) <= _MOST_PRIMITIVES),
+        Must(be=f"1 to {_MOST_PRIMITIVES} names of primitives", fits=lambda names: 1 <= len(names) <= _MOST_PRIMITIVES),
     ]
 
 
@@ -210,7 +210,7 @@ class ManagerSection:
     @property
     def widths(self) -> tuple[int, ...]:
         """The channels that each layer makes."""
-        return tuple(one.C_out for one in self.cell_group_kwargs)
+        return tuple(layer.C_out for layer in self.cell_group_kwargs)
 
     @property
     def stem(self) -> str | None:
@@ -342,13 +342,13 @@ def _own_section(reader: YamlReader) -> Any:
 
 def _filled_already(reader: YamlReader) -> tuple[str, ...]:
     place = (_SPACE, _FILLED)
-    found = reader.find(*place)
-    if found is None:
+    pair = reader.find(*place)
+    if pair is None:
         section = reader.find(_SPACE)
         if section is not None and section[1].id == "mapping" and section[1].flow_style:
             reader.tell(place, "missing: write cell_shared_primitives: null, which the result replaces")
         return ()
-    key, value = found
+    key, value = pair
     if value.id not in ("sequence", "scalar"):
         reader.tell(place, "null or a list expected")
     if reader.value(*place) is None:
@@ -362,15 +362,15 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
     for name, listed in (("cell_layout", layout), ("reduce_cell_groups", space.reduce_cell_groups)):
         for k, group in enumerate(listed):
             if not 0 <= group < groups:
-                told = f"a whole number from 0 to {groups - 1} expected, {shown(group)} found"
-                reader.tell(("search_space_cfg", name, k), told)
+                message = f"a whole number from 0 to {groups - 1} expected, {shown(group)} found"
+                reader.tell(("search_space_cfg", name, k), message)
     unused = sorted(set(range(groups)) - set(layout))
     if unused and max(layout) < groups:
-        told = f"no layer is of the cell groups {', '.join(map(str, unused[:20]))}"
-        reader.tell(("search_space_cfg", "cell_layout"), told)
+        message = f"no layer is of the cell groups {', '.join(map(str, unused[:20]))}"
+        reader.tell(("search_space_cfg", "cell_layout"), message)
     if space.num_layers not in (None, len(layout)):
-        told = f"cell_layout has {len(layout)} layers, and num_layers says another number"
-        reader.tell(("search_space_cfg", "num_layers"), told)
+        message = f"cell_layout has {len(layout)} layers, and num_layers says another number"
+        reader.tell(("search_space_cfg", "num_layers"), message)
     for name, what, items in (
         ("reduce_cell_groups", "the cell group ", space.reduce_cell_groups),
         ("shared_primitives", "", space.shared_primitives),
@@ -382,9 +382,9 @@ def _check_space(space: SpaceSection, reader: YamlReader) -> None:
 def _check_widths(manager: ManagerSection, layers: int | None, reader: YamlReader) -> None:
     """Tell of layers that do not take what those before make, and of too few or too many."""
     place = ("weights_manager_cfg", "cell_group_kwargs")
-    for k, (before, one) in enumerate(pairwise(manager.cell_group_kwargs), 1):
-        if one.C_in != before.C_out:
-            reader.tell((*place, k), f"C_in is {one.C_in}, and the layer before makes {_channels(before.C_out)}")
+    for k, (before, layer) in enumerate(pairwise(manager.cell_group_kwargs), 1):
+        if layer.C_in != before.C_out:
+            reader.tell((*place, k), f"C_in is {layer.C_in}, and the layer before makes {_channels(before.C_out)}")
     count = len(manager.cell_group_kwargs)
     if layers not in (None, count):
         reader.tell(place, f"{count} layers, and cell_layout has {layers}")
@@ -396,32 +396,32 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
         reader.tell(("gnomon_cfg",), "image_size pads and resize scales: give one of them")
     both = own.validation_share + own.test_share
     if both >= 0.99:
-        told = f"validation_share and test_share are {both:g} together: nothing is left to train on"
-        reader.tell(("gnomon_cfg",), told)
+        message = f"validation_share and test_share are {both:g} together: nothing is left to train on"
+        reader.tell(("gnomon_cfg",), message)
     families = list(dict.fromkeys(filter(None, map(family_of, primitives))))
     for family, name in own.default_primitives.items() if primitives else ():
         place = ("gnomon_cfg", "default_primitives", family)
-        known = [each for each in primitives if family_of(each) == family]
-        if not known:
+        names = [each for each in primitives if family_of(each) == family]
+        if not names:
             advice = did_you_mean(family, families) or f"Known are {', '.join(families)}"
             reader.tell(place, f"there is no such family. {advice}")
-        elif name not in known:
-            reader.tell(place, f"one of the space's {', '.join(known)} expected, {shown(name)} found")
+        elif name not in names:
+            reader.tell(place, f"one of the space's {', '.join(names)} expected, {shown(name)} found")
 
 
 def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
     """What aw_nas would make of a stem and is made otherwise here."""
-    found, inputs = [], manager.input_channels
+    warnings, inputs = [], manager.input_channels
     if manager.init_channels is not None and manager.stem_multiplier is not None:
-        made = manager.init_channels * manager.stem_multiplier
-        if made != inputs:
-            found.append(
-                f"the stem makes the {_channels(inputs)} that the first layer takes; in aw_nas it would make {made}, "
+        width = manager.init_channels * manager.stem_multiplier
+        if width != inputs:
+            warnings.append(
+                f"the stem makes the {_channels(inputs)} that the first layer takes; in aw_nas it would make {width}, "
                 "by init_channels and stem_multiplier"
             )
     if not manager.stem_affine:
-        found.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
-    return tuple(found)
+        warnings.append("the stem's batch normalisations learn a scale and a shift here, whatever stem_affine says")
+    return tuple(warnings)
 
 
 def _channels(count: int) -> str:
@@ -498,4 +498,4 @@ def _shape(node: Node) -> Any:
     """What a node says, without where and how: equal for equal content."""
     if isinstance(node.value, str):
         return node.tag, node.value
-    return [node.tag, *(tuple(map(_shape, one)) if isinstance(one, tuple) else _shape(one) for one in node.value)]
+    return [node.tag, *(tuple(map(_shape, part)) if isinstance(part, tuple) else _shape(part) for part in node.value)]

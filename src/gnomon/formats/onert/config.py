@@ -41,12 +41,12 @@ class ConfigCfg:
     @property
     def settings(self) -> dict[str, str]:
         """Key and value of each setting that counts, in the order of the keys' first lines."""
-        found = {}
+        entries = {}
         for line in self.text.split("\n"):
             entry = _setting(line)
             if entry is not None:
-                found[entry[0]] = entry[1]
-        return found
+                entries[entry[0]] = entry[1]
+        return entries
 
     def with_settings(self, settings: Mapping[str, str]) -> ConfigCfg:
         """A copy in which these settings hold and everything else, comments and order too, is as before.
@@ -122,12 +122,12 @@ def published_settings(decision: StabDecision, threads: int) -> dict[str, str]:
 
 def type_settings(typed: Mapping[str, str]) -> dict[str, str]:
     """OP_BACKEND_<IrOpcode> keys. PackageError for what is not an IR opcode, as onert would skip it silently."""
-    known = set(IR_OPCODES.values())
+    opcodes = set(IR_OPCODES.values())
     for opcode in typed:
-        if opcode not in known:
+        if opcode not in opcodes:
             raise PackageError(
                 f"OP_BACKEND_{opcode} names no IR opcode of onert, which would pass it over in silence",
-                hint=f"use one of: {', '.join(sorted(known))}",
+                hint=f"use one of: {', '.join(sorted(opcodes))}",
             )
     return {f"OP_BACKEND_{opcode}": backend for opcode, backend in typed.items()}
 

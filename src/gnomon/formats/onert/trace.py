@@ -110,8 +110,8 @@ class _Times:
 
     def __post_init__(self) -> None:
         if not self.Min_Time <= self.Avg_Time <= self.Max_Time:
-            told = f"the average {self.Avg_Time} does not lie between {self.Min_Time} and {self.Max_Time}"
-            raise ProblemError(told)
+            message = f"the average {self.Avg_Time} does not lie between {self.Min_Time} and {self.Max_Time}"
+            raise ProblemError(message)
 
     @property
     def spread(self) -> Spread:
@@ -202,8 +202,8 @@ def _check_types(operators: list[TraceOperator]) -> None:
     for operator in operators:
         first = types.setdefault(_place(operator), operator)
         if first.type != operator.type:
-            told = f"operator {operator.index} is {shown(operator.type)} here and {shown(first.type)} elsewhere"
-            _FILE.fail(f"$.Execution_Data[{shown(operator.backend)}]", told)
+            message = f"operator {operator.index} is {shown(operator.type)} here and {shown(first.type)} elsewhere"
+            _FILE.fail(f"$.Execution_Data[{shown(operator.backend)}]", message)
 
 
 def _times(time: Spread) -> dict[str, int]:

@@ -28,22 +28,22 @@ def read_config(
 
     `opmap` is None where slots are by name. ProblemError tells the path.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     at, text = 0, text.strip()
     while at < len(text):
         match = _SETTING.match(text, at)
-        if match is None or match[1] in found:
+        if match is None or match[1] in settings:
             what = "set twice" if match else "BACKENDS=.. and OP_BACKEND_..=.. expected"
             file.fail(path, f"{what}: {shown(text[at : at + 40])}")
-        if len(found) > len(slots):
+        if len(settings) > len(slots):
             file.fail(path, f"more settings than the {len(slots)} of the oplist, and BACKENDS")
-        found[match[1]] = match[3] if match[2] is None else match[2]
+        settings[match[1]] = match[3] if match[2] is None else match[2]
         at = match.end()
-    if "BACKENDS" not in found:
+    if "BACKENDS" not in settings:
         file.fail(path, "it does not say which BACKENDS are loaded")
-    backends = tuple(found.pop("BACKENDS").split(";"))
+    backends = tuple(settings.pop("BACKENDS").split(";"))
     check_backends(backends, path, file)
-    chosen = _by_name(found, slots, path, file) if opmap is None else _by_index(found, slots, opmap, path, file)
+    chosen = _by_name(settings, slots, path, file) if opmap is None else _by_index(settings, slots, opmap, path, file)
     for slot, backend in zip(slots, chosen, strict=True):
         if backend not in backends:
             file.fail(path, f"{shown(slot)} is on {shown(backend)}, which is not among its BACKENDS")
@@ -70,23 +70,23 @@ def write_config(
     return head + 'OP_BACKEND_MAP="' + ";".join(f"{node}={chosen[group]}" for node, group in enumerate(opmap)) + '"'
 
 
-def _by_name(found: dict[str, str], slots: Sequence[str], path: str, file: Strict) -> tuple[str, ...]:
+def _by_name(settings: dict[str, str], slots: Sequence[str], path: str, file: Strict) -> tuple[str, ...]:
     chosen = []
     for slot in slots:
-        if f"OP_BACKEND_{slot}" not in found:
+        if f"OP_BACKEND_{slot}" not in settings:
             file.fail(path, f"OP_BACKEND_{slot} is missing")
-        chosen.append(found.pop(f"OP_BACKEND_{slot}"))
-    if found:
-        file.fail(path, f"{shown(next(iter(found)))} is of no type in the oplist")
+        chosen.append(settings.pop(f"OP_BACKEND_{slot}"))
+    if settings:
+        file.fail(path, f"{shown(next(iter(settings)))} is of no type in the oplist")
     return tuple(chosen)
 
 
 def _by_index(
-    found: dict[str, str], slots: Sequence[str], opmap: Sequence[int], path: str, file: Strict
+    settings: dict[str, str], slots: Sequence[str], opmap: Sequence[int], path: str, file: Strict
 ) -> tuple[str, ...]:
-    if set(found) != {"OP_BACKEND_MAP"}:
+    if set(settings) != {"OP_BACKEND_MAP"}:
         file.fail(path, "one OP_BACKEND_MAP alone expected, since the nodes are given by index")
-    parts = found["OP_BACKEND_MAP"].split(";", MOST_NODES)
+    parts = settings["OP_BACKEND_MAP"].split(";", MOST_NODES)
     if len(parts) != len(opmap):
         file.fail(path, f"the backends of {len(opmap)} nodes expected, {len(parts)} found")
     chosen: dict[int, str] = {}
@@ -95,6 +95,6 @@ def _by_index(
         if number != str(node):
             file.fail(path, f"'{node}=..' expected, {shown(part)} found")
         if chosen.setdefault(group, backend) != backend:
-            told = f"node {node} is on {shown(backend)}, and others of group {group} on {shown(chosen[group])}"
-            file.fail(path, told)
+            message = f"node {node} is on {shown(backend)}, and others of group {group} on {shown(chosen[group])}"
+            file.fail(path, message)
     return tuple(chosen[group] for group in range(len(slots)))

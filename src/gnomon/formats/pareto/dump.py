@@ -168,8 +168,8 @@ def read_dump(text: str | bytes, backends: Sequence[str] | None = None) -> Dump:
         profiling_s=read.profiling_time,
         spelling=spelling,
     )
-    known, doubts = _backends_of(dump, names)
-    return replace(dump, backends=known, doubts=doubts)
+    named, doubts = _backends_of(dump, names)
+    return replace(dump, backends=named, doubts=doubts)
 
 
 def write_dump(dump: Dump) -> str:
@@ -218,12 +218,12 @@ def _block(rows: Sequence[str], marks: str) -> str:
 def _all_configs(dump: Dump) -> list[tuple[int, str]]:
     """Those that the dump has, then those of the other solutions."""
     space = dump.space
-    found = dict(dump.configs)
+    configs = dict(dump.configs)
     for row in dump.solutions:
-        if row.id not in found:
+        if row.id not in configs:
             chosen = space.names(space.decode(row.id))
-            found[row.id] = write_config(dump.slots, dump.opmap, dump.backends, chosen)
-    return list(found.items())
+            configs[row.id] = write_config(dump.slots, dump.opmap, dump.backends, chosen)
+    return list(configs.items())
 
 
 def _spelling(data: Mapping[str, object]) -> Spelling:
@@ -270,9 +270,9 @@ def _backends_of(dump: Dump, given: tuple[str, ...] | None) -> tuple[tuple[str, 
     size = len(backends) ** len(dump.slots)
     for index, code in enumerate(dump.ids):
         if code >= size:
-            told = f"code {shown(code)} is out of range: {len(dump.slots)} digits of {len(backends)} backends "
-            told += f"({', '.join(backends)}) end at {shown(size - 1)}"
-            _FILE.fail(f"$.solutions[{index}].id", told, "Name all backends by digit, if there are more of them.")
+            message = f"code {shown(code)} is out of range: {len(dump.slots)} digits of {len(backends)} backends "
+            message += f"({', '.join(backends)}) end at {shown(size - 1)}"
+            _FILE.fail(f"$.solutions[{index}].id", message, "Name all backends by digit, if there are more of them.")
     if dump.opmap is not None and len(dump.slots) > 1 and dump.ids:
         reached = len(backends) ** (len(dump.slots) - 1)
         if max(dump.ids) < reached and (len(dump.ids) == reached or dump.spelling == "sampler"):
@@ -298,9 +298,9 @@ def _from_codes(dump: Dump, doubts: list[str]) -> tuple[str, ...]:
     fitting = [base for base in bases if most < base**digits]
     if not fitting:
         where = dump.ids.index(most)
-        told = f"code {shown(most)} is out of range: {digits} digits of {len(DEFAULT_BACKENDS)} backends end at "
-        told += shown(len(DEFAULT_BACKENDS) ** digits - 1)
-        _FILE.fail(f"$.solutions[{where}].id", told, "Name the backends by digit, if there are more of them.")
+        message = f"code {shown(most)} is out of range: {digits} digits of {len(DEFAULT_BACKENDS)} backends end at "
+        message += shown(len(DEFAULT_BACKENDS) ** digits - 1)
+        _FILE.fail(f"$.solutions[{where}].id", message, "Name the backends by digit, if there are more of them.")
     base = fitting[0]
     if len(fitting) > 1:
         doubts.append(
@@ -334,10 +334,10 @@ def _from_configs(dump: Dump, given: tuple[str, ...] | None) -> tuple[str, ...]:
                 other = next(number for number, name in names.items() if name == backend)
                 _FILE.fail(path, f"digits {other} and {digit} both mean {shown(backend)}")
             if names.setdefault(digit, backend) != backend:
-                told = (
+                message = (
                     f"digit {digit} puts {shown(slot)} on {shown(backend)} here, and means {shown(names[digit])} else"
                 )
-                _FILE.fail(path, told)
+                _FILE.fail(path, message)
     assert first is not None  # noqa: S101
     return _complete(names, first)
 
@@ -352,5 +352,5 @@ def _complete(names: dict[int, str], backends: tuple[str, ...]) -> tuple[str, ..
             f"no config shows which digits {shown(';'.join(rest))} are",
             "Name the backends by digit, such as cpu, acl_cl.",
         )
-    known = {**names, **dict(zip(open_digits, rest, strict=True))}
-    return tuple(known[digit] for digit in range(len(backends)))
+    by_digit = {**names, **dict(zip(open_digits, rest, strict=True))}
+    return tuple(by_digit[digit] for digit in range(len(backends)))

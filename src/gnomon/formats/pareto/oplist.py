@@ -61,23 +61,23 @@ def read_oplist(text: str | bytes) -> OpList:
     return fitting(read_json(OpList, text, _FILE))
 
 
-def fitting(found: OpList) -> OpList:
+def fitting(listing: OpList) -> OpList:
     """The oplist. ProblemError with all in it that does not go together, each with the path that it has in a file."""
     complaints = Complaints(what=_FILE.what, hint=_FILE.hint)
-    tell_types(found.oplist, complaints)
-    if found.opmap is not None and found.opname_by_indx is not None:
-        tell_groups(found.opmap, "$.opmap", complaints)
-        tell_nodes(found.oplist, found.opmap, found.opname_by_indx, complaints)
-    elif found.mode == "index" or found.opname_by_indx is not None:
-        missing = "opmap" if found.opmap is None else "opname_by_indx"
+    tell_types(listing.oplist, complaints)
+    if listing.opmap is not None and listing.opname_by_indx is not None:
+        tell_groups(listing.opmap, "$.opmap", complaints)
+        tell_nodes(listing.oplist, listing.opmap, listing.opname_by_indx, complaints)
+    elif listing.mode == "index" or listing.opname_by_indx is not None:
+        missing = "opmap" if listing.opmap is None else "opname_by_indx"
         complaints.tell(f"$.{missing}", "missing, and by index there are both opmap and opname_by_indx")
     complaints.raise_any()
-    return found
+    return listing
 
 
-def write_oplist(found: OpList) -> str:
+def write_oplist(listing: OpList) -> str:
     """The JSON text of an oplist.json: what `read_oplist` reads back as an equal one."""
-    listed = {name: getattr(found, name) for name in ("opmap", "oplist", "opname_by_indx")}
+    listed = {name: getattr(listing, name) for name in ("opmap", "oplist", "opname_by_indx")}
     return json.dumps({name: values for name, values in listed.items() if values is not None}) + "\n"
 
 
@@ -109,14 +109,14 @@ def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str]
     if len(nodes) != len(opmap):
         complaints.tell("$.opname_by_indx", f"{len(opmap)} names expected, {len(nodes)} found")
         return
-    known, types = set(oplist), dict[int, str]()
+    listed, types = set(oplist), dict[int, str]()
     for index, (group, name) in enumerate(zip(opmap, nodes, strict=True)):
-        if name not in known:
+        if name not in listed:
             complaints.tell(f"$.opname_by_indx[{index}]", f"a type of $.oplist expected, {shown(name)} found")
         elif types.setdefault(group, name) != name:
-            told = f"{shown(name)} in group {group}, which has {shown(types[group])} already"
-            complaints.tell(f"$.opname_by_indx[{index}]", told)
-    unused = known - set(nodes)
+            message = f"{shown(name)} in group {group}, which has {shown(types[group])} already"
+            complaints.tell(f"$.opname_by_indx[{index}]", message)
+    unused = listed - set(nodes)
     for index, name in enumerate(oplist):
         if name in unused:
             complaints.tell(f"$.oplist[{index}]", f"no node is of the type {shown(name)}")

@@ -158,21 +158,21 @@ def _scan_csv(
     complaints = Complaints(what="latency table", hint=HINT)
     entries: dict[str, Any] = {}
     lines: dict[Location, int] = {}
-    told: list[tuple[int, str]] = []
+    faults: list[tuple[int, str]] = []
     for line, row in csv_rows(text, complaints, MOST_ROWS):
         names, time = row[:-1], row[-1]
         if len(row) != width:
-            told.append((line, f"{width} fields expected, {len(row)} found{guess(len(row))}"))
+            faults.append((line, f"{width} fields expected, {len(row)} found{guess(len(row))}"))
         elif tuple(names) in lines:
-            told.append((line, f"the same {len(names)} names as in line {lines[tuple(names)]}"))
+            faults.append((line, f"the same {len(names)} names as in line {lines[tuple(names)]}"))
         else:
             holder = entries
             for count, name in enumerate(names, 1):
                 lines.setdefault(tuple(names[:count]), line)
                 holder = holder.setdefault(name, {}) if count < len(names) else holder
             holder[names[-1]] = _number(time)
-    told += [(lines[location], sentence) for location, sentence in _take_out(kind, entries)]
-    for line, sentence in sorted(told):
+    faults += [(lines[location], sentence) for location, sentence in _take_out(kind, entries)]
+    for line, sentence in sorted(faults):
         complaints.tell(line_of(line), sentence)
     if not entries and not complaints.told:
         complaints.tell(line_of(1), "no row at all")

@@ -40,61 +40,61 @@ class Told:
 NOTHING = Told()
 
 
-def name_logs(paths: Sequence[str], records: Sequence[TuningRecords], told: Told = NOTHING) -> list[TuningRecords]:
+def name_logs(paths: Sequence[str], records: Sequence[TuningRecords], hints: Told = NOTHING) -> list[TuningRecords]:
     """The record sets with device, origin and model; those that say it themselves stay as they are.
 
     UsageError where a name means nothing, or where several readings are left; for a device that was told of a file
     which says another itself; and for a key that was told and that no log is of.
     """
-    for path, one in zip(paths, records, strict=True):
-        key = told.of.get(path, one.device.key)
-        if one.device.key and key != one.device.key:
+    for path, log in zip(paths, records, strict=True):
+        key = hints.of.get(path, log.device.key)
+        if log.device.key and key != log.device.key:
             raise UsageError(
-                f"{path} says itself that it is of {shown(one.device.key)}, and not of {shown(key)}",
+                f"{path} says itself that it is of {shown(log.device.key)}, and not of {shown(key)}",
                 hint="Leave the device of this file out.",
             )
-    logs = _Logs(paths, records, told)
+    logs = _Logs(paths, records, hints)
     names = logs.names()
     models = {(name.model, name.dtype) for name in names.values() if name.model != _UNKNOWN}
-    models |= {(one.model.name, one.model.dtype) for one in records if one.device.key}
+    models |= {(log.model.name, log.model.dtype) for log in records if log.device.key}
     only = next(iter(models)) if len(models) == 1 else None
-    made = []
-    for number, one in enumerate(records):
+    labelled = []
+    for number, log in enumerate(records):
         if (name := names.get(number)) is not None:
             model, dtype = only if only and name.model == _UNKNOWN else (name.model, name.dtype)
             named = TunedModel(name=model, dtype=dtype)
-            one = replace(one, device=replace(one.device, key=name.key), found_on=name.found_on, model=named)
-        made.append(one)
-    met = {key for one in made for key in (one.device.key, one.host)}
-    if strange := [key for key in told.keys if key not in met]:
+            log = replace(log, device=replace(log.device, key=name.key), found_on=name.found_on, model=named)
+        labelled.append(log)
+    met = {key for log in labelled for key in (log.device.key, log.host)}
+    if strange := [key for key in hints.keys if key not in met]:
         raise UsageError(
             f"none of the logs is of a device {shown(strange[0])}",
             hint=f"Their devices are {', '.join(sorted(met))}. KEY=FILE says which one a file is of.",
         )
-    return made
+    return labelled
 
 
 class _Logs:
     """Logs whose devices are looked for."""
 
-    def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], told: Told) -> None:
-        self._told, self._records = told, records
-        said = [one for one in records if one.device.key]
+    def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], hints: Told) -> None:
+        self._hints, self._records = hints, records
+        said = [log for log in records if log.device.key]
         # A folder with a database is named as a file would be.
         self._paths = {
-            k: path if one.tuner != "metaschedule" else f"{path.rstrip('/')}.json"
-            for k, (path, one) in enumerate(zip(paths, records, strict=True))
-            if not one.device.key
+            k: path if log.tuner != "metaschedule" else f"{path.rstrip('/')}.json"
+            for k, (path, log) in enumerate(zip(paths, records, strict=True))
+            if not log.device.key
         }
-        self._forced = {k: told.of[paths[k]] for k in self._paths if paths[k] in told.of}
-        self._keys = {*told.keys, *told.of.values(), *(key for one in said for key in (one.device.key, one.host))}
+        self._forced = {k: hints.of[paths[k]] for k in self._paths if paths[k] in hints.of}
+        self._keys = {*hints.keys, *hints.of.values(), *(key for log in said for key in (log.device.key, log.host))}
         self._own: dict[str, list[TuningRecords]] = {}
         self._contents: dict[str, _Content] = {}
         self._alike: tuple[set[str], set[str]] | None = None
         self._by_name: set[int] = set()
-        for one in said:
-            if one.host == one.device.key:
-                self._own.setdefault(one.host, []).append(one)
+        for log in said:
+            if log.host == log.device.key:
+                self._own.setdefault(log.host, []).append(log)
 
     def names(self) -> dict[int, TuningName]:
         """The name of each log that does not say it itself, as it is meant."""
@@ -103,50 +103,50 @@ class _Logs:
         for k, options in meant.items():
             fronts.setdefault(options[0].key, []).append(k)
         hosts = self._keys | fronts.keys()
-        found: dict[int, TuningName] = {}
+        decided: dict[int, TuningName] = {}
         # First those that can be nobody else's; then a host's own name is shorter than those of what was collected.
         for k in sorted(
             meant, key=lambda k: (any(o.found_on in hosts for o in meant[k]), len(meant[k][0].key), meant[k][0].key)
         ):
-            found[k] = self._decided(k, meant[k], fronts)
-            self._keys |= {found[k].key, found[k].host}
-            if found[k].host == found[k].key:
-                self._own.setdefault(found[k].host, []).append(self._records[k])
-                self._contents.pop(found[k].host, None)
+            decided[k] = self._decided(k, meant[k], fronts)
+            self._keys |= {decided[k].key, decided[k].host}
+            if decided[k].host == decided[k].key:
+                self._own.setdefault(decided[k].host, []).append(self._records[k])
+                self._contents.pop(decided[k].host, None)
                 self._alike = None
         lefts: dict[str, set[int]] = {}
-        for k, name in found.items():
+        for k, name in decided.items():
             for option in meant[k] if not name.found_on else ():
                 lefts.setdefault(option.key, set()).add(k)
-        for k, name in found.items():
+        for k, name in decided.items():
             self._check(k, name, meant[k], lefts)
-        return found
+        return decided
 
     def _meanings(self, k: int) -> list[TuningName]:
         key = self._forced.get(k)
         if key is None:
             try:
-                return readings(self._paths[k], self._told.keys)
+                return readings(self._paths[k], self._hints.keys)
             except UsageError as error:
                 hint = f"{error.hint} {_ANALYZE} --device KEY={shlex.quote(self._paths[k])} says it too."
                 raise UsageError(f"{error.message}, and the file itself does not either", hint=hint) from error
         try:
-            options = [one for one in readings(self._paths[k], (*self._told.keys, key)) if one.key == key]
+            options = [o for o in readings(self._paths[k], (*self._hints.keys, key)) if o.key == key]
             return options or [replace(parse_tuning_name(self._paths[k]), key=key)]
         except UsageError:
             return [TuningName(key=key, model=_UNKNOWN, dtype="float32")]
 
     def _decided(self, k: int, options: Sequence[TuningName], fronts: Mapping[str, list[int]]) -> TuningName:
         """The one reading that names and content leave."""
-        sure = [one for one in options if {one.key, one.host} <= set(self._told.keys)]
-        left = sure or [one for one in options if not one.found_on or one.found_on in self._keys] or list(options)
+        sure = [o for o in options if {o.key, o.host} <= set(self._hints.keys)]
+        left = sure or [o for o in options if not o.found_on or o.found_on in self._keys] or list(options)
         if len(left) == 1:
             return left[0]
-        alone = next((one for one in left if not one.found_on), None)
-        pairs = [one for one in left if one.found_on]
+        alone = next((o for o in left if not o.found_on), None)
+        pairs = [o for o in left if o.found_on]
         content = _Content([self._records[k]])
-        proved = [one for one in pairs if self._proves(content, one.found_on)]
-        fit = [one for one in pairs if self._holds(content, one.found_on)]
+        proved = [o for o in pairs if self._proves(content, o.found_on)]
+        fit = [o for o in pairs if self._holds(content, o.found_on)]
         if len(proved) == 1:
             return proved[0]
         # With one log alone there is nothing that it could be alike with. And of two devices of which each was measured
@@ -156,7 +156,7 @@ class _Logs:
                 self._by_name.add(k)
             return fit[0]
         if not fit:
-            bare = [one for one in pairs if one.found_on not in self._own]
+            bare = [o for o in pairs if o.found_on not in self._own]
             if bare and len(pairs) == 1:
                 return bare[0]  # its host was told, and has no log here that it could be a part of
             if alone is not None and not bare and not any(self._content(o.found_on).meets(content) for o in pairs):
@@ -168,7 +168,7 @@ class _Logs:
 
         `lefts` are the left halves of all names that were taken for a key as they are.
         """
-        if k in self._forced or {name.key, name.host} <= set(self._told.keys):
+        if k in self._forced or {name.key, name.host} <= set(self._hints.keys):
             return
         if name.found_on:
             # Where does the key end, and the model begin? And what is a key in another name may be one here.
@@ -176,8 +176,8 @@ class _Logs:
             if dotted or (k in self._by_name and options[0].key in self._keys):
                 raise self._open(k, options)
             return
-        bare = [one for one in options if one.found_on and one.found_on not in self._own]
-        if halves := [one for one in bare if one.key in self._keys or lefts.get(one.found_on, set()) - {k}]:
+        bare = [o for o in options if o.found_on and o.found_on not in self._own]
+        if halves := [o for o in bare if o.key in self._keys or lefts.get(o.found_on, set()) - {k}]:
             raise self._open(k, [name, *halves])
 
     def _holds(self, content: _Content, key: str) -> bool:
@@ -204,10 +204,10 @@ class _Logs:
     def _in_common(self) -> tuple[set[str], set[str]]:
         """The devices whose own logs have trials, times of day included, and configurations, in common with others."""
         if self._alike is None:
-            known = {name: self._content(name) for name in self._own}
+            contents = {name: self._content(name) for name in self._own}
             self._alike = (
-                _in_common({name: one.trials for name, one in known.items()}),
-                _in_common({name: one.configurations for name, one in known.items()}),
+                _in_common({name: content.trials for name, content in contents.items()}),
+                _in_common({name: content.configurations for name, content in contents.items()}),
             )
         return self._alike
 
@@ -220,11 +220,11 @@ class _Logs:
     def _open(self, k: int, left: Sequence[TuningName]) -> UsageError:
         file = self._paths[k].rstrip("/").rpartition("/")[2]
         ways = [
-            f"{one.model} on {one.key}" + (f" of what was found on {one.found_on}" if one.found_on else "")
-            for one in left[:_MOST_TOLD]
+            f"{o.model} on {o.key}" + (f" of what was found on {o.found_on}" if o.found_on else "")
+            for o in left[:_MOST_TOLD]
         ]
         more = f", or {len(left) - _MOST_TOLD} others" if len(left) > _MOST_TOLD else ""
-        answers = [" ".join(f"--device {shlex.quote(key)}" for key in sorted({one.key, one.host})) for one in left[:2]]
+        answers = [" ".join(f"--device {shlex.quote(key)}" for key in sorted({o.key, o.host})) for o in left[:2]]
         return UsageError(
             f"the name {shown(file)} fits several ways, and what is in the logs does not decide: "
             f"{' or '.join(ways)}{more}",
@@ -236,12 +236,12 @@ class _Logs:
 def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
     """The names of the sets that have something in common with another."""
     met: dict[Any, str] = {}
-    found = set()
-    for name, one in sets.items():
-        for item in one:
+    shared = set()
+    for name, members in sets.items():
+        for item in members:
             if (other := met.setdefault(item, name)) != name:
-                found |= {name, other}
-    return found
+                shared |= {name, other}
+    return shared
 
 
 class _Content:
@@ -250,7 +250,7 @@ class _Content:
     def __init__(self, logs: Sequence[TuningRecords]) -> None:
         self.configurations: set[Name] = set()
         self.trials: set[tuple[Name, float]] = set()
-        for columns in (columns_of(one.trials) for one in logs):
+        for columns in (columns_of(log.trials) for log in logs):
             names = [columns.names[index] for index in columns.which.tolist()]
             self.configurations.update(names)
             self.trials.update(zip(names, columns.at_s.tolist(), strict=True))

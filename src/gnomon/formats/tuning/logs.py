@@ -136,7 +136,7 @@ class TunerLog:
     """The entries of a log, as they come; `bad` are the lines that are none.
 
     Most lines begin as one before, hold a configuration that was met before, maybe in another file, and end as one
-    before. Each of these texts is looked at once, and then known (`known`): such a line costs little more than its
+    before. Each of these texts is looked at once, and then known (`quick`): such a line costs little more than its
     times. What is not written as its tuner does is read whole, each time.
     """
 
@@ -154,7 +154,7 @@ class TunerLog:
 
     def read(self, text: str | bytes, key: str, model: TunedModel) -> TuningRecords:
         """The record set of a log of the device `key`; ProblemError for what is wrong, and for one without a trial."""
-        for number, value in json_lines(text, self.bad, _LOG_RULES, self.known):
+        for number, value in json_lines(text, self.bad, _LOG_RULES, self.quick):
             entry = self.shape.entry(value, f"line {number}", self.bad)
             if entry is not None and not self.take(number, entry):
                 break
@@ -177,7 +177,7 @@ class TunerLog:
             left_out=lost,
         )
 
-    def known(self, number: int, line: str) -> bool:
+    def quick(self, number: int, line: str) -> bool:
         """Take a line of which all but its times is known; see `gnomon.formats.json_lines.Quick`."""
         shape, self._met = self.shape, ("", "")
         if not self._head or not line.startswith(self._head):
@@ -196,16 +196,16 @@ class TunerLog:
         if (end := line.find(shape.end, begin)) < 0:
             return False
         text = line[begin:end]
-        if (found := configurations.get(text)) is None:
+        if (kept := configurations.get(text)) is None:
             trace = trace_text(shape.trace(part_of_a_line(text)))
-            found = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), (trace,))
+            kept = self.texts.keep(configurations, text, (layer, identity_of(layer, trace)), (trace,))
         value, end = value_at(line, end + len(shape.end))
         read = _quick_result(value)
         if read is None or line[end:] not in self._ends or len(self.trials) >= MOST_TRIALS:
             self._met = "", line[end:]
             return False
         times_s, failure, at_s = read
-        self.trials.add(*found, times_s, failure, at_s=at_s, line=number)
+        self.trials.add(*kept, times_s, failure, at_s=at_s, line=number)
         return True
 
     def take(self, number: int, entry: LogEntry) -> bool:
@@ -245,11 +245,11 @@ class TunerLog:
 def read_target(text: str) -> dict[str, Any]:
     """A target of old TVM, ``llvm -keys=cpu -mcpu=cortex-a72 -link-params``, as a mapping; a flag has True."""
     words = text.split()
-    found: dict[str, Any] = {"kind": words[0]} if words else {}
+    target: dict[str, Any] = {"kind": words[0]} if words else {}
     for word in words[1:]:
         name, equals, value = word.removeprefix("-").partition("=")
-        found.setdefault(name, value if equals else True)
-    return found
+        target.setdefault(name, value if equals else True)
+    return target
 
 
 def _of_device(target: str) -> dict[str, object]:
@@ -270,10 +270,10 @@ def _result(result: Any) -> tuple[tuple[float, ...], Failure | None, float] | No
     if times_s is None or type(at) not in (int, float) or not 0 <= at < _MOST_AT_S:
         return None
     if number != 0:
-        stage, kind, told = _ERRORS.get(number, _OTHER)
+        stage, kind, why = _ERRORS.get(number, _OTHER)
         return (
             (),
-            Failure(stage=stage, kind=kind, transient=False, message=f"{told} (error {shown(number)})"),
+            Failure(stage=stage, kind=kind, transient=False, message=f"{why} (error {shown(number)})"),
             float(at),
         )
     failure = unsound(times_s)
@@ -369,9 +369,9 @@ def _ansor_name(key: str) -> str:
     return f"{name} {shapes or numbers}".strip()
 
 
-def _two_shapes(found: Iterable[Any]) -> str:
+def _two_shapes(parts: Iterable[Any]) -> str:
     """The first two shapes: of the input and of the weights, without which layers of one input are not told apart."""
-    return " ".join(itertools.islice(filter(None, map(shape_text, found)), 2))
+    return " ".join(itertools.islice(filter(None, map(shape_text, parts)), 2))
 
 
 def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
@@ -527,12 +527,12 @@ def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[int, TuningTrial]
     ProblemError for what is packed and damaged.
     """
     read = read_autotvm_log if tuner == "autotvm" else read_ansor_log
-    found: dict[int, LoggedLine] = {}
+    lines: dict[int, LoggedLine] = {}
     for number, text in enumerate(io.BytesIO(_unpacked("the log", content)), 1):
         if number in wanted:
             line = text.removeprefix(_MARK)
             with contextlib.suppress(ProblemError):
                 if read(line, key="", model=_NO_MODEL).trials == (wanted[number],):
                     index = _renamed(json.loads(line))["config"].get("index") if tuner == "autotvm" else None
-                    found[number] = LoggedLine(line=line, index=index if type(index) is int else None)
-    return found
+                    lines[number] = LoggedLine(line=line, index=index if type(index) is int else None)
+    return lines

@@ -68,13 +68,13 @@ def read_metaschedule_database(
         layers.take(number, value)
     layers.complaints.raise_any()
     complaints, bad = (Complaints(what=f"MetaSchedule database ({RECORDS})", hint=_HINT) for _ in range(2))
-    trials = _Records(complaints=complaints, bad=bad, layers=layers.found, texts=texts or Texts())
-    for number, value in json_lines(records, trials.bad, quick=trials.known):
+    trials = _Records(complaints=complaints, bad=bad, layers=layers.pairs, texts=texts or Texts())
+    for number, value in json_lines(records, trials.bad, quick=trials.quick):
         trials.take(number, value)
-    lost = left_out(trials.bad, len(trials.found), trials.complaints)
+    lost = left_out(trials.bad, len(trials.built), trials.complaints)
     trials.complaints.raise_any()
     named: dict[str, TuningLayer] = {}
-    for index, (layer, workload) in enumerate(layers.found):
+    for index, (layer, workload) in enumerate(layers.pairs):
         arguments = trials.arguments.get(layer, ())
         shape = "x".join(map(str, arguments[-1][1])) if arguments else ""
         name = f"workload {index} {shape}".rstrip()
@@ -83,7 +83,7 @@ def read_metaschedule_database(
         device=TunedDevice(key=key, target=trials.target or {}),
         model=model,
         layers=tuple(named.values()),
-        trials=trials.found.columns(),
+        trials=trials.built.columns(),
         versions={"apache-tvm": ", ".join(sorted(layers.versions))} if layers.versions else {},
         left_out=lost,
     )
@@ -151,16 +151,16 @@ class _Workloads:
     """The lines of the first file: hash and base64 of each."""
 
     complaints: Complaints
-    found: list[tuple[str, str]] = field(default_factory=list)
+    pairs: list[tuple[str, str]] = field(default_factory=list)
     seen: dict[str, str] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
 
     def take(self, number: int, value: Any) -> None:
         """Take a line; lines are counted, so that there must be no gap."""
         place = f"line {number}"
-        if number != len(self.found) + 1 and not self.complaints.told:
-            self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.found)}?")
-        self.found.extend([("", "")] * (number - len(self.found)))
+        if number != len(self.pairs) + 1 and not self.complaints.told:
+            self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.pairs)}?")
+        self.pairs.extend([("", "")] * (number - len(self.pairs)))
         if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
             self.complaints.tell(place, f"a hash and a function in base64 expected, {shown(value)} found")
             return
@@ -169,10 +169,10 @@ class _Workloads:
             self.complaints.tell(place, f"a hash of digits expected, {shown(layer)} found")
         elif self.seen.setdefault(layer, workload) != workload:
             self.complaints.tell(place, f"the workload {layer} is there already, and is another there")
-        elif len(self.found) > MOST_LAYERS:
+        elif len(self.pairs) > MOST_LAYERS:
             self.complaints.tell(place, f"more than {MOST_LAYERS} workloads")
         else:
-            self.found[-1] = (layer, workload)
+            self.pairs[-1] = (layer, workload)
             self._graph(place, workload)
 
     def _graph(self, place: str, workload: str) -> None:
@@ -183,8 +183,8 @@ class _Workloads:
             return
         if len(graph) < _LENGTH or int.from_bytes(graph[:_LENGTH], "little") != len(graph) - _LENGTH:
             self.complaints.tell(place, "the function is not as long as it says")
-        elif told := _VERSION.search(graph[-_END:]):
-            self.versions.add(told[1].decode())
+        elif version := _VERSION.search(graph[-_END:]):
+            self.versions.add(version[1].decode())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,17 +198,17 @@ class _Records:
     bad: Complaints
     layers: list[tuple[str, str]]
     texts: Texts
-    found: TrialBuilder = field(default_factory=TrialBuilder)
+    built: TrialBuilder = field(default_factory=TrialBuilder)
     target: Mapping[str, object] | None = None
     arguments: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(default_factory=dict)
     _ends: set[tuple[str, str]] = field(default_factory=set)
     _met: tuple[str, str] | None = None
 
-    def known(self, number: int, line: str) -> bool:
+    def quick(self, number: int, line: str) -> bool:
         """Take a line that ends as one before; see `gnomon.formats.json_lines.Quick`."""
         self._met = None
         begin = _BEGIN.match(line)
-        if begin is None or int(begin[1]) >= len(self.layers) or len(self.found) >= MOST_TRIALS:
+        if begin is None or int(begin[1]) >= len(self.layers) or len(self.built) >= MOST_TRIALS:
             return False
         layer = self.layers[int(begin[1])][0]
         (name, trace), end = self.texts.trace_at(layer, line, begin.end())
@@ -244,14 +244,14 @@ class _Records:
                 self._add(number, (layer, identity_of(layer, text)), (text,), times)
             except ValueError:
                 self.bad.tell(place, "the trace holds a value that is not a number")
-        if len(self.found) == MOST_TRIALS + 1:
+        if len(self.built) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
         if self._met is not None and len(self.complaints.told) == before and len(self._ends) < MOST_LAYERS:
             self._ends.add(self._met)
 
     def _add(self, number: int, name: Name, trace: Trace, times: tuple[float, ...]) -> None:
         failure = _failed(times)
-        self.found.add(name, trace, () if failure else times, failure, line=number)
+        self.built.add(name, trace, () if failure else times, failure, line=number)
 
     def _target(self, place: str, target: Any) -> None:
         if target is None:
@@ -268,12 +268,12 @@ class _Records:
             return
         good = isinstance(infos, list) and all(isinstance(info, list) and info[:1] == ["TENSOR"] for info in infos)
         wrong = Complaints(what="record", hint="")
-        found = decode(Arguments, [info[1:] for info in infos], wrong) if good else ()
+        arguments = decode(Arguments, [info[1:] for info in infos], wrong) if good else ()
         if not good or wrong.told:
             self.complaints.tell(
                 place, f"arguments such as ['TENSOR', 'float32', [1, 8]] expected, {shown(infos)} found"
             )
-        elif self.arguments.setdefault(layer, found) != found:
+        elif self.arguments.setdefault(layer, arguments) != arguments:
             self.complaints.tell(place, "the arguments are others than in records of this workload before")
 
 
@@ -284,6 +284,6 @@ def _is_trace(trace: Any) -> bool:
 def _failed(times: tuple[float, ...]) -> Failure | None:
     """The failure that seconds stand for, if they do."""
     if any(t >= FAILED_S for t in times) or not times:
-        told = "MetaSchedule could not build or run it; its own logs say why"
-        return Failure(stage="run", kind="refused", transient=False, message=told)
+        message = "MetaSchedule could not build or run it; its own logs say why"
+        return Failure(stage="run", kind="refused", transient=False, message=message)
     return unsound(times)

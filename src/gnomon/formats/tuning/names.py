@@ -47,29 +47,29 @@ def parse_tuning_name(path: str) -> TuningName:
     """
     name = path.rstrip("/").rpartition("/")[2].removesuffix(".gz")
     words = name.split(".")
-    known = words.pop() in _SUFFIXES
+    fits = words.pop() in _SUFFIXES
     if words and words[-1] in _TUNERS:
         words.pop()
-    good = known and len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
+    good = fits and len(words) >= 3 and len(name) <= _MOST_NAME and name.isprintable() and _DTYPE.fullmatch(words[-1])
     key = ".".join(words[:-2])
     if not good or not key or not words[-2]:
         raise UsageError(f"the name {shown(name)} does not say device, model and data type", hint=_HINT)
     return TuningName(key=key, model=words[-2], dtype=words[-1])
 
 
-def readings(path: str, told: Collection[str] = ()) -> list[TuningName]:
+def readings(path: str, keys: Collection[str] = ()) -> list[TuningName]:
     """All that a name may mean: the front as one key, first, and cut in two at each underscore.
 
     Where key and model are parted at another dot than the last, both keys must be among those that were `told`.
     UsageError as of `parse_tuning_name`.
     """
     whole = parse_tuning_name(path)
-    found = [whole, *(replace(whole, key=key, found_on=host) for key, host in _cuts(whole.key, "_"))]
-    for front, model in _cuts(f"{whole.key}.{whole.model}", ".") if told else []:
+    names = [whole, *(replace(whole, key=key, found_on=host) for key, host in _cuts(whole.key, "_"))]
+    for front, model in _cuts(f"{whole.key}.{whole.model}", ".") if keys else []:
         for key, host in [(front, ""), *_cuts(front, "_")] if front != whole.key else []:
-            if key in told and host in (*told, ""):
-                found.append(replace(whole, key=key, found_on=host, model=model))
-    return found
+            if key in keys and host in (*keys, ""):
+                names.append(replace(whole, key=key, found_on=host, model=model))
+    return names
 
 
 def _cuts(text: str, at: str) -> list[tuple[str, str]]:

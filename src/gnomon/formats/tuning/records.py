@@ -71,8 +71,8 @@ def unsound(times_s: tuple[float, ...]) -> Failure | None:
     if sound_times(times_s):
         return None
     wrong = next((t for t in times_s if not sound_times((t,))), None)
-    told = "there are no times at all" if wrong is None else f"{wrong!r} is not a time"
-    return Failure(stage="run", kind="wrong-output", transient=False, message=told)
+    message = "there are no times at all" if wrong is None else f"{wrong!r} is not a time"
+    return Failure(stage="run", kind="wrong-output", transient=False, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class _Trial:
 
 def header_line(records: TuningRecords) -> dict[str, object]:
     """The document of the first line."""
-    made = _Header(
+    header = _Header(
         gnomon=KIND,
         version=VERSION,
         tuner=records.tuner,
@@ -119,7 +119,7 @@ def header_line(records: TuningRecords) -> dict[str, object]:
         model=records.model,
         versions=records.versions,
     )
-    return _document(made)
+    return _document(header)
 
 
 def layer_line(layer: TuningLayer) -> dict[str, object]:
@@ -127,13 +127,13 @@ def layer_line(layer: TuningLayer) -> dict[str, object]:
     return _document(layer)
 
 
-def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, object]:
+def trial_line(trial: TuningTrial, *, repeated: bool = False) -> dict[str, object]:
     """The document of a trial, without its trace if that is known from a line before; a failure without its times."""
     failure = trial_failure(trial)
-    made = _Trial(
+    line = _Trial(
         trial=trial.configuration,
         layer=trial.layer,
-        trace=None if known else trial.trace,
+        trace=None if repeated else trial.trace,
         times_s=() if failure else trial.times_s,
         cpu_s=None if failure else trial.cpu_s or None,
         failure=failure,
@@ -141,7 +141,7 @@ def trial_line(trial: TuningTrial, *, known: bool = False) -> dict[str, object]:
         server=trial.server,
         at_s=trial.at_s,
     )
-    return _document(made)
+    return _document(line)
 
 
 def trial_failure(trial: TuningTrial) -> Failure | None:
@@ -155,13 +155,13 @@ def trial_failure(trial: TuningTrial) -> Failure | None:
 
 def record_lines(records: TuningRecords) -> list[dict[str, object]]:
     """The documents of all lines of a record set."""
-    made = [header_line(records), *map(layer_line, records.layers)]
-    known: set[Name] = set()
+    lines = [header_line(records), *map(layer_line, records.layers)]
+    seen: set[Name] = set()
     for trial in records.trials:
         name = (trial.layer, trial.configuration)
-        made.append(trial_line(trial, known=name in known))
-        known.add(name)
-    return made
+        lines.append(trial_line(trial, repeated=name in seen))
+        seen.add(name)
+    return lines
 
 
 def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> TuningRecords:
@@ -171,7 +171,7 @@ def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> Tuning
     """
     complaints = Complaints(what="record file", hint=_HINT)
     file = _File(complaints=complaints, texts=texts or Texts())
-    for number, value in json_lines(text, complaints, _RULES, file.known):
+    for number, value in json_lines(text, complaints, _RULES, file.quick):
         if not isinstance(value, dict):
             complaints.tell(f"line {number}", f"an object expected, {shown(value)} found")
         elif not file.take(number, value):
@@ -191,7 +191,7 @@ class _File:
     trials: TrialBuilder = field(default_factory=TrialBuilder)
     homeless: list[tuple[int, str]] = field(default_factory=list)
 
-    def known(self, number: int, line: str) -> bool:
+    def quick(self, number: int, line: str) -> bool:
         """Take a trial whose trace is of known parts, or stands in a line before; see `json_lines.Quick`.
 
         Behind its trace a line is read here, as an object of its own. So where that has no field of those before, the
@@ -202,8 +202,8 @@ class _File:
             return False
         name, trace, end = (begin[2], begin[1]), _NO_TRACE, begin.end()
         if begin[3]:
-            (made, trace), end = self.texts.trace_at(name[0], line, end)
-            if made != name:
+            (identity, trace), end = self.texts.trace_at(name[0], line, end)
+            if identity != name:
                 return False
         elif name[1] != UNTUNED and name not in self.trials.indices:
             return False
@@ -271,10 +271,10 @@ class _File:
             return None
         version = value.get("version")
         if type(version) is not int or version not in _READ:
-            told = (
+            message = (
                 f"version: {' or '.join(map(str, _READ))} expected, {shown(version)} found: a newer gnomon may read it"
             )
-            self.complaints.tell(place, told)
+            self.complaints.tell(place, message)
             return None
         return self._decoded(_Header, place, value)
 
@@ -289,7 +289,7 @@ class _File:
         line = self._decoded(_Trial, place, value)
         if line is None:
             return
-        trace = self._trace(place, line, known="trace" not in value)
+        trace = self._trace(place, line, absent="trace" not in value)
         if (problem := _times_problem(line)) is not None:
             self.complaints.tell(place, problem)
         if line.layer not in self.layers:
@@ -297,10 +297,10 @@ class _File:
         if len(self.complaints.told) == before:
             self._add(number, line, (trace,))
 
-    def _trace(self, place: str, line: _Trial, *, known: bool) -> str:
+    def _trace(self, place: str, line: _Trial, *, absent: bool) -> str:
         """The trace as JSON; told where there is none, or another than the line says."""
         name = (line.layer, line.trial)
-        if known and line.trial != UNTUNED:
+        if absent and line.trial != UNTUNED:
             # Where something is wrong before, that may be the line that had it.
             if name not in self.trials.indices and not self.complaints.told:
                 self.complaints.tell(place, f"trace: no line before has that of {shown(line.trial)}")
@@ -312,8 +312,8 @@ class _File:
             return "null"
         expected = UNTUNED if line.trace is None else identity_of(line.layer, text)
         if line.trial != expected:
-            told = f"trial: {shown(line.trial)} is not what its layer and trace make: that is {expected}"
-            self.complaints.tell(place, told)
+            message = f"trial: {shown(line.trial)} is not what its layer and trace make: that is {expected}"
+            self.complaints.tell(place, message)
         return text
 
     def _add(self, number: int, line: _Trial, trace: Trace) -> None:
@@ -334,10 +334,10 @@ class _File:
     def _decoded(self, kind: type[T], place: str, value: dict[str, object]) -> T | None:
         """The line as that type; None, and told, where it is not."""
         wrong = Complaints(what="line", hint="")
-        found: T = decode(kind, value, wrong, "")
+        record: T = decode(kind, value, wrong, "")
         for sentence in wrong.told:
             self.complaints.tell(place, sentence.lstrip(".: "))
-        return None if wrong.told else found
+        return None if wrong.told else record
 
 
 def _times_problem(line: _Trial) -> str | None:

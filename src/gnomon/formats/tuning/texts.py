@@ -52,17 +52,17 @@ class Texts:
             self._count(len(instructions))
             self._begun[layer, instructions] = begun
         first, configurations = begun
-        if (found := configurations.get(decisions)) is None:
+        if (kept := configurations.get(decisions)) is None:
             _, value = part_of_a_line(f"[0{decisions}")
             second = f"{trace_text(value)}]"
             name = layer, identity_of(layer, first + second)
-            found = self.keep(configurations, decisions, name, (first, second))
-        return found, end
+            kept = self.keep(configurations, decisions, name, (first, second))
+        return kept, end
 
     def _count(self, letters: int) -> None:
         self._letters += letters
         if self._letters > _MOST_KEPT:
             self._letters = 0
             self._begun.clear()
-            for known in self._layers.values():
-                known.clear()
+            for configurations in self._layers.values():
+                configurations.clear()

@@ -196,7 +196,7 @@ class TrialCampaign(CallCampaign):
     def _append(self, trial: TuningTrial) -> None:
         candidate = f"{self._layers[trial.layer].name}/{trial.configuration}"
         process = self._processes[candidate]
-        line = trial_line(trial, known=process > 0)
+        line = trial_line(trial, repeated=process > 0)
         failure = trial_failure(trial)
         run = Run(
             candidate=candidate,
