@@ -250,8 +250,8 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
     by_domain: dict[str, list[str]] = {}
     for node in all_nodes(model):
         domain = "" if node.domain == "ai.onnx" else node.domain
-        known = domain in ("", "ai.onnx.ml") and defined(node.op_type, domain)
-        if not known and domain != "com.microsoft" and (node.domain, node.op_type) not in own:
+        standard = domain in ("", "ai.onnx.ml") and defined(node.op_type, domain)
+        if not standard and domain != "com.microsoft" and (node.domain, node.op_type) not in own:
             by_domain.setdefault(node.domain, []).append(node.op_type)
     for domain, types in by_domain.items():
         where = f"the domain {domain}" if domain else "no known kind"
@@ -268,8 +268,8 @@ def _in_flat(model: Model) -> Iterator[Finding]:
     if len(model.signatures) > 1:
         first = next((f", {name}" for name, number in model.signatures.items() if number == 0), "")
         yield _finding("signatures", _some(model.signatures), first)
-    known = {*OPERATOR_NAMES.values(), *_BUILT_IN}
-    custom = [op.type for op in model.graph.operators if op.type not in known and not op.type.startswith("BUILTIN_")]
+    builtin = {*OPERATOR_NAMES.values(), *_BUILT_IN}
+    custom = [op.type for op in model.graph.operators if op.type not in builtin and not op.type.startswith("BUILTIN_")]
     if custom:
         yield _finding("custom-operators", _some(custom), "no kind of TFLite's", "Convert it without SELECT_TF_OPS.")
 

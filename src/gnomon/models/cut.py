@@ -88,13 +88,13 @@ class Cutter(ABC):
                 if not is_known(self.graph.tensors[t]):
                     hidden[born] += 1
                     hidden[self._last[t]] -= 1
-        alive, unknown, found = change[0], hidden[0], []
+        alive, unknown, points = change[0], hidden[0], []
         for place in range(1, end):
             alive += change[place]
             unknown += hidden[place]
             if alive <= max_live and not unknown:
-                found.append(place)
-        return tuple(found)
+                points.append(place)
+        return tuple(points)
 
     def unknown(self) -> Tensor | None:
         """The first tensor that no cut may go through, as its shape is not known."""

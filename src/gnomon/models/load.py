@@ -138,8 +138,8 @@ def _load_file(path: Path, limits: Limits, *, inferred: bool) -> Model:
     data = content_of(path, limits)
     readers = {PTE_MAGIC: read_pte, ORT_MAGIC: read_ort, **dict.fromkeys(FLAT_MAGICS, read_flat)}
     graph, count = readers.get(head[4:8], read_pt2)(data, path.stem)
-    made = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
-    return replace(made, signatures=signatures_of(data)) if head[4:8] in FLAT_MAGICS else made
+    model = Model(path=path, graph=graph, kind=graph.format, package=None, size_bytes=len(data), subgraphs=count)
+    return replace(model, signatures=signatures_of(data)) if head[4:8] in FLAT_MAGICS else model
 
 
 class _Mapped(mmap):
@@ -170,12 +170,12 @@ def plausible_feeds(model: Model) -> dict[str, Feed]:
 
 def _pixels(graph: Graph) -> dict[str, Feed]:
     """Pixels for what looks like images: floats from 0 to 1, bytes of all values."""
-    found: dict[str, Feed] = {}
+    feeds: dict[str, Feed] = {}
     for tensor in (graph.tensors[index] for index in graph.inputs):
         ends = (0, 1) if tensor.dtype.startswith(("float", "bfloat")) else _BYTES.get(tensor.dtype)
         if ends is not None and image_sides(tensor.shape or ()):
-            found[tensor.name] = {"least": ends[0], "most": ends[1]}
-    return found
+            feeds[tensor.name] = {"least": ends[0], "most": ends[1]}
+    return feeds
 
 
 _BYTES = {"uint8": (0, 255), "int8": (-128, 127)}
@@ -218,15 +218,15 @@ _TABLES = {
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:
     """Numbers of rows within the tables that are looked up; tables are constants, whose first axis has the rows."""
     computed = {tensor for op in graph.operators for tensor in op.outputs}
-    found: dict[str, Feed] = {}
+    feeds: dict[str, Feed] = {}
     for op in graph.operators:
         if op.type not in _TABLES or len(op.inputs) < 2:
             continue
         table, rows = (op.inputs[place] for place in _TABLES[op.type])
         shape = graph.tensors[table].shape
         if rows in graph.inputs and table not in computed | {*graph.inputs} and shape and shape[0] > 0:
-            found[graph.tensors[rows].name] = {"least": 0, "most": shape[0] - 1}
-    return found
+            feeds[graph.tensors[rows].name] = {"least": 0, "most": shape[0] - 1}
+    return feeds
 
 
 _MADE_FROM = {"onnx": frozenset({"ncnn"})}

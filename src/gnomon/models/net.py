@@ -81,7 +81,7 @@ def net_of_onnx(model: Model, name: object = None) -> ModelNet:
     opsets = (entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
     reader = _Reader(proto=proto, graph=model.graph, opset=next(opsets, 1))
     reader.read()
-    return reader.found((value.name for value in proto.graph.output), name or model.path)
+    return reader.model_net((value.name for value in proto.graph.output), name or model.path)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,12 +99,12 @@ class NetReader:
     ref: dict[str, int] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
-    def found(self, outputs: Iterable[str], name: object) -> ModelNet:
+    def model_net(self, outputs: Iterable[str], name: object) -> ModelNet:
         """What was read, of which the output is that of these which is computed last. ModelError for no layer."""
         if self.left_out and not self.nodes:
             raise ModelError(
                 f"{name} has no operator whose time could be predicted: "
-                + ", ".join(sorted({f"{one.type} ({one.reason})" for one in self.left_out})),
+                + ", ".join(sorted({f"{operator.type} ({operator.reason})" for operator in self.left_out})),
                 hint="Measure it whole: gnomon profile MODEL.",
             )
         last = max((self.ref[name] for name in outputs if name in self.ref), default=len(self.nodes) - 1)
@@ -127,16 +127,16 @@ class NetReader:
             self.ref[name] = -len(self.inputs)
         return self.ref[name]
 
-    def add(self, one: Layer, inputs: Sequence[str], output: str) -> bool:
+    def add(self, op: Layer, inputs: Sequence[str], output: str) -> bool:
         """A layer that makes a tensor; False where its shapes do not fit, so that nothing was added."""
         given = [self.shape(name) for name in inputs]
         if None in given:
             return False
-        known = tuple(shape for shape in given if shape is not None)
+        shapes = tuple(shape for shape in given if shape is not None)
         try:
-            if output_shape(one, known) != self.shape(output):
+            if output_shape(op, shapes) != self.shape(output):
                 return False
-            unit = single(one, known)
+            unit = single(op, shapes)
         except (ProblemError, IndexError):
             return False
         refs = tuple(self.source(name) for name in inputs)
@@ -152,27 +152,27 @@ class NetReader:
         operands: Sequence[Any],
     ) -> None:
         """An operator that is a kind by itself, from the computed ones of its inputs to its results, else left out."""
-        computed, made = ends
+        computed, outputs = ends
         types = [[self.tensors[name].dtype for name in names] for names in ends]
         own = {} if set(FLOATS).issuperset(types[0] + types[1]) else {TYPES_OF: types}
         reason = "" if len(computed) <= MOST_INPUTS else "more than nine computed inputs"
         try:
-            one = layer(
+            op = layer(
                 f"{self.graph.format}.{operator.type}" + (f".{len(computed)}" if len(computed) != 1 else ""),
-                shape=self.shape(made[0]) or (),
+                shape=self.shape(outputs[0]) or (),
                 macs=operator.macs or 0,
                 attributes=text_of({**attributes, **own}),
                 operands=text_of(operands),
             )
-            if not reason and self.add(one, computed, made[0]):
+            if not reason and self.add(op, computed, outputs[0]):
                 return
         except (ProblemError, TypeError, ValueError):
             reason = reason or "its attributes are not numbers or texts"
-        self.leave_out(operator, made, reason or "its shapes are not known")
+        self.leave_out(operator, outputs, reason or "its shapes are not known")
 
-    def leave_out(self, operator: Operator, made: Sequence[str], reason: str) -> None:
+    def leave_out(self, operator: Operator, outputs: Sequence[str], reason: str) -> None:
         """An operator that no layer can be, with its results."""
-        shapes = [self.shape(name) for name in made]
+        shapes = [self.shape(name) for name in outputs]
         elements = None if None in shapes else sum(math.prod(shape or ()) for shape in shapes)
         name, macs = operator.name, operator.macs or 0
         self.left_out.append(LeftOut(name=name, type=operator.type, elements=elements, reason=reason, macs=macs))
@@ -226,60 +226,60 @@ class _Reader(NetReader):
         return name in self.maker or any(self.graph.tensors[index].name == name for index in self.graph.inputs)
 
     def _operator(self, operator: Operator, node: onnx.NodeProto) -> None:
-        made = [name for name in node.output if name]
+        outputs = [name for name in node.output if name]
         computed = [name for name in node.input if name and self.moves(name)]
-        if reason := self._why_not(operator, node, computed, made):
-            self.leave_out(operator, made, reason)
+        if reason := self._why_not(operator, node, computed, outputs):
+            self.leave_out(operator, outputs, reason)
             return
-        if node.op_type in _VIEWS and self._view(computed[0], made[0]):
+        if node.op_type in _VIEWS and self._view(computed[0], outputs[0]):
             return
-        floats = all(self.tensors[name].dtype in FLOATS for name in (*computed, made[0]))
-        embeds = node.op_type == "Gather" and computed == [node.input[1]] and self._embedding(node, made[0])
-        own = floats and (self._joined(operator.index, node, computed) or self._own_kind(node, computed, made[0]))
-        if own or embeds or (floats and node.op_type == "Split" and self._split(node, computed[0], made)):
+        floats = all(self.tensors[name].dtype in FLOATS for name in (*computed, outputs[0]))
+        embeds = node.op_type == "Gather" and computed == [node.input[1]] and self._embedding(node, outputs[0])
+        own = floats and (self._joined(operator.index, node, computed) or self._own_kind(node, computed, outputs[0]))
+        if own or embeds or (floats and node.op_type == "Split" and self._split(node, computed[0], outputs)):
             return
-        self._generic(operator, node, computed, made)
+        self._generic(operator, node, computed, outputs)
 
-    def _why_not(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: list[str]) -> str:
+    def _why_not(self, operator: Operator, node: onnx.NodeProto, computed: list[str], outputs: list[str]) -> str:
         if node.domain not in ("", "ai.onnx"):
             return f"of the domain {node.domain}"
         if any(attribute.type in (5, 10) for attribute in node.attribute):  # GRAPH and GRAPHS
             return "control flow"
         # Whole numbers that are no sums of products are shapes, places and conditions.
-        if self.tensors[made[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
+        if self.tensors[outputs[0]].dtype not in (*FLOATS, *_QUANTISED) and not operator.macs:
             return "not of floating-point numbers"
-        if self.shape(made[0]) is None or any(self.shape(name) is None for name in computed):
+        if self.shape(outputs[0]) is None or any(self.shape(name) is None for name in computed):
             return "its shape depends on values"
-        known = (*FLOATS, *_QUANTISED, _SUMS)
-        if any(self.tensors[name].dtype not in known for name in computed) and node.op_type != "Gather":
+        numeric = (*FLOATS, *_QUANTISED, _SUMS)
+        if any(self.tensors[name].dtype not in numeric for name in computed) and node.op_type != "Gather":
             return "reads numbers that are not floating-point"
         return ""
 
-    def _view(self, name: str, made: str) -> bool:
+    def _view(self, name: str, output: str) -> bool:
         if self.tensors[name].dtype not in (*FLOATS, *_QUANTISED):
             return False
-        if self.shape(name) == self.shape(made):
-            self.ref[made] = self.source(name)
+        if self.shape(name) == self.shape(output):
+            self.ref[output] = self.source(name)
             return True
-        return self.add(layer("Reshape", shape=self.shape(made) or ()), [name], made)
+        return self.add(layer("Reshape", shape=self.shape(output) or ()), [name], output)
 
-    def _own_kind(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+    def _own_kind(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
         """Whether the operator is a layer of a kind of its own."""
         kind = node.op_type
         if len(computed) == 1 and computed[0] != (node.input[0] if node.input else "") and kind not in _BY_CHANNEL:
             return False
         if kind in _PLAIN:
-            return self.add(layer(kind), computed, made)
-        if kind == "ReduceMean" and self._pooled(node, computed, made):
+            return self.add(layer(kind), computed, output)
+        if kind == "ReduceMean" and self._pooled(node, computed, output):
             return True
         if kind == "Sum" and len(computed) == 2:
-            return self.add(layer("Add"), computed, made)
+            return self.add(layer("Add"), computed, output)
         if kind in ("Add", "Mul", "MatMul") and len(computed) == 2:
-            one, other = (self.shape(name) for name in computed)
-            turned = kind == "Mul" and one is not None and other is not None and math.prod(one) < math.prod(other)
-            return self.add(layer(kind), computed[::-1] if turned else computed, made)
+            first, other = (self.shape(name) for name in computed)
+            turned = kind == "Mul" and first is not None and other is not None and math.prod(first) < math.prod(other)
+            return self.add(layer(kind), computed[::-1] if turned else computed, output)
         if kind == "Concat" and len(computed) == 2 and len(node.input) == 2 and _attribute(node, "axis") == 1:
-            return self.add(layer("Concat"), computed, made)
+            return self.add(layer("Concat"), computed, output)
         if len(computed) != 1:
             return False
         if kind in _BY_CHANNEL:
@@ -287,44 +287,44 @@ class _Reader(NetReader):
             constant = self.shape(next(n for n in node.input if n != computed[0])) or ()
             # The constant has a number for each channel of an image.
             by_channel = len(image) == 4 and len(constant) in (3, 4) and (1, *constant)[-4:] == (1, image[1], 1, 1)
-            return by_channel and self.add(layer(_BY_CHANNEL[kind]), computed, made)
+            return by_channel and self.add(layer(_BY_CHANNEL[kind]), computed, output)
         if kind == "BatchNormalization":
-            return self.add(layer(kind), computed, made)
+            return self.add(layer(kind), computed, output)
         if kind == "Clip" and self._limits(node) == (0.0, 6.0):
-            return self.add(layer("Relu6"), computed, made)
+            return self.add(layer("Relu6"), computed, output)
         if kind == "HardSigmoid" and abs(_attribute(node, "alpha", 0.2) - 1 / 6) < 1e-3:
-            return self.add(layer(kind), computed, made)
+            return self.add(layer(kind), computed, output)
         if kind == "Transpose":
             axes = range(len(self.shape(computed[0]) or ()))
-            return self.add(layer(kind, perm=tuple(_attribute(node, "perm", reversed(axes)))), computed, made)
+            return self.add(layer(kind, perm=tuple(_attribute(node, "perm", reversed(axes)))), computed, output)
         if kind in ("Softmax", "LayerNormalization"):
-            rank = len(self.shape(made) or ())
+            rank = len(self.shape(output) or ())
             usual = 1 if kind == "Softmax" and self.opset < _SOFTMAX_BY_LAST else -1
-            return _attribute(node, "axis", usual) in (-1, rank - 1) and self.add(layer(kind), computed, made)
+            return _attribute(node, "axis", usual) in (-1, rank - 1) and self.add(layer(kind), computed, output)
         if kind == "Conv":
-            return self._conv(node, computed, made)
+            return self._conv(node, computed, output)
         if kind in ("MaxPool", "AveragePool"):
-            return self._windowed(node, _attribute(node, "kernel_shape", ()), {}, computed, made)
+            return self._windowed(node, _attribute(node, "kernel_shape", ()), {}, computed, output)
         if kind == "Gemm":
             plain = (
                 not _attribute(node, "transA")
                 and _attribute(node, "alpha", 1.0) == _attribute(node, "beta", 1.0) == 1.0
             )
-            return plain and self._linear(computed, made, bias=len(node.input) > 2)
-        return kind == "MatMul" and self._product(node, computed, made)
+            return plain and self._linear(computed, output, bias=len(node.input) > 2)
+        return kind == "MatMul" and self._product(node, computed, output)
 
-    def _pooled(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+    def _pooled(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
         """A mean over height and width: the pool, and a view where the mean has no such axes."""
         shape = self.shape(computed[0]) or ()
         if len(shape) != 4 or sorted(axis % 4 for axis in self._axes(node)) != [2, 3]:
             return False
-        pooled = f"{made}.pooled"
-        self.tensors[pooled] = replace(self.tensors[made], name=pooled, shape=(*shape[:2], 1, 1))
+        pooled = f"{output}.pooled"
+        self.tensors[pooled] = replace(self.tensors[output], name=pooled, shape=(*shape[:2], 1, 1))
         if not self.add(layer("GlobalAveragePool"), computed, pooled):
             return False
-        return self._view(pooled, made)
+        return self._view(pooled, output)
 
-    def _conv(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+    def _conv(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
         weights = self.shape(node.input[1])
         if weights is None or len(weights) != 4:
             return False
@@ -334,10 +334,10 @@ class _Reader(NetReader):
             "bias": len(node.input) > 2 and bool(node.input[2]),
             "dilation": tuple(_attribute(node, "dilations", (1, 1))),
         }
-        return self._windowed(node, weights[2:], more, computed, made)
+        return self._windowed(node, weights[2:], more, computed, output)
 
     def _windowed(
-        self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], made: str
+        self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], output: str
     ) -> bool:
         """A sliding window. Uneven padding is told as an even one that makes the output as large: the work is alike."""
         pads = _attribute(node, "pads", (0, 0, 0, 0))
@@ -349,17 +349,17 @@ class _Reader(NetReader):
         tried = [tuple(rounded(sum(total) / 2) for total in totals) for rounded in (math.ceil, math.floor)]
         for pad in dict.fromkeys(tried):
             try:
-                one = layer(node.op_type, kernel=tuple(kernel), stride=stride, pad=pad, **more)
+                op = layer(node.op_type, kernel=tuple(kernel), stride=stride, pad=pad, **more)
             except ProblemError:
                 return False
-            if self.add(one, computed, made):
+            if self.add(op, computed, output):
                 return True
         return False
 
-    def _linear(self, computed: list[str], made: str, *, bias: bool) -> bool:
+    def _linear(self, computed: list[str], output: str, *, bias: bool) -> bool:
         """A fully connected layer; one behind a view of (N, C, 1, 1) reads that itself, as in search spaces."""
-        shape = self.shape(made)
-        if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, made):
+        shape = self.shape(output)
+        if shape is None or not self.add(layer("Linear", out_features=shape[-1], bias=bias), computed, output):
             return False
         added = self.nodes[-1]
         before = self.nodes[added.inputs[0]] if added.inputs[0] >= 0 else None
@@ -369,40 +369,40 @@ class _Reader(NetReader):
                 self.nodes[-1] = Node(single(added.unit.layers[0], (came,)), before.inputs)
         return True
 
-    def _product(self, node: onnx.NodeProto, computed: list[str], made: str) -> bool:
+    def _product(self, node: onnx.NodeProto, computed: list[str], output: str) -> bool:
         """A product with a constant matrix, and the addition of a bias behind it."""
         if len(self.shape(node.input[1]) or ()) != 2 or len(self.shape(computed[0]) or ()) not in (2, 3):
             return False
-        behind = self._only_reader(made, "Add")
+        behind = self._only_reader(output, "Add")
         if behind is not None:
-            other = next((n for n in self.proto.graph.node[behind].input if n != made), "")
+            other = next((n for n in self.proto.graph.node[behind].input if n != output), "")
             result = self.proto.graph.node[behind].output[0]
             vector = not self.moves(other) and len(self.shape(other) or ()) == 1
             if vector and self._linear(computed, result, bias=True):
                 self.done.add(behind)
                 return True
-        return self._linear(computed, made, bias=False)
+        return self._linear(computed, output, bias=False)
 
-    def _embedding(self, node: onnx.NodeProto, made: str) -> bool:
+    def _embedding(self, node: onnx.NodeProto, output: str) -> bool:
         table = self.shape(node.input[0])
         if table is None or len(table) != 2 or _attribute(node, "axis", 0) != 0:
             return False
-        return self.add(layer("Embedding", rows=table[0], width=table[1]), [node.input[1]], made)
+        return self.add(layer("Embedding", rows=table[0], width=table[1]), [node.input[1]], output)
 
-    def _split(self, node: onnx.NodeProto, name: str, made: Sequence[str]) -> bool:
+    def _split(self, node: onnx.NodeProto, name: str, outputs: Sequence[str]) -> bool:
         """Each part is a slice of its own."""
         whole = self.shape(name)
         if whole is None:
             return False
         axis, at = int(_attribute(node, "axis", 0)) % len(whole), 0
-        for part in made:
+        for part in outputs:
             shape = self.shape(part)
             if shape is None:
                 return False
             ends = [{"dtype": "int64", "shape": [1], "values": [n]} for n in (at, at + shape[axis], axis)]
             at += shape[axis]
-            one = layer("onnx.Slice", shape=shape, operands=text_of([None, *ends]), attributes="{}")
-            if not self.add(one, [name], part):
+            op = layer("onnx.Slice", shape=shape, operands=text_of([None, *ends]), attributes="{}")
+            if not self.add(op, [name], part):
                 return False
         return True
 
@@ -415,7 +415,7 @@ class _Reader(NetReader):
         low, high = (float(end.item()) for end in ends if end is not None)
         return low, high
 
-    def _generic(self, operator: Operator, node: onnx.NodeProto, computed: list[str], made: list[str]) -> None:
+    def _generic(self, operator: Operator, node: onnx.NodeProto, computed: list[str], outputs: list[str]) -> None:
         operands: list[Any] = []
         for name in node.input:
             if not name:
@@ -425,7 +425,7 @@ class _Reader(NetReader):
             else:
                 operands.append(self._operand(name, operator))
         attributes = {**dict(_attributes(node)), **self._version(node.op_type)}
-        self.add_as_it_is(operator, (computed, made), attributes, operands)
+        self.add_as_it_is(operator, (computed, outputs), attributes, operands)
 
     def _version(self, kind: str) -> dict[str, int]:
         """The version of an operator, where it means something else in the operator set that units are written in."""
@@ -448,10 +448,10 @@ class _Reader(NetReader):
 
     def _only_reader(self, name: str, *kinds: str) -> int | None:
         """The operator that alone reads a tensor, if it is of one of these types and the tensor is not a result."""
-        found = self.readers.get(name, [])
-        if len(set(found)) != 1 or any(value.name == name for value in self.proto.graph.output):
+        indices = self.readers.get(name, [])
+        if len(set(indices)) != 1 or any(value.name == name for value in self.proto.graph.output):
             return None
-        return found[0] if self.proto.graph.node[found[0]].op_type in kinds else None
+        return indices[0] if self.proto.graph.node[indices[0]].op_type in kinds else None
 
     def _constant_beside(self, index: int, name: str) -> bool:
         """Whether the other input of an operator of two is a constant."""
@@ -466,12 +466,12 @@ class _Reader(NetReader):
         gated = "HardSwish" if node.op_type == "HardSigmoid" else "Swish"
         for kind, follow in ((gated, self._gated), ("Gelu", self._gelu), ("LayerNormalization", self._layer_norm)):
             members = follow(index, node, x)
-            if members and self.add(layer(kind), [x], self._made(members[-1])):
+            if members and self.add(layer(kind), [x], self._output(members[-1])):
                 self.done.update(members)
                 return True
         return False
 
-    def _made(self, index: int) -> str:
+    def _output(self, index: int) -> str:
         return str(self.proto.graph.node[index].output[0])
 
     def _gated(self, index: int, node: onnx.NodeProto, x: str) -> list[int]:
@@ -489,19 +489,19 @@ class _Reader(NetReader):
             return []
         members = [index]
         erf = self._only_reader(node.output[0], "Erf")
-        add = None if erf is None else self._only_reader(self._made(erf), "Add")
-        if erf is None or add is None or not self._constant_beside(add, self._made(erf)):
+        add = None if erf is None else self._only_reader(self._output(erf), "Add")
+        if erf is None or add is None or not self._constant_beside(add, self._output(erf)):
             return []
         members += [erf, add]
-        times = self._only_reader(self._made(add), "Mul")
+        times = self._only_reader(self._output(add), "Mul")
         if times is None:
             return []
-        other = next((n for n in self.proto.graph.node[times].input if n != self._made(add)), "")
+        other = next((n for n in self.proto.graph.node[times].input if n != self._output(add)), "")
         halved = self.maker.get(other)
         if other == x:
             members.append(times)
-            last = self._only_reader(self._made(times), "Mul")
-            if last is None or not self._constant_beside(last, self._made(times)):
+            last = self._only_reader(self._output(times), "Mul")
+            if last is None or not self._constant_beside(last, self._output(times)):
                 return []
             return [*members, last]
         if halved is not None and x in self.proto.graph.node[halved].input and self._constant_beside(halved, x):
@@ -515,14 +515,14 @@ class _Reader(NetReader):
         sub = self._only_reader(node.output[0], "Sub")
         if sub is None or self.proto.graph.node[sub].input[0] != x:
             return []
-        difference = self._made(sub)
+        difference = self._output(sub)
         squares = [k for k in self.readers.get(difference, []) if self.proto.graph.node[k].op_type in ("Pow", "Mul")]
         members = [index, sub]
         for square in squares:
-            mean = self._only_reader(self._made(square), "ReduceMean")
+            mean = self._only_reader(self._output(square), "ReduceMean")
             chain = [square, mean] if mean is not None else []
             for kind in ("Add", "Sqrt", "Div"):
-                behind = self._only_reader(self._made(chain[-1]), kind) if chain else None
+                behind = self._only_reader(self._output(chain[-1]), kind) if chain else None
                 chain = [*chain, behind] if behind is not None else []
             if chain and self.proto.graph.node[chain[-1] or 0].input[0] == difference:
                 members += [k for k in chain if k is not None]
@@ -530,8 +530,8 @@ class _Reader(NetReader):
         else:
             return []
         for kind in ("Mul", "Add"):
-            behind = self._only_reader(self._made(members[-1]), kind)
-            if behind is None or not self._constant_beside(behind, self._made(members[-1])):
+            behind = self._only_reader(self._output(members[-1]), kind)
+            if behind is None or not self._constant_beside(behind, self._output(members[-1])):
                 break
             members.append(behind)
         return members
@@ -566,7 +566,7 @@ def _attributes(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         elif isinstance(value, list) and value and isinstance(value[0], bytes):
-            value = [one.decode("utf-8", "replace") for one in value]
+            value = [part.decode("utf-8", "replace") for part in value]
         elif isinstance(value, float):
             value = float(f"{value:.6g}")  # as it was written, and not as 32 bits hold it
         yield attribute.name, value

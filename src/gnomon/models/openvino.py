@@ -72,7 +72,7 @@ def openvino_feeds(model: Model) -> dict[str, Feed]:
     Where the length of the axis is not known, as in a state that grows, the first alone is surely there.
     """
     net = _parsed(read_regular(model.path, _MOST_LETTERS))
-    found: dict[str, Feed] = {}
+    feeds: dict[str, Feed] = {}
     for layer in net.layers.values():
         if layer.type != "Gather" or len(layer.read) < 3:
             continue
@@ -85,14 +85,14 @@ def openvino_feeds(model: Model) -> dict[str, Feed]:
             length = dims[at] if at is not None and -len(dims) <= at < len(dims) else 1
             label = _called(net.layers[key], 0, next(iter(net.layers[key].outputs.values())))
             most = max(0, length - 1)
-            found[label] = {"least": 0, "most": min(most, found.get(label, {"most": most})["most"])}
-    return found
+            feeds[label] = {"least": 0, "most": min(most, feeds.get(label, {"most": most})["most"])}
+    return feeds
 
 
-def _dtype(told: str) -> str:
+def _dtype(word: str) -> str:
     """By OpenVINO's name of a type that of numpy or ml_dtypes; "" where it is none."""
-    match = _TYPE.fullmatch(told)
-    return _KINDS[match[1]] + match[2] if match else _WORDS.get(told, "")
+    match = _TYPE.fullmatch(word)
+    return _KINDS[match[1]] + match[2] if match else _WORDS.get(word, "")
 
 
 def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any]]]:
@@ -153,29 +153,29 @@ class _Net:
         self.port: _Port | None = None
         self.text = ""
 
-    def start(self, tag: str, told: Mapping[str, str]) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.path.append(tag)
         place, self.text = tuple(self.path), ""
         if len(place) > _MOST_DEPTH:
             _broken(f"it is nested deeper than {_MOST_DEPTH} levels")
         if len(place) == 1:
-            _check_net(tag, told)
-            self.version = told["version"]
+            _check_net(tag, attributes)
+            self.version = attributes["version"]
         elif place == _LAYER:
-            self._start_layer(told)
+            self._start_layer(attributes)
         elif place == ("net", "edges", "edge"):
-            self._join(told)
+            self._join(attributes)
         elif self.layer is not None and place[:3] == _LAYER:
             if place[3:] == ("data",):
-                self.layer.data = dict(told)
+                self.layer.data = dict(attributes)
             elif place[3:] == ("input", "port"):
                 self.count()
-                self.layer.inputs[_given(told, "id")] = None
+                self.layer.inputs[_given(attributes, "id")] = None
             elif place[3:] == ("output", "port"):
-                names = told.get("names", "")
+                names = attributes.get("names", "")
                 self.count(1 + names.count(","))
-                self.port = _Port(precision=told.get("precision", ""), names=_names(names))
-                self.layer.outputs[_given(told, "id")] = self.port
+                self.port = _Port(precision=attributes.get("precision", ""), names=_names(names))
+                self.layer.outputs[_given(attributes, "id")] = self.port
 
     def end(self, tag: str) -> None:
         place = tuple(self.path)
@@ -199,22 +199,22 @@ class _Net:
         if len(self.text) < _MOST_DEPTH:
             self.text += text
 
-    def _start_layer(self, told: Mapping[str, str]) -> None:
-        key = _given(told, "id")
+    def _start_layer(self, attributes: Mapping[str, str]) -> None:
+        key = _given(attributes, "id")
         if key in self.layers:
             _broken(f"two layers have the id {shown(key)}")
         self.count()
-        self.layer = self.layers[key] = _Layer(name=_given(told, "name"), type=_given(told, "type"))
+        self.layer = self.layers[key] = _Layer(name=_given(attributes, "name"), type=_given(attributes, "type"))
 
-    def _join(self, told: Mapping[str, str]) -> None:
-        writer, reader = (self.layers.get(_given(told, key)) for key in ("from-layer", "to-layer"))
+    def _join(self, attributes: Mapping[str, str]) -> None:
+        writer, reader = (self.layers.get(_given(attributes, key)) for key in ("from-layer", "to-layer"))
         if writer is None or reader is None:
             _broken("an edge is of a layer that is not there")
-        source, target = _given(told, "from-port"), _given(told, "to-port")
+        source, target = _given(attributes, "from-port"), _given(attributes, "to-port")
         if source not in writer.outputs or target not in reader.inputs or target in reader.sources:
             ends = f"from {shown(writer.name)} to {shown(reader.name)}"
             _broken(f"an edge {ends} is of a port that is not there, or read twice")
-        reader.sources[target] = (_given(told, "from-layer"), source)
+        reader.sources[target] = (_given(attributes, "from-layer"), source)
 
 
 def _parsed(text: bytes) -> _Net:
@@ -259,17 +259,17 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
         constant = layer.type not in _NEVER_CONSTANT and all(tensors[place].constant for place in read)
         constant = constant and (bool(read) or layer.type == "Const")
         unranked = layer.data.get("shape") == "..." or any(tensors[place].shape is None for place in read)
-        made = []
-        for number, (port, told) in enumerate(layer.outputs.items()):
+        written = []
+        for number, (port, output) in enumerate(layer.outputs.items()):
             places[key, port] = len(tensors)
-            made.append(len(tensors))
-            tensors.append(_tensor(_called(layer, number, told), layer, told, unranked=unranked, constant=constant))
+            written.append(len(tensors))
+            tensors.append(_tensor(_called(layer, number, output), layer, output, unranked=unranked, constant=constant))
         if layer.type == "Parameter":
-            inputs += made
+            inputs += written
         elif layer.type == "Result":
             outputs += read
         if layer.type not in _NO_OPERATORS and not constant:
-            kept.append((layer, read, tuple(made)))
+            kept.append((layer, read, tuple(written)))
     if not outputs:
         _broken("it has no outputs")
     if net.version == "10":
@@ -280,8 +280,8 @@ def _graph(net: _Net, name: str, digest: str) -> Graph:
             if tensors[place].dtype == "float16":
                 tensors[place] = _typed(tensors[place], "float32")
     rows = [
-        (layer.type, read, made, _macs(layer, [tensors[t] for t in read], [tensors[t] for t in made]))
-        for layer, read, made in kept
+        (layer.type, read, written, _macs(layer, [tensors[t] for t in read], [tensors[t] for t in written]))
+        for layer, read, written in kept
     ]
     return Graph(
         name=name,
@@ -302,9 +302,9 @@ def _called(layer: _Layer, number: int, port: _Port) -> str:
 
 
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
-    told = port.precision or layer.data.get("element_type", "")
-    dtype = _dtype(re.sub("^fp", "f", told.lower()))
-    bits, dtype = element_bits(dtype), dtype or told.lower() or "unknown"
+    precision = port.precision or layer.data.get("element_type", "")
+    dtype = _dtype(re.sub("^fp", "f", precision.lower()))
+    bits, dtype = element_bits(dtype), dtype or precision.lower() or "unknown"
     # A tensor of any rank has no dimensions in its port, just as a scalar: only what it comes from tells.
     shape = None if unranked and not port.dims else tuple(port.dims)
     size = None if shape is None or -1 in shape or not bits else (math.prod(shape) * bits + 7) // 8
@@ -315,21 +315,21 @@ def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: 
 
 def _typed(tensor: Tensor, dtype: str) -> Tensor:
     """The tensor in another type, of four bytes an element."""
-    known = tensor.shape is not None and -1 not in tensor.shape
-    return replace(tensor, dtype=dtype, size_bytes=4 * math.prod(tensor.shape or ()) if known else None)
+    fixed = tensor.shape is not None and -1 not in tensor.shape
+    return replace(tensor, dtype=dtype, size_bytes=4 * math.prod(tensor.shape or ()) if fixed else None)
 
 
 _INT32 = frozenset({"int64", "uint64", "int32", "uint32"})
 
 
-def _macs(layer: _Layer, read: Sequence[Tensor], made: Sequence[Tensor]) -> int | None:
+def _macs(layer: _Layer, read: Sequence[Tensor], written: Sequence[Tensor]) -> int | None:
     """Multiply-accumulates, by the shapes of an operation's first two inputs and of its result."""
     if layer.type in _WITH_BODIES:
         return None
     skipped = _WEIGHTS.get(layer.type)
     if skipped is None and layer.type != "MatMul":
         return 0
-    shapes = [tensor.shape for tensor in (*read[:2], *made[:1])]
+    shapes = [tensor.shape for tensor in (*read[:2], *written[:1])]
     if len(shapes) < 3 or any(shape is None or -1 in shape for shape in shapes):
         return None
     first, second, result = (shape or () for shape in shapes)
@@ -348,19 +348,19 @@ _WEIGHTS = {
 """How many axes of a convolution's weights come before those that are summed up, or written, for each number."""
 
 
-def _check_net(tag: str, told: Mapping[str, str]) -> None:
+def _check_net(tag: str, attributes: Mapping[str, str]) -> None:
     if tag != "net":
         raise ModelError(f"the XML file is of <{tag:.50}>, where OpenVINO's models are of <net>", hint=_HINT)
-    if told.get("version") not in _VERSIONS:
+    if attributes.get("version") not in _VERSIONS:
         raise ModelError(
-            f"the model is of version {told.get('version', 'none')!r:.20} of OpenVINO's format, which has no reader",
+            f"the model is of version {attributes.get('version', 'none')!r:.20} of OpenVINO's format",
             hint=f"gnomon reads versions {' and '.join(_VERSIONS)}. {_HINT}",
         )
 
 
-def _names(told: str) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     """Names of a tensor, between commas; a comma in one has a backslash before it."""
-    return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", told) if name)
+    return tuple(name.replace("\\,", ",") for name in re.split(r"(?<!\\),", text) if name)
 
 
 def _dimension(text: str) -> int:
@@ -369,8 +369,8 @@ def _dimension(text: str) -> int:
     return int(text)
 
 
-def _given(told: Mapping[str, str], key: str) -> str:
-    return told[key] if key in told else _broken(f"a part of it has no {key}")
+def _given(attributes: Mapping[str, str], key: str) -> str:
+    return attributes[key] if key in attributes else _broken(f"a part of it has no {key}")
 
 
 def _broken(why: str) -> NoReturn:

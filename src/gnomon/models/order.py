@@ -23,12 +23,12 @@ RANDOM_TYPES = frozenset(
 
 def static_operators(graph: Graph) -> frozenset[int]:
     """Indices of the operators that compute the same whatever the inputs are: they see constants only."""
-    known = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
+    constant = {i for i, tensor in enumerate(graph.tensors) if tensor.constant}
     static = set()
     for operator in graph.operators:
-        if operator.type not in RANDOM_TYPES and known.issuperset(operator.inputs):
+        if operator.type not in RANDOM_TYPES and constant.issuperset(operator.inputs):
             static.add(operator.index)
-            known.update(operator.outputs)
+            constant.update(operator.outputs)
     return frozenset(static)
 
 
@@ -36,12 +36,12 @@ def moving_operators(graph: Graph) -> tuple[Operator, ...]:
     """The operators that depend on the inputs and that some output depends on, in the file's order."""
     static = static_operators(graph)
     needed = set(graph.outputs)
-    found = []
+    moving = []
     for operator in reversed(graph.operators):
         if operator.index not in static and needed.intersection(operator.outputs):
             needed.update(operator.inputs)
-            found.append(operator)
-    return tuple(reversed(found))
+            moving.append(operator)
+    return tuple(reversed(moving))
 
 
 def narrow_order(operators: Sequence[Operator]) -> tuple[int, ...]:

@@ -39,7 +39,7 @@ OF_SHAPES = frozenset({"Shape", "Size", "ShapeOf", "SHAPE", "RANK"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """An operator: what it `reads`, in its order, and `writes`; `known` says whether the shape of its result is.
+    """An operator: what it `reads`, in its order, and `writes`; `fixed` says whether the shape of its result is.
 
     `inner` are results of its bodies, of a Loop the condition first.
     """
@@ -47,7 +47,7 @@ class Step:
     type: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    known: bool = False
+    fixed: bool = False
     inner: tuple[str, ...] = ()
 
     @property
@@ -56,7 +56,7 @@ class Step:
         if self.type in _CHOICES:
             what, places = _CHOICES[self.type]
             return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
-        if self.known or self.type not in _FINDS | SIZED:
+        if self.fixed or self.type not in _FINDS | SIZED:
             return None
         return f"how much {self.type} makes", self.reads if self.type in _FINDS else self.reads[1:]
 
@@ -71,7 +71,7 @@ def graph_steps(graph: Graph) -> Iterator[Step]:
             type=operator.type,
             reads=tuple(tensor.name for tensor in counted),
             writes=tuple(tensor.name for tensor in written),
-            known=all(map(is_known, written[:1])),
+            fixed=all(map(is_known, written[:1])),
             inner=tuple(tensor.name for tensor in read),
         )
 

@@ -34,7 +34,7 @@ def net_of_tflite(model: Model, name: object) -> ModelNet:
             buffers=[buffers[table.unsigned(2)] for table in subgraph.tables(0)],
         )
         reader.read()
-    return reader.found(map(str, graph.outputs), name)
+    return reader.model_net(map(str, graph.outputs), name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,27 +55,27 @@ class _Reader(NetReader):
                 self.owner[operator.name] = before
 
     def _operator(self, operator: Operator, computed: set[int]) -> None:
-        table, made = self.tables[operator.index], list(map(str, operator.outputs))
+        table, outputs = self.tables[operator.index], list(map(str, operator.outputs))
         reads = [str(number) for number in operator.inputs if number in computed]
         if operator.type in REFUSED_TYPES:
-            self.leave_out(operator, made, f"it stands for {REFUSED_TYPES[operator.type]}")
-        elif any(self.shape(name) is None for name in (*reads, *made)):
-            self.leave_out(operator, made, "its shape depends on values")
+            self.leave_out(operator, outputs, f"it stands for {REFUSED_TYPES[operator.type]}")
+        elif any(self.shape(name) is None for name in (*reads, *outputs)):
+            self.leave_out(operator, outputs, "its shape depends on values")
         elif operator.type not in _VIEWS or not self.add(
-            layer("Reshape", shape=self.shape(made[0]) or ()), reads, made[0]
+            layer("Reshape", shape=self.shape(outputs[0]) or ()), reads, outputs[0]
         ):
             operands = [
                 {} if number < 0 else None if number in computed else self._constant(number, operator)
                 for number in table.integers(1) or ()
             ]
-            self.add_as_it_is(operator, (reads, made), dict(_options(table)), operands)
+            self.add_as_it_is(operator, (reads, outputs), dict(_options(table)), operands)
 
     def _constant(self, number: int, operator: Operator) -> dict[str, object]:
         tensor, data = self.graph.tensors[number], held_by(self.buffers[number])
-        known: dict[str, object] = {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
+        constant: dict[str, object] = {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
         if tensor.dtype in deciding(operator) and 0 < len(data) <= MOST_VALUES * np.dtype(tensor.dtype).itemsize:
-            known["values"] = np.frombuffer(data, np.dtype(tensor.dtype).newbyteorder("<")).tolist()
-        return known
+            constant["values"] = np.frombuffer(data, np.dtype(tensor.dtype).newbyteorder("<")).tolist()
+        return constant
 
 
 def _options(operator: Table) -> Iterator[tuple[str, object]]:
@@ -90,7 +90,7 @@ def _options(operator: Table) -> Iterator[tuple[str, object]]:
         return
     places = {field: at for field in range(OPTION_FIELDS[kind - 1]) if (at := table.find(field)) is not None}
     for field, at in places.items():
-        end = min((one for one in places.values() if one > at), default=table.position + table.size)
+        end = min((other for other in places.values() if other > at), default=table.position + table.size)
         if field in OPTION_VECTORS.get(kind, ()):
             yield str(field), table.integers(field)
         elif value := int.from_bytes(table.buffer.data[at:end], "little"):

@@ -67,15 +67,15 @@ class Writer:
         wanted = self.type_of(type_)
         if self.types.setdefault(name, wanted) == wanted:
             return name
-        made = f"{name}.{wanted}"
-        if made not in self.types:
-            self.node("Cast", made, [name], to=self.element(wanted))
-            self.types[made], self.parts[made] = wanted, self.parts[name]
-        return made
+        cast = f"{name}.{wanted}"
+        if cast not in self.types:
+            self.node("Cast", cast, [name], to=self.element(wanted))
+            self.types[cast], self.parts[cast] = wanted, self.parts[name]
+        return cast
 
-    def type_of(self, told: str) -> str:
+    def type_of(self, type_: str) -> str:
         """The type in which the model has values that are told to be of a type: its own for floats, and for ""."""
-        return told if told and "float" not in told else self.dtype.name
+        return type_ if type_ and "float" not in type_ else self.dtype.name
 
     def element(self, type_: str) -> int:
         """ONNX's number of a type."""
@@ -124,18 +124,18 @@ def write_layer(writer: Writer, job: Job) -> str:
         view = kind in VIEWS and writer.types.get(job.inputs[0], "")
         job = replace(job, inputs=tuple(writer.read(name, view or "") for name in job.inputs))
     if kind in _PLAIN:
-        made = writer.node(kind, job.name, job.inputs, **_PLAIN[kind])
+        output = writer.node(kind, job.name, job.inputs, **_PLAIN[kind])
     elif kind in _WRITERS:
-        made = _WRITERS[kind](writer, job)
+        output = _WRITERS[kind](writer, job)
     elif GENERIC.fullmatch(kind):
-        made = _generic(writer, job)
+        output = _generic(writer, job)
     else:
         raise ModelError(
             f"a {kind} cannot be written as ONNX", hint=f"Known: {', '.join(sorted((*_PLAIN, *_WRITERS)))}."
         )
-    writer.parts[made] = _parts(writer, job)
-    writer.types.setdefault(made, writer.types[job.inputs[0]] if kind in VIEWS else writer.dtype.name)
-    return made
+    writer.parts[output] = _parts(writer, job)
+    writer.types.setdefault(output, writer.types[job.inputs[0]] if kind in VIEWS else writer.dtype.name)
+    return output
 
 
 def _parts(writer: Writer, job: Job) -> dict[str, float]:
@@ -177,23 +177,23 @@ def _random(writer: Writer, job: Job) -> np.random.Generator:
 
 
 def _conv(writer: Writer, job: Job) -> str:
-    one, rng = job.layer, _random(writer, job)
-    group, out = one.integer("group"), one.integer("out_channels")
-    kernel = one.pair("kernel")
+    layer, rng = job.layer, _random(writer, job)
+    group, out = layer.integer("group"), layer.integer("out_channels")
+    kernel = layer.pair("kernel")
     fan_in = job.shapes[0][1] // group * math.prod(kernel)
     shape = (out, job.shapes[0][1] // group, *kernel)
     inputs = [job.inputs[0], writer.weight(f"{job.name}.w", rng.standard_normal(shape) / math.sqrt(fan_in))]
-    if one["bias"]:
+    if layer["bias"]:
         inputs.append(writer.weight(f"{job.name}.b", rng.standard_normal(out) * _BIAS))
-    pads = one.pair("pad")
+    pads = layer.pair("pad")
     return writer.node(
         "Conv",
         job.name,
         inputs,
         kernel_shape=list(kernel),
-        strides=list(one.pair("stride")),
+        strides=list(layer.pair("stride")),
         pads=[*pads, *pads],
-        dilations=list(one.pair("dilation")),
+        dilations=list(layer.pair("dilation")),
         group=group,
     )
 
@@ -237,16 +237,16 @@ def _zeros(writer: Writer, job: Job) -> str:
 
 
 def _pool(writer: Writer, job: Job) -> str:
-    one = job.layer
-    pads = one.pair("pad")
+    layer = job.layer
+    pads = layer.pair("pad")
     sizes: dict[str, object] = {
-        "kernel_shape": list(one.pair("kernel")),
-        "strides": list(one.pair("stride")),
+        "kernel_shape": list(layer.pair("kernel")),
+        "strides": list(layer.pair("stride")),
         "pads": [*pads, *pads],
     }
-    if one.kind == "AveragePool":
+    if layer.kind == "AveragePool":
         sizes["count_include_pad"] = 0
-    return writer.node(one.kind, job.name, job.inputs, **sizes)
+    return writer.node(layer.kind, job.name, job.inputs, **sizes)
 
 
 def _shuffle(writer: Writer, job: Job) -> str:
@@ -267,11 +267,11 @@ def _gelu(writer: Writer, job: Job) -> str:
     """In the operators that exporters write; runtimes join them."""
     value = job.inputs[0]
     root = writer.weight(f"{job.name}.root", np.array(math.sqrt(2)))
-    made = writer.node("Div", f"{job.name}.div", [value, root])
-    made = writer.node("Erf", f"{job.name}.erf", [made])
-    made = writer.node("Add", f"{job.name}.add", [made, writer.weight(f"{job.name}.one", np.array(1.0))])
-    made = writer.node("Mul", f"{job.name}.mul", [value, made])
-    return writer.node("Mul", job.name, [made, writer.weight(f"{job.name}.half", np.array(0.5))])
+    gated = writer.node("Div", f"{job.name}.div", [value, root])
+    gated = writer.node("Erf", f"{job.name}.erf", [gated])
+    gated = writer.node("Add", f"{job.name}.add", [gated, writer.weight(f"{job.name}.one", np.array(1.0))])
+    gated = writer.node("Mul", f"{job.name}.mul", [value, gated])
+    return writer.node("Mul", job.name, [gated, writer.weight(f"{job.name}.half", np.array(0.5))])
 
 
 def _layer_norm(writer: Writer, job: Job) -> str:
@@ -291,8 +291,8 @@ def _attention(writer: Writer, job: Job) -> str:
     split: dict[str, str] = {}
     for (part, perm), value, shape in zip(perms.items(), job.inputs, job.shapes, strict=False):
         to = writer.weight(f"{job.name}.{part}.heads", np.array([*shape[:2], heads, width], np.int64))
-        made = writer.node("Reshape", f"{job.name}.{part}.split", [value, to])
-        split[part] = writer.node("Transpose", f"{job.name}.{part}", [made], perm=perm)
+        moved = writer.node("Reshape", f"{job.name}.{part}.split", [value, to])
+        split[part] = writer.node("Transpose", f"{job.name}.{part}", [moved], perm=perm)
     if past:
         for part, axis in axes.items():
             size = (batch, heads, width, past) if part == "key" else (batch, heads, past, width)
@@ -303,10 +303,10 @@ def _attention(writer: Writer, job: Job) -> str:
     scale = writer.weight(f"{job.name}.root", np.array(math.sqrt(width)))
     scores = writer.node("Div", f"{job.name}.scaled", [scores, scale])
     shares = writer.node("Softmax", f"{job.name}.shares", [scores], axis=-1)
-    made = writer.node("MatMul", f"{job.name}.sums", [shares, split["value"]])
-    made = writer.node("Transpose", f"{job.name}.swap", [made], perm=(0, 2, 1, 3))
+    moved = writer.node("MatMul", f"{job.name}.sums", [shares, split["value"]])
+    moved = writer.node("Transpose", f"{job.name}.swap", [moved], perm=(0, 2, 1, 3))
     whole = writer.weight(f"{job.name}.whole", np.array(job.output, np.int64))
-    return writer.node("Reshape", job.name, [made, whole])
+    return writer.node("Reshape", job.name, [moved, whole])
 
 
 def _embedding(writer: Writer, job: Job) -> str:
@@ -343,7 +343,7 @@ def _generic(writer: Writer, job: Job) -> str:
         operands = json.loads(str(job.layer["operands"]))
         attributes = json.loads(str(job.layer["attributes"]))
         attributes.pop(VERSION_OF, None)
-        computed, made = attributes.pop(TYPES_OF, ([], []))
+        computed, outputs = attributes.pop(TYPES_OF, ([], []))
         typed = zip(job.inputs, computed or [""] * len(job.inputs), strict=True)
         waiting, rng = [writer.read(name, type_) for name, type_ in typed], _random(writer, job)
         inputs: list[str] = []
@@ -361,10 +361,10 @@ def _generic(writer: Writer, job: Job) -> str:
                 else:
                     array = np.array(values, operand["dtype"]).reshape(shape)
                 inputs.append(writer.weight(f"{job.name}.{place}", array))
-        writer.types[job.name] = writer.type_of(made[0] if made else "")
+        writer.types[job.name] = writer.type_of(outputs[0] if outputs else "")
         writer.node(match["name"], job.name, inputs, **attributes)
         # Results that nothing reads; some operators are not valid without them.
-        writer.nodes[-1].output.extend(f"{job.name}.{number}" for number in range(1, len(made)))
+        writer.nodes[-1].output.extend(f"{job.name}.{number}" for number in range(1, len(outputs)))
         return job.name
     except GnomonError:
         raise
@@ -490,11 +490,11 @@ def net_model(net: Net, *, seed: int = 0, weights: Mapping[str, NDArray[Any]] | 
 def _opset_of(net: Net) -> int:
     """The newest version of the operators of a net that a model has as they are, else `OPSET`. ModelError for none."""
     versions: list[Any] = []
-    for one in (one for node in net.nodes for one in node.unit.layers if GENERIC.fullmatch(one.kind)):
+    for layer in (layer for node in net.nodes for layer in node.unit.layers if GENERIC.fullmatch(layer.kind)):
         with suppress(ValueError, TypeError, KeyError):  # none is named, or it is refused where it is written
-            versions.append(json.loads(str(one["attributes"]))[VERSION_OF])
-    known = onnx_package().defs.onnx_opset_version()
-    if strange := [version for version in versions if type(version) is not int or not 1 <= version <= known]:
+            versions.append(json.loads(str(layer["attributes"]))[VERSION_OF])
+    newest = onnx_package().defs.onnx_opset_version()
+    if strange := [version for version in versions if type(version) is not int or not 1 <= version <= newest]:
         raise ModelError(
             f"there is no operator set {shown(strange[0])}", hint="Units are written by gnomon table build."
         )
@@ -505,16 +505,16 @@ def _write_chain(writer: Writer, index: int, unit: Unit, inputs: list[str]) -> s
     """Writes the layers of a node and returns the name of what the last makes."""
     value, shape = "", unit.inputs[0]
     waiting = list(zip(inputs, unit.inputs, strict=True))
-    for position, (one, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
-        own = kind_of(one.kind).arity - bool(position)
+    for position, (layer, output) in enumerate(zip(unit.layers, shapes(unit), strict=True)):
+        own = kind_of(layer.kind).arity - bool(position)
         reads = [(value, shape)] * bool(position) + waiting[:own]
         del waiting[:own]
         job = Job(
-            layer=one,
-            name=layer_name(index, position, one.kind),
+            layer=layer,
+            name=layer_name(index, position, layer.kind),
             number=len(writer.nodes),
             inputs=tuple(name for name, _ in reads),
-            shapes=tuple(known for _, known in reads),
+            shapes=tuple(shape for _, shape in reads),
             output=output,
         )
         value, shape = write_layer(writer, job), output

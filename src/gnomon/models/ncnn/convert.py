@@ -74,9 +74,9 @@ def convert_onnx(
             raise ModelError(error.message, hint=error.hint) from error
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        made = load_ncnn(folder / f"{name}.param", limits)
+        converted = load_ncnn(folder / f"{name}.param", limits)
     # The layers' names are pnnx's own; what the model is, the user's file says.
-    return replace(made, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
+    return replace(converted, graph=ncnn_graph(param, name=model.graph.name, digest=model.graph.digest))
 
 
 def find_pnnx() -> Path:
@@ -84,15 +84,15 @@ def find_pnnx() -> Path:
 
     The script that the wheel puts beside the interpreter is not such a program: it needs PyTorch.
     """
-    found: list[Path] = []
+    programs: list[Path] = []
     try:
         files = distribution("pnnx").files or []
-        found = [Path(str(file.locate())) for file in files if file.name in {"pnnx", "pnnx.exe"}]
+        programs = [Path(str(file.locate())) for file in files if file.name in {"pnnx", "pnnx.exe"}]
     except PackageNotFoundError:
         pass
     beside = Path(sys.executable).with_name("pnnx")
     on_path = shutil.which("pnnx")
-    for path in (*found, beside, *([Path(on_path)] if on_path else [])):
+    for path in (*programs, beside, *([Path(on_path)] if on_path else [])):
         if path.is_file() and os.access(path, os.X_OK) and not _is_script(path):
             return path
     raise RuntimeMissingError(
@@ -135,8 +135,8 @@ def _told_shapes(graph: Graph) -> list[str]:
     inputs = [graph.tensors[index] for index in graph.inputs]
     if any(tensor.dtype not in _TYPES for tensor in inputs):
         return []
-    told = (f"[{','.join(map(str, tensor.shape or ()))}]{_TYPES[tensor.dtype]}" for tensor in inputs)
-    return [f"inputshape={','.join(told)}"]
+    shapes = (f"[{','.join(map(str, tensor.shape or ()))}]{_TYPES[tensor.dtype]}" for tensor in inputs)
+    return [f"inputshape={','.join(shapes)}"]
 
 
 def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeout_s: float) -> str:
@@ -182,9 +182,9 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
     with open_regular(work / "model.ncnn.bin", limits.max_bytes):
         pass  # a regular file that is not too large
     param = parse_ncnn_param(read_text(work / "model.ncnn.param", limits.max_bytes))
-    made = ncnn_graph(param, name="", digest="")
-    for kind, own, its in (("in", graph.inputs, made.inputs), ("out", graph.outputs, made.outputs)):
-        names = [made.tensors[t].name for t in its]
+    built = ncnn_graph(param, name="", digest="")
+    for kind, own, its in (("in", graph.inputs, built.inputs), ("out", graph.outputs, built.outputs)):
+        names = [built.tensors[t].name for t in its]
         if names != [f"{kind}{k}" for k in range(len(own))]:
             raise ModelError(
                 f"the ONNX model has {len(own)} {kind}puts, and pnnx made {', '.join(names) or 'none'} of them",
@@ -201,7 +201,7 @@ def _batch_axes(script: str) -> Mapping[int, int]:
 
 def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]:
     """The shapes of ncnn's inputs: the ONNX model's, without the axis of the batch."""
-    made: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for number, index in enumerate(graph.inputs):
         tensor = graph.tensors[index]
         if number not in axes or tensor.shape is None:
@@ -209,8 +209,8 @@ def _shapes(graph: Graph, axes: Mapping[int, int]) -> dict[str, tuple[int, ...]]
                 f"pnnx does not say which axis of input {tensor.name!r} is the batch",
                 hint="Install the version of pnnx that belongs to the version of ncnn.",
             )
-        made[f"in{number}"] = _without(tensor.name, tensor.shape, axes[number])
-    return made
+        shapes[f"in{number}"] = _without(tensor.name, tensor.shape, axes[number])
+    return shapes
 
 
 def _without(name: str, shape: Sequence[int], axis: int) -> tuple[int, ...]:

@@ -53,13 +53,13 @@ def output_shapes(layer: Layer, inputs: tuple[Shape, ...]) -> tuple[Shape, ...]:
         return (_declared(layer),) * count
     if not inputs or any(shape is None for shape in inputs):
         return (None,) * count
-    known = tuple(shape for shape in inputs if shape is not None)
+    shapes = tuple(shape for shape in inputs if shape is not None)
     if layer.type == "Slice":
-        return _sliced(layer, known[0])
+        return _sliced(layer, shapes[0])
     if layer.type in _SAME_SHAPE:
-        return (known[0],) * count
+        return (shapes[0],) * count
     rule = _RULES.get(layer.type)
-    return (_possible(rule(layer, known)) if rule else None,) * count
+    return (_possible(rule(layer, shapes)) if rule else None,) * count
 
 
 def _possible(shape: Shape) -> Shape:
@@ -68,18 +68,18 @@ def _possible(shape: Shape) -> Shape:
 
 def layer_macs(layer: Layer, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
     """Multiply-accumulates of a layer: 0 for one that has none, None where a shape is missing."""
-    first, made = (inputs[0] if inputs else None), (outputs[0] if outputs else None)
+    first, out = (inputs[0] if inputs else None), (outputs[0] if outputs else None)
     if layer.type in {"Convolution", "ConvolutionDepthWise", "Convolution1D", "ConvolutionDepthWise1D"}:
-        return None if made is None else layer.integer(6) * math.prod(made[1:])
+        return None if out is None else layer.integer(6) * math.prod(out[1:])
     if layer.type in {"Deconvolution", "DeconvolutionDepthWise"}:
         return None if first is None else layer.integer(6) * math.prod(first[1:])
     if layer.type == "InnerProduct":
-        rows = 1 if made is None or len(made) == 1 else math.prod(made[:-1])
+        rows = 1 if out is None or len(out) == 1 else math.prod(out[:-1])
         return layer.integer(2) * rows
     if layer.type == "Gemm":
-        return None if made is None or not layer.integer(9) else math.prod(made) * layer.integer(9)
+        return None if out is None or not layer.integer(9) else math.prod(out) * layer.integer(9)
     if layer.type == "MatMul":
-        return None if made is None or first is None else math.prod(made) * first[-1]
+        return None if out is None or first is None else math.prod(out) * first[-1]
     if layer.type == "MultiHeadAttention":
         if any(shape is None or len(shape) != 2 for shape in inputs) or first is None:
             return None
@@ -104,10 +104,10 @@ def _hints(layer: Layer, count: int) -> tuple[Shape, ...] | None:
     numbers = layer.integers(_SHAPE_HINT)
     if len(numbers) != 4 * count:
         return None
-    made: list[Shape] = []
+    shapes: list[Shape] = []
     for dims, *sizes in (numbers[4 * k : 4 * k + 4] for k in range(count)):
-        made.append(_possible(tuple(reversed(sizes[:dims]))) if 0 < dims <= 3 else None)
-    return tuple(made)
+        shapes.append(_possible(tuple(reversed(sizes[:dims]))) if 0 < dims <= 3 else None)
+    return tuple(shapes)
 
 
 def _declared(layer: Layer) -> Shape:
@@ -171,9 +171,9 @@ def _pooling(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
 
 
 def _inner_product(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
-    made, weights = layer.integer(0), layer.integer(2)
+    out, weights = layer.integer(0), layer.integer(2)
     shape = inputs[0]
-    return (shape[0], made) if len(shape) == 2 and shape[1] * made == weights else (made,)
+    return (shape[0], out) if len(shape) == 2 and shape[1] * out == weights else (out,)
 
 
 def _binary(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
@@ -189,40 +189,40 @@ def _concat(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
     axis, rank = layer.integer(0), len(inputs[0])
     if not -rank <= axis < rank or any(len(shape) != rank for shape in inputs):
         return None
-    made = list(inputs[0])
-    made[axis] = sum(shape[axis] for shape in inputs)
-    return tuple(made)
+    joined = list(inputs[0])
+    joined[axis] = sum(shape[axis] for shape in inputs)
+    return tuple(joined)
 
 
 def _sliced(layer: Layer, shape: Known) -> tuple[Shape, ...]:
     sizes, axis, count = layer.integers(0), layer.integer(1), len(layer.outputs)
     if len(sizes) != count or not -len(shape) <= axis < len(shape):
         return (None,) * count
-    made: list[Shape] = []
+    parts: list[Shape] = []
     left = shape[axis]
     for k, size in enumerate(sizes):
         taken = left // (count - k) if size == _TO_THE_END else size
         left -= taken
         part = list(shape)
         part[axis] = taken
-        made.append(tuple(part) if taken > 0 else None)
-    return tuple(made)
+        parts.append(tuple(part) if taken > 0 else None)
+    return tuple(parts)
 
 
-def _told(text: str) -> Shape:
+def _text_shape(text: str) -> Shape:
     """The shape in a Reshape's text, such as ``"1,1,//(8,0n),0n"``: w, h, c and the batch."""
     *sizes, batch = re.split(r",(?![^(]*\))", text.strip('"'))
     matches = [_SIZE.fullmatch(size) for size in sizes]
     if batch != "0n" or not 1 <= len(sizes) <= 3:
         return None
-    found = [int(match[1] or match[2]) for match in matches if match is not None]
-    return tuple(reversed(found)) if len(found) == len(sizes) else None
+    numbers = [int(match[1] or match[2]) for match in matches if match is not None]
+    return tuple(reversed(numbers)) if len(numbers) == len(sizes) else None
 
 
 def _reshape(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
     text = layer.text(6)
     if text is not None:
-        return _told(text)
+        return _text_shape(text)
     old = inputs[0]
     w, h, d, c = (layer.integer(key, _TO_THE_END) for key in (0, 1, 11, 2))
     wanted = [n for n in (c, d, h, w) if n != _TO_THE_END]
@@ -230,8 +230,8 @@ def _reshape(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
     rest = math.prod(n for n in wanted if n > 0)
     if 0 in wanted or wanted.count(-1) > 1 or rest == 0:
         return None
-    made = tuple(total // rest if n == -1 else n for n in wanted)
-    return made if math.prod(made) == total else None
+    shape = tuple(total // rest if n == -1 else n for n in wanted)
+    return shape if math.prod(shape) == total else None
 
 
 def _permute(layer: Layer, inputs: tuple[Known, ...]) -> Shape:
@@ -317,14 +317,14 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
     rows: list[Row] = []
     for layer in param.layers:
         read = tuple(shapes[places[blob]] for blob in layer.inputs)
-        made = output_shapes(layer, read)
-        for blob, shape in zip(layer.outputs, made, strict=True):
+        results = output_shapes(layer, read)
+        for blob, shape in zip(layer.outputs, results, strict=True):
             places[blob] = len(tensors)
             shapes.append(shape)
             size = None if shape is None else 4 * math.prod(shape)
             tensors.append(Tensor(name=blob, shape=shape, dtype="float32", size_bytes=size))
         reads, writes = (tuple(places[blob] for blob in blobs) for blobs in (layer.inputs, layer.outputs))
-        rows.append((layer.type, reads, writes, layer_macs(layer, read, made)))
+        rows.append((layer.type, reads, writes, layer_macs(layer, read, results)))
     read_blobs = {blob for layer in param.layers for blob in layer.inputs}
     inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
     outputs = [blob for blob in places if blob not in read_blobs and blob not in inputs]
@@ -352,10 +352,10 @@ def with_input_shapes(param: NcnnParam, shapes: Mapping[str, tuple[int, ...]]) -
 
     UsageError for a name that no Input layer has and for a shape that ncnn cannot hold.
     """
-    known = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
+    inputs = [blob for layer in param.layers if layer.type == "Input" for blob in layer.outputs]
     for name, shape in shapes.items():
-        if name not in known:
-            raise UsageError(f"the model has no input {name!r}", hint=f"Its inputs: {', '.join(known)}.")
+        if name not in inputs:
+            raise UsageError(f"the model has no input {name!r}", hint=f"Its inputs: {', '.join(inputs)}.")
         if not 1 <= len(shape) <= _MAX_RANK or min(shape) < 1:
             raise UsageError(
                 f"ncnn cannot hold an input of shape {shape}",
@@ -409,13 +409,13 @@ _AXES = {"Convolution": 3, "ConvolutionDepthWise": 3, "Deconvolution": 3, "Convo
 
 def _channels(layer: Layer) -> int:
     """The channels (of an InnerProduct the numbers) that a layer's weights are for; 0 of one without weights."""
-    made, flat = layer.integer(0), layer.type == "InnerProduct"
-    if layer.type not in _AXES or made < 1:
+    out, flat = layer.integer(0), layer.type == "InnerProduct"
+    if layer.type not in _AXES or out < 1:
         return 0
     wide = 1 if flat else layer.integer(1)
     area = wide * (layer.integer(11, wide) if _AXES[layer.type] == 3 else 1)
     groups = layer.integer(7, 1) if layer.type == "ConvolutionDepthWise" else 1
-    return layer.integer(2 if flat else 6) * groups // (made * area) if area > 0 else 0
+    return layer.integer(2 if flat else 6) * groups // (out * area) if area > 0 else 0
 
 
 def _checked(name: str, shape: tuple[int, ...], reader: Layer | None) -> tuple[int, ...]:

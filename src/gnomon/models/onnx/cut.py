@@ -72,8 +72,8 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     graph.input.extend(_typed(names[t], values, source.shapes) for t in inputs)
     graph.output.extend(_typed(names[t], values, source.shapes) for t in outputs)
     inner = {name for node in graph.node for name in node.output if name} - boundary
-    known = {name for name in inner if name in values or source.shapes.get(name, (0, None))[0]}
-    graph.value_info.extend(_typed(name, values, source.shapes) for name in sorted(known))
+    typed = {name for name in inner if name in values or source.shapes.get(name, (0, None))[0]}
+    graph.value_info.extend(_typed(name, values, source.shapes) for name in sorted(typed))
     held = inner | boundary | read
     graph.quantization_annotation.extend(
         note for note in original.graph.quantization_annotation if note.tensor_name in held

@@ -68,8 +68,8 @@ class _Use:
         """The axes that a constant operand names, else the first so many: an input that names axes is fed these."""
         name = self.node.input[place] if place < len(self.node.input) else ""
         if name in self.constants:
-            found = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
-            return [int(axis) % max(rank, 1) for axis in found]
+            named = onnx_package().numpy_helper.to_array(self.constants[name]).reshape(-1)
+            return [int(axis) % max(rank, 1) for axis in named]
         return list(range(rank))
 
 
@@ -86,7 +86,7 @@ def onnx_feeds(model: Model) -> dict[str, Feed]:
 def onnx_steps(model: Model) -> list[Step]:
     """The nodes of an ONNX model, with those of its subgraphs, whose own names are told apart. Raises ModelError."""
     tensors = {tensor.name: tensor for tensor in model.graph.tensors}
-    known = {name for name, tensor in tensors.items() if is_known(tensor)}
+    fixed = {name for name, tensor in tensors.items() if is_known(tensor)}
     steps: list[Step] = []
 
     def add(graph: onnx.GraphProto, outer: Mapping[str, str] | None) -> dict[str, str]:
@@ -97,12 +97,12 @@ def onnx_steps(model: Model) -> list[Step]:
             inner: list[str] = []
             for body in (a.g for a in node.attribute if a.HasField("g")):
                 within = add(body, names)
-                made = [within.get(v.name, v.name) for v in body.output]
-                inner += made
+                outputs = [within.get(v.name, v.name) for v in body.output]
+                inner += outputs
                 for place, value in enumerate(body.input):
                     # A Loop hands its condition on, and each state with what the last round made of it.
-                    of_loop = (*reads[place : place + 1], *made[place - 1 : place]) if place else ()
-                    fed = of_loop if node.op_type == "Loop" else (*reads, *made)
+                    of_loop = (*reads[place : place + 1], *outputs[place - 1 : place]) if place else ()
+                    fed = of_loop if node.op_type == "Loop" else (*reads, *outputs)
                     steps.append(Step(type="", reads=fed, writes=(within[value.name],)))
             writes = tuple(names[name] for name in node.output if name)
             steps.append(
@@ -110,7 +110,7 @@ def onnx_steps(model: Model) -> list[Step]:
                     type=node.op_type,
                     reads=reads,
                     writes=writes,
-                    known=all(name in known or name not in tensors for name in writes[:1]) and outer is None,
+                    fixed=all(name in fixed or name not in tensors for name in writes[:1]) and outer is None,
                     inner=tuple(inner),
                 )
             )
@@ -127,7 +127,7 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
             readers.setdefault(name, []).append((node, place))
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     constants = {tensor.name: tensor for tensor in source.initializer}
-    found: dict[str, Feed] = {}
+    feeds: dict[str, Feed] = {}
     for index in graph.inputs:
         tensor = graph.tensors[index]
         shape = _fixed(tensor.shape)
@@ -143,13 +143,13 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
             feed = rule(use)
             if feed is not None and _fits(feed, use):
                 wanted.append(feed)
-        made = _agreed(wanted)
-        if made is None and not floating:
+        chosen = _agreed(wanted)
+        if chosen is None and not floating:
             others = [graph.tensors[other].shape for other in graph.inputs if other != index]
-            made = _by_name(tensor.name.lower(), shape, others)
-        if made is not None:
-            found[tensor.name] = made
-    return found
+            chosen = _by_name(tensor.name.lower(), shape, others)
+        if chosen is not None:
+            feeds[tensor.name] = chosen
+    return feeds
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
@@ -364,8 +364,8 @@ def _count_at(default_axis: int, otherwise: int) -> _Rule:
 
     def rule(use: _Use) -> Feed | None:
         result, axis = use.result, use.attribute("axis", default_axis)
-        known = result is not None and -len(result) <= axis < len(result)
-        return _exactly([result[axis] if result is not None and known else otherwise])
+        inside = result is not None and -len(result) <= axis < len(result)
+        return _exactly([result[axis] if result is not None and inside else otherwise])
 
     return rule
 
@@ -395,7 +395,7 @@ def _mel(place: int) -> _Rule:
     return rule
 
 
-def _one(value: float) -> _Rule:
+def _exact(value: float) -> _Rule:
     return lambda use: _exactly([value])
 
 
@@ -418,12 +418,12 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "CenterCropPad": {1: _sizes},
     "Col2Im": {1: lambda use: _exactly(use.result[2:]) if use.result else None, 2: _blocks},
     "ConstantOfShape": {0: _result},
-    "CumProd": {1: _one(0)},
-    "CumSum": {1: _one(0)},
-    "DFT": {1: _transform_length, 2: _one(1)},
+    "CumProd": {1: _exact(0)},
+    "CumSum": {1: _exact(0)},
+    "DFT": {1: _transform_length, 2: _exact(1)},
     "DequantizeLinear": {1: _SCALE},
     "Div": {1: _between(1, 8)},
-    "Dropout": {1: _one(0.5)},
+    "Dropout": {1: _exact(0.5)},
     "EmbedLayerNormalization": {0: _rows(2), 1: _rows(4)},
     "Expand": {1: _result},
     "GRU": _RECURRENT,
@@ -434,18 +434,18 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "HannWindow": {0: _count_at(0, 8)},
     "LSTM": _RECURRENT,
     "Log": {0: _POSITIVE},
-    "Loop": {0: _one(2), 1: _one(1)},
+    "Loop": {0: _exact(2), 1: _exact(1)},
     "MaxUnpool": {1: _unpooled, 2: _result},
     "MelWeightMatrix": {place: _mel(place) for place in range(5)},
     "Mod": {1: _between(1, 8)},
-    "NonMaxSuppression": {2: _one(2), 3: _one(0.5), 4: _one(0.0)},
+    "NonMaxSuppression": {2: _exact(2), 3: _exact(0.5), 4: _exact(0.0)},
     "OneHot": {1: _count_at(-1, 2)},
     "Pad": {1: _pads, 3: _first_axes},
     "QLinearConv": {1: _SCALE, 4: _SCALE, 6: _SCALE},
     "QLinearMatMul": {1: _SCALE, 4: _SCALE, 6: _SCALE},
     "QuantizeLinear": {1: _SCALE},
     "RNN": _RECURRENT,
-    "Range": {0: _one(0), 1: _count_at(0, 4), 2: _one(1)},
+    "Range": {0: _exact(0), 1: _count_at(0, 4), 2: _exact(1)},
     **{
         f"Reduce{kind}": {1: _reduced}
         for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -454,7 +454,7 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "Resize": {1: _resized, 2: _scales, 3: _sizes},
     "ReverseSequence": {1: _length},
     "RoiAlign": {2: lambda use: _below(use.data[0]) if use.data else None},
-    "STFT": {1: _one(1), 3: _frame},
+    "STFT": {1: _exact(1), 3: _frame},
     "Scatter": {1: _along},
     "ScatterElements": {1: _along},
     "ScatterND": {1: _tuples},

@@ -256,8 +256,8 @@ _UNNAMED = frozenset({"?", "*", "-1", "None"})
 
 def dimension_names(value: onnx.ValueInfoProto) -> tuple[str, ...]:
     """The names of a value's open dimensions, "" for others; empty where none has one."""
-    found = [d.dim_param if d.dim_param not in _UNNAMED else "" for d in value.type.tensor_type.shape.dim]
-    return tuple(found) if any(found) else ()
+    names = [d.dim_param if d.dim_param not in _UNNAMED else "" for d in value.type.tensor_type.shape.dim]
+    return tuple(names) if any(names) else ()
 
 
 PROTOBUF_BYTES = (1 << 31) - 1
@@ -362,15 +362,15 @@ def _subgraphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
 
 def _captured(node: onnx.NodeProto) -> list[str]:
     """Names that a node's subgraphs read and do not define, in order. Protobuf bounds the depth at 100."""
-    found: dict[str, None] = {}
+    captured: dict[str, None] = {}
     for graph in _subgraphs(node):
         rows = [node_names(inner) for inner in graph.node]
         defined = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
         defined.update(label for _, results in rows for label in results)
         for reads, _ in rows:
-            found.update(dict.fromkeys(label for label in reads if label not in defined))
-        found.update(dict.fromkeys(v.name for v in graph.output if v.name and v.name not in defined))
-    return list(found)
+            captured.update(dict.fromkeys(label for label in reads if label not in defined))
+        captured.update(dict.fromkeys(v.name for v in graph.output if v.name and v.name not in defined))
+    return list(captured)
 
 
 def external_files(model: onnx.ModelProto, file: Path, limits: Limits) -> dict[Path, Path]:

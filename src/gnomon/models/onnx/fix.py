@@ -74,23 +74,23 @@ def _infer(model: onnx.ModelProto) -> None:
     Large weights, whose values count for no shape, are not handed over.
     """
     data = skeleton(model)
-    found = _inferred(data, strict_mode=True, data_prop=True) or _inferred(data)
-    if found is None:
+    inferred = _inferred(data, strict_mode=True, data_prop=True) or _inferred(data)
+    if inferred is None:
         return
     for group in ("value_info", "output"):
         del getattr(model.graph, group)[:]
-        getattr(model.graph, group).extend(getattr(found.graph, group))
-    for node, told in zip(model.graph.node, found.graph.node, strict=True):
+        getattr(model.graph, group).extend(getattr(inferred.graph, group))
+    for node, typed in zip(model.graph.node, inferred.graph.node, strict=True):
         if _has_graphs(node):
-            node.CopyFrom(told)
+            node.CopyFrom(typed)
 
 
 def _inferred(data: bytes, **how: bool) -> onnx.ModelProto | None:
     try:
-        found: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, **how)
+        inferred: onnx.ModelProto = onnx.shape_inference.infer_shapes(data, **how)
     except Exception:  # inference raises whatever its operators raise
         return None
-    return found
+    return inferred
 
 
 def _has_graphs(node: onnx.NodeProto) -> bool:
@@ -117,13 +117,13 @@ def _forget(graph: onnx.GraphProto) -> None:
     Of an output that no node writes, which inference passes over, the shape is set.
     """
     del graph.value_info[:]
-    known = _shapes(graph)
+    shapes = _shapes(graph)
     written = {name for node in graph.node for name in node.output}
     for value in graph.output:
         if value.name in written:
             value.type.tensor_type.ClearField("shape")
-        elif value.name in known:
-            _set_shape(value, known[value.name])
+        elif value.name in shapes:
+            _set_shape(value, shapes[value.name])
 
 
 def _shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
@@ -166,9 +166,9 @@ def _value_of(
         return None
     if node.op_type in RANDOM_TYPES or not _known_meaning(node.op_type, version) or _has_graphs(node):
         return None
-    made = [shapes.get(name) for name in node.output if name]
+    sizes = [shapes.get(name) for name in node.output if name]
     # A result of unknown shape may be huge.
-    small = all(shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES for shape in made)
+    small = all(shape is not None and 16 * math.prod(shape) <= MAX_FOLDED_BYTES for shape in sizes)
     if node.op_type != "Constant" and not small:
         return None
     feeds = {name: constants[name] for name in node.input if name}
@@ -189,8 +189,8 @@ def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version:
     """What a node makes of constants, None where the evaluator fails: then the runtime computes it, or refuses it."""
     # A value without a type takes whatever is fed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
-    made = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
-    graph = helper.make_graph([node], "constant", values, [value for value in made if value.name])
+    outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]
+    graph = helper.make_graph([node], "constant", values, [value for value in outputs if value.name])
     alone = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
     try:
         with np.errstate(all="ignore"):
@@ -216,7 +216,7 @@ def _known_meaning(op_type: str, version: int) -> bool:
 def _use_initializers(graph: onnx.GraphProto, constants: Mapping[str, NDArray[Any]]) -> None:
     used = {name for node in graph.node for name in node_names(node)[0]} | {value.name for value in graph.output}
     kept = [t for t in graph.initializer if t.name in used]
-    made = sorted(used & set(constants) - {t.name for t in kept})
+    folded = sorted(used & set(constants) - {t.name for t in kept})
     del graph.initializer[:]
     graph.initializer.extend(kept)
-    graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in made)
+    graph.initializer.extend(numpy_helper.from_array(constants[name], name) for name in folded)

@@ -53,9 +53,9 @@ def macs(kind: str, inputs: Sequence[Tensor | None], output: Tensor | None) -> i
     if len(inputs) <= max(places):
         return None
     shapes = [inputs[place] for place in places] + [output]
-    found = [None if t is None else t.shape for t in shapes]
-    known = [shape for shape in found if shape is not None and -1 not in shape]
-    return rule(known[0], known[1], known[2]) if len(known) == 3 else None
+    given = [None if t is None else t.shape for t in shapes]
+    fixed = [shape for shape in given if shape is not None and -1 not in shape]
+    return rule(fixed[0], fixed[1], fixed[2]) if len(fixed) == 3 else None
 
 
 def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
@@ -233,13 +233,13 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
             index.setdefault(result, len(index))
     named = {value.name: dimension_names(value) for value in source.input}
     tensors = tuple(_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
-    made: list[Row] = []
+    numbered: list[Row] = []
     functions = {(function.domain, function.name) for function in model.functions}
     for node, (reads, results) in zip(source.node, rows, strict=True):
         explicit = [tensors[index[label]] if label else None for label in node.input]
         count = macs(node.op_type, explicit, tensors[index[results[0]]] if results else None)
         count = None if (node.domain, node.op_type) in functions else count
-        made.append((node.op_type, tuple(index[r] for r in reads), tuple(index[r] for r in results), count))
+        numbered.append((node.op_type, tuple(index[r] for r in reads), tuple(index[r] for r in results), count))
     missing = [value.name for value in source.output if value.name not in index]
     if missing:
         _broken(f"its output {missing[0]!r} is not computed")
@@ -248,7 +248,7 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
         format="onnx",
         digest=digest,
         tensors=tensors,
-        operators=named_operators(made, [node.name for node in source.node]),
+        operators=named_operators(numbered, [node.name for node in source.node]),
         inputs=tuple(index[label] for label in inputs),
         outputs=tuple(index[value.name] for value in source.output),
     )
@@ -261,9 +261,9 @@ def constant_names(graph: onnx.GraphProto) -> set[str]:
     return names | {label for node in graph.node if node.op_type == "Constant" for label in node.output}
 
 
-def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], known: dict[str, int]) -> None:
+def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dict[str, int]) -> None:
     """Each tensor that is read is there, and is written once."""
-    written = known.keys() - {label for reads, results in rows if not reads for label in results}
+    written = index.keys() - {label for reads, results in rows if not reads for label in results}
     for reads, results in rows:
         for label in reads:
             if label not in written:
@@ -278,8 +278,8 @@ def _tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) ->
     kind, shape = shapes.get(name, (0, None))
     if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
-    made = make_tensor(name, kind, shape, constant=constant)
-    return replace(made, dims=dims) if dims else made
+    tensor = make_tensor(name, kind, shape, constant=constant)
+    return replace(tensor, dims=dims) if dims else tensor
 
 
 def _broken(why: str) -> NoReturn:
@@ -306,6 +306,6 @@ def load_outline(path: Path, limits: Limits | None = None) -> Model | None:
     """
     with model_errors(path):
         model = load_onnx(path, limits or Limits(), inferred=False)
-        made = (model.graph.tensors[index].shape for index in model.graph.outputs)
-        known = not dynamic_inputs(model.graph) and all(shape is not None and -1 not in shape for shape in made)
-        return model if known else None
+        outputs = (model.graph.tensors[index].shape for index in model.graph.outputs)
+        fixed = not dynamic_inputs(model.graph) and all(shape is not None and -1 not in shape for shape in outputs)
+        return model if fixed else None

@@ -66,23 +66,23 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
     names: dict[int, list[str]] = {}
     for index, node in enumerate(proto.graph.node):
         backend = backend_of.get(index)
-        made = _written_out(node) if backend is None and node.op_type == "HardSwish" and not node.domain else [node]
-        for one in made:
-            _set(one, _OPERATOR, str(index))
+        written = _written_out(node) if backend is None and node.op_type == "HardSwish" and not node.domain else [node]
+        for part in written:
+            _set(part, _OPERATOR, str(index))
             if backend is not None:
-                before = next((entry.value for entry in one.metadata_props if entry.key == _MARK), "")
-                _set(one, _MARK, f"gnomon.{backend}/{before}")
-        names[index] = [one.name for one in made]
-        nodes += made
+                before = next((entry.value for entry in part.metadata_props if entry.key == _MARK), "")
+                _set(part, _MARK, f"gnomon.{backend}/{before}")
+        names[index] = [part.name for part in written]
+        nodes += written
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-    told = session_told(path.name, options, names, backend_of)
-    line = ", ".join(f"{p['provider']}" for p in told["providers"])
-    providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in told["providers"]]
-    genai = {"session_options": {**told["options"], "provider_options": providers}}
+    session = session_told(path.name, options, names, backend_of)
+    line = ", ".join(f"{p['provider']}" for p in session["providers"])
+    providers = [{p["provider"].removesuffix("ExecutionProvider"): p["options"]} for p in session["providers"]]
+    genai = {"session_options": {**session["options"], "provider_options": providers}}
     with system_errors(PackageError, f"{folder} cannot be written", hint="Check the folder, its rights and space."):
         path.write_bytes(proto.SerializeToString())
-        (folder / "session.json").write_text(indented(told), encoding="utf-8")
+        (folder / "session.json").write_text(indented(session), encoding="utf-8")
         (folder / "session.py").write_text(_SCRIPT.format(model=path.name, line=line), encoding="utf-8")
         entry = {"model": {"decoder": {"filename": path.name, **genai}}}
         (folder / "genai_config.json").write_text(indented(entry), encoding="utf-8")

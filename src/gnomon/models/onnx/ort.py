@@ -34,14 +34,14 @@ def read_ort(data: bytes | mmap, name: str) -> tuple[Graph, int]:
     values = {value.name: value for value in (_value(onnx, table) for table in source.tables(1))}
     sparse = (table.table(0) for table in source.tables(7))
     weights = [*source.tables(0), *(table for table in sparse if table is not None)]
-    made = onnx.ModelProto()
-    made.graph.node.extend(_node(onnx, table) for table in source.tables(2))
-    made.graph.initializer.extend(onnx.TensorProto(name=table.text(0)) for table in weights)
-    for ends, names in ((made.graph.input, source.texts(5)), (made.graph.output, source.texts(6))):
+    proto = onnx.ModelProto()
+    proto.graph.node.extend(_node(onnx, table) for table in source.tables(2))
+    proto.graph.initializer.extend(onnx.TensorProto(name=table.text(0)) for table in weights)
+    for ends, names in ((proto.graph.input, source.texts(5)), (proto.graph.output, source.texts(6))):
         ends.extend(values.get(label) or onnx.ValueInfoProto(name=label) for label in names)
-    sort_nodes(made.graph)
+    sort_nodes(proto.graph)
     shapes = {label: value_shape(value) for label, value in values.items()}
-    graph = onnx_graph(made, shapes, name=name, digest=hashlib.sha256(data).hexdigest())
+    graph = onnx_graph(proto, shapes, name=name, digest=hashlib.sha256(data).hexdigest())
     return replace(graph, format="ort"), 1
 
 

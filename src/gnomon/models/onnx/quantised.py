@@ -66,13 +66,13 @@ def read_quantised(path: Path) -> Quantised:
         graph = onnx_graph(model, shapes, name=path.stem, digest=file.digest)
         flow = _Flow(model.graph, shapes)
         counted, nodes = _FLOAT_OPERATORS | _WHOLE | _HALF, zip(model.graph.node, graph.operators, strict=True)
-        found = [(node, one) for node, one in nodes if node.op_type in counted]
-        computing = [one for node, one in found if flow.reads(node) and flow.gives(node)]
+        products = [(node, operator) for node, operator in nodes if node.op_type in counted]
+        computing = [operator for node, operator in products if flow.reads(node) and flow.gives(node)]
         return Quantised(
-            operators=len(found),
+            operators=len(products),
             computing_8bit=len(computing),
-            macs=_sum([one.macs for _, one in found]),
-            macs_8bit=_sum([one.macs for one in computing]),
+            macs=_sum([operator.macs for _, operator in products]),
+            macs_8bit=_sum([operator.macs for operator in computing]),
         )
 
 
@@ -96,13 +96,13 @@ class _Flow:
                 comes = node.op_type in _MOVES and bool(node.input) and node.input[0] in self._from_8bit
             if comes:
                 self._from_8bit.update(node.output)
-        found = {value.name for value in graph.output}
+        rounded = {value.name for value in graph.output}
         lost: set[str] = set()
         for node in reversed(graph.node):
             rounds = node.op_type == "QuantizeLinear" and self._types.get(node.output[0]) in _INT8
-            passes = node.op_type in _FUSED and all(name in found and name not in lost for name in node.output)
-            (found if rounds or passes else lost).update(node.input[:1] if rounds else node.input)
-        self._to_8bit = found - lost
+            passes = node.op_type in _FUSED and all(name in rounded and name not in lost for name in node.output)
+            (rounded if rounds or passes else lost).update(node.input[:1] if rounds else node.input)
+        self._to_8bit = rounded - lost
 
     def reads(self, node: onnx.NodeProto) -> bool:
         """Whether both factors are 8-bit values."""

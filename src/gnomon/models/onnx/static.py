@@ -84,12 +84,12 @@ def fixed_copy(model: Model, shapes: Mapping[str, tuple[int, ...]], folder: Path
 
 def _named_dims(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """The values of the dimensions that have names; none of one that is given several values."""
-    found: dict[str, set[int]] = {}
+    by_name: dict[str, set[int]] = {}
     for value in proto.graph.input:
         for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
             if dim.dim_param:
-                found.setdefault(dim.dim_param, set()).add(size)
-    return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
+                by_name.setdefault(dim.dim_param, set()).add(size)
+    return {name: sizes.pop() for name, sizes in by_name.items() if len(sizes) == 1}
 
 
 def _written(read: OnnxFile, proto: onnx.ModelProto, target: Path) -> Path:

@@ -51,14 +51,14 @@ def _json(data: bytes | mmap) -> Any:
     try:
         with zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else cast("BinaryIO", data)) as archive:
             names = archive.namelist()
-            found = [one for one in names if one.endswith("/models/model.json")]
-            if not found and any(one.endswith("/data.pkl") for one in names):
+            graphs = [entry for entry in names if entry.endswith("/models/model.json")]
+            if not graphs and any(entry.endswith("/data.pkl") for entry in names):
                 raise refuse_pickle()
-            if len(found) != 1:
+            if len(graphs) != 1:
                 raise ModelError("the archive is not an exported PyTorch program", hint=_EXPORT)
-            if archive.getinfo(found[0]).file_size > _MOST_LETTERS:
+            if archive.getinfo(graphs[0]).file_size > _MOST_LETTERS:
                 raise ModelError("the program's graph is larger than any", hint=_EXPORT)
-            with archive.open(found[0]) as file:
+            with archive.open(graphs[0]) as file:
                 text = file.read(_MOST_LETTERS + 1)
     except _BROKEN as error:
         raise ModelError(f"the archive is broken: {error!s:.100}", hint="Export or copy it again.") from error
@@ -81,11 +81,13 @@ def _graph(program: Mapping[str, Any], name: str, digest: str) -> Graph:
             "an input or output of the program is not a tensor, and gnomon feeds tensors only",
             hint="Export the model with tensors as its inputs and outputs, and numbers as constants.",
         )
-    made = {t for node in graph["nodes"] for arg in node["outputs"] for t in _tensors(arg)}
+    written = {t for node in graph["nodes"] for arg in node["outputs"] for t in _tensors(arg)}
     inputs, outputs = (tuple(arg["as_tensor"]["name"] for arg in args) for args in (fed, given))
     values = graph["tensor_values"]
     numbers = {value: number for number, value in enumerate(values)}
-    tensors = tuple(_tensor(value, meta, value not in made and value not in inputs) for value, meta in values.items())
+    tensors = tuple(
+        _tensor(value, meta, value not in written and value not in inputs) for value, meta in values.items()
+    )
     rows = [_row(node, numbers, tensors) for node in graph["nodes"]]
     return Graph(
         name=name,
@@ -116,8 +118,8 @@ def _tensors(arg: Mapping[str, Any]) -> Iterator[str]:
     if "as_tensor" in arg:
         yield arg["as_tensor"]["name"]
     for listed in (arg.get("as_tensors"), arg.get("as_optional_tensors")):
-        for one in listed or ():
-            inner = one.get("as_tensor", one)
+        for entry in listed or ():
+            inner = entry.get("as_tensor", entry)
             if isinstance(inner, dict) and "name" in inner:
                 yield inner["name"]
 
@@ -128,17 +130,17 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     number = meta["dtype"]
     c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
     dtype, size = TYPES.get(c10, ("unknown", 0))
-    shape = tuple(_dimension(one) for one in meta["sizes"])
+    shape = tuple(_dimension(entry) for entry in meta["sizes"])
     total = None if -1 in shape or not size else math.prod(shape) * size
     if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
         raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
-    named = [_SYMBOL.fullmatch(str(one.get("as_expr", {}).get("expr_str"))) for one in meta["sizes"]]
-    dims = tuple(found[1] if found and size == -1 else "" for found, size in zip(named, shape, strict=True))
+    named = [_SYMBOL.fullmatch(str(entry.get("as_expr", {}).get("expr_str"))) for entry in meta["sizes"]]
+    dims = tuple(match[1] if match and size == -1 else "" for match, size in zip(named, shape, strict=True))
     return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant, dims=dims)
 
 
-def _dimension(one: Mapping[str, Any]) -> int:
-    size = one.get("as_int", -1)
+def _dimension(entry: Mapping[str, Any]) -> int:
+    size = entry.get("as_int", -1)
     if type(size) is not int or size < -1:
         raise ValueError("a dimension is not a number from -1 on")
     return size

@@ -115,10 +115,10 @@ class _Reader:
         return self.values[value].integer(0, 1) == _BOOL and table is not None and table.integer(0, 1) != 0
 
     def indices(self, table: Table, field: int) -> tuple[int, ...]:
-        found = table.integers(field) or ()
-        if any(not 0 <= value < len(self.values) for value in found):
+        values = table.integers(field) or ()
+        if any(not 0 <= value < len(self.values) for value in values):
             broken("a value's index is out of range")
-        return found
+        return values
 
 
 def _tensor(table: Table, name: str) -> Tensor:

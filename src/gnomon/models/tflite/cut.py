@@ -89,13 +89,13 @@ class FlatWriter:
             self.point(position + offsets[field], child())
         return position
 
-    def copied_table(self, table: Table, known: int, children: Mapping[int, Child]) -> int:
+    def copied_table(self, table: Table, count: int, children: Mapping[int, Child]) -> int:
         """A copy of a table that has `known` fields, of which `children` are offsets and all others scalars.
 
         ModelError where it has a field beyond them, which may be an offset to anything.
         """
         fields = (table.vtable_size - 4) // 2
-        if any(table.find(field) is not None for field in range(known, fields)):
+        if any(table.find(field) is not None for field in range(count, fields)):
             raise ModelError("the model has settings that gnomon does not know", hint="use a newer gnomon")
         data = table.buffer.data
         vtable = data[table.vtable : table.vtable + table.vtable_size]
@@ -341,9 +341,9 @@ class FlatCutter(Cutter):
     def write(self, nodes: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], dest: Path) -> None:
         """Write the operators as a TFLite model; ModelError where the file has what gnomon cannot copy."""
         with model_errors(dest):
-            made = self._source.part(nodes, inputs, outputs)
+            content = self._source.part(nodes, inputs, outputs)
             with in_place_of(dest) as partial:
-                partial.write_bytes(made)
+                partial.write_bytes(content)
 
 
 def _with_unique_names(graph: Graph) -> Graph:

@@ -51,8 +51,8 @@ def with_signature(model: Model, name: str, folder: Path) -> Model:
     such signature, ModelError where its file cannot be copied so.
     """
     if name not in model.signatures:
-        known = ", ".join(model.signatures)[:300] or "none, so leave it out"
-        raise UsageError(f"--signature: the model has no signature {name!r}", hint=f"Its signatures: {known}.")
+        names = ", ".join(model.signatures)[:300] or "none, so leave it out"
+        raise UsageError(f"--signature: the model has no signature {name!r}", hint=f"Its signatures: {names}.")
     number = model.signatures[name]
     if number == 0:
         return model

@@ -90,10 +90,10 @@ _RECURRENT = {
 
 def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | None:
     """Data [.., .., inputs]; an absent weight is one that this form of the operator does not have."""
-    found = [shape for shape in weights if shape is not None]
-    if data is None or not all(_fixed(shape) for shape in (data, *found)):
+    present = [shape for shape in weights if shape is not None]
+    if data is None or not all(_fixed(shape) for shape in (data, *present)):
         return None
-    return math.prod(data[:-1]) * sum(math.prod(shape) for shape in found)
+    return math.prod(data[:-1]) * sum(math.prod(shape) for shape in present)
 
 
 _RULES = {
@@ -148,15 +148,15 @@ def signatures_of(data: bytes | mmap) -> dict[str, int]:
 def called_graphs(model: Table) -> set[int] | None:
     """The numbers of the subgraphs that operators call; None where there are operators that may call others."""
     codes = [_operator_type(code) for code in model.tables(1)]
-    found: set[int] = set()
+    called: set[int] = set()
     for operator in (operator for graph in model.tables(2) for operator in graph.tables(3)):
         kind = codes[operator.unsigned(0)] if operator.unsigned(0) < len(codes) else ""
         options, *fields = _CALLS.get(kind, (0,))
         table = operator.table(options) if options else None
         if table is None and (options or kind.startswith("STABLEHLO")):
             return None
-        found.update(table.integer(field, 4) for field in fields if table is not None)
-    return found
+        called.update(table.integer(field, 4) for field in fields if table is not None)
+    return called
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
@@ -198,16 +198,16 @@ class _Reader:
         fixed = written | set(inputs)
         tensors = tuple(self.tensor(i, table, i in fixed) for i, table in enumerate(self.tables))
         self.check_order(rows)
-        made: list[Row] = []
+        counted: list[Row] = []
         for kind_of, sources, results in rows:
             count = macs(kind_of, [tensors[i] if i >= 0 else None for i in sources], tensors, results)
-            made.append((kind_of, tuple(i for i in sources if i >= 0), results, count))
+            counted.append((kind_of, tuple(i for i in sources if i >= 0), results, count))
         return Graph(
             name=self.subgraph.text(4) or name,
             format=kind,
             digest=digest,
             tensors=tensors,
-            operators=named_operators(made, [tensors[out[0]].name if out else "" for _, _, out in rows]),
+            operators=named_operators(counted, [tensors[out[0]].name if out else "" for _, _, out in rows]),
             inputs=inputs,
             outputs=outputs,
         )
