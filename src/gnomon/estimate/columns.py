@@ -1,4 +1,4 @@
-"""What an estimator is fitted to and how: columns that describe nets (most often counts of units), times, options."""
+"""The input of a fit: columns that describe nets (most often counts of units), times, and options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.errors import ProblemError, UsageError
 
 Floats = NDArray[np.float64]
 _LEAST_S, _MOST_S = 1e-15, 1e15
-"""What a net can take. Squares of times, and of their quotients, are then numbers as well."""
+"""The range of a net's time: squares of times, and of their quotients, do not overflow."""
 
 _MOST = 1e30
 """No time, no price and no size of a column is above it."""
@@ -94,7 +94,7 @@ def times(values: ArrayLike, count: int) -> Floats:
 
 
 class Unknown(StrEnum):
-    """What a prediction does with a column that no sample and no price says anything of."""
+    """The treatment of a column without samples and price in a prediction."""
 
     REFUSE = "refuse"
     WIDEN = "widen"
@@ -102,7 +102,7 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOptions:
-    """How to fit.
+    """Options of a fit.
 
     `coverage`: how often an interval shall hold the measured time. `passes`: how often weights and sizes are found in
     turn.

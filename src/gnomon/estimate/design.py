@@ -1,4 +1,4 @@
-"""Which nets to measure, before any is measured: those that tell most about the coefficients.
+"""The nets to measure, chosen before any is measured: those most informative about the coefficients.
 
 Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design: A Review,
 1995). Up to a dozen nets are D-optimal, with exchanges (Fedorov, Theory of Optimal Experiments, 1972): they span the
@@ -109,7 +109,7 @@ def i_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
 
 
 class _Seen:
-    """What is known once some rows of `z` (n, p) are seen: the leverage (n,) of each, which is what it would add.
+    """The posterior after some rows of `z` (n, p): the leverage (n,) of each, the information it would add.
 
     The covariance is never a matrix of p by p where nothing was given, as p may be thousands: it is what was given,
     and an outer product a change.
@@ -125,7 +125,7 @@ class _Seen:
         self.leverage = np.einsum("ij,ij->i", at_first, z)
 
     def covariance(self, others: Floats) -> Floats:
-        """Of all rows with others (n, others), before any row is seen."""
+        """The covariance of all rows with others (n, others), before any row is seen."""
         return np.asarray(self._z @ (others / RIDGE if self._before is None else others @ self._before).T)
 
     def change(self, index: int, *, sign: float = 1.0) -> Floats:
@@ -141,7 +141,7 @@ class _Seen:
 
 
 def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floats:
-    """What the prior's directions do to nets (n, directions), in units of the usual noise."""
+    """The effects of the prior's directions on nets (n, directions), in units of the usual noise."""
     level = 1.0
     if columns.prior_s is not None:
         sums = x @ np.nan_to_num(columns.prior_s)

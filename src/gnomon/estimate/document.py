@@ -67,7 +67,7 @@ class EstimatorDocument:
     sizes: Mapping[str, Least0]
     weights: Annotated[tuple[Least0, ...], _SAMPLES]
     residual: None = None
-    """What earlier versions learnt beside the linear model: none is read any more."""
+    """A model of the residuals in earlier versions, which is not read any more."""
 
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
@@ -105,7 +105,7 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
     covariance = read.covariance
     rows = (covariance.own, *covariance.more, *covariance.less, read.coefficients_s, (read.bias_s, read.level_s))
     if max(map(abs, chain(*rows))) > _LARGEST:
-        complaints.tell("$", f"a number above {_LARGEST:g}, whose square is none")
+        complaints.tell("$", f"a number above {_LARGEST:g}, whose square overflows")
     _check_sizes(read, width, complaints)
     complaints.raise_any()
     return Estimator(

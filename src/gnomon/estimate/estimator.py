@@ -30,7 +30,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """What one column adds to a net: its time in seconds, and its share of the variance of the prediction."""
+    """The contribution of one column to a net: its time in seconds, and its share of the prediction's variance."""
 
     column: str
     time_s: float
@@ -119,9 +119,9 @@ class Estimator:
         return np.array([normal.cdf(float(v)) for v in z])
 
     def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
-        """What each column of one net adds, that with the largest share of the doubt first.
+        """The contribution of each column of one net, of bias and of noise, the largest share of variance first.
 
-        So do the bias and the noise. Times add up to the expected one (unless that was kept from
+        Times add up to the expected one (unless that was kept from
         falling below a hundredth of the level), shares to 1; a share may be below 0 where columns are known better
         together than alone.
         """

@@ -52,7 +52,7 @@ _LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
 
 
 def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
-    """By what each sample's variance is multiplied: (tail + z**2) / (tail + 1), z in unweighted deviations."""
+    """The multiple of each sample's variance: (tail + z**2) / (tail + 1), z in unweighted deviations."""
     z2 = residual**2 / variance * current
     tail = tail_of(z2)
     multiples: Floats = (tail + z2) / (tail + 1)
@@ -113,7 +113,7 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
 
 
 def factor(scores: Floats, coverage: float, freedom: float) -> float:
-    """By what the predicted deviation is multiplied to give the half-width of an interval of this coverage.
+    """The multiple of the predicted deviation that is the half-width of an interval of this coverage.
 
     `freedom` is how many samples are left beyond the coefficients that they determine.
     """
@@ -205,7 +205,7 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
 def resolution(times_s: Floats) -> float:
     """The decimal step in seconds that all times are whole multiples of, as clocks of whole milliseconds tell them.
 
-    0 where there is none, or only one so fine that it does not matter.
+    0 without such a step, or for one so fine that it does not matter.
     """
     if not len(times_s):
         return 0.0

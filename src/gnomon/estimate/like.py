@@ -32,7 +32,7 @@ MOST = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Like:
-    """What was learnt of times; made by `learn_likeness`."""
+    """A fitted model of times; made by `learn_likeness`."""
 
     centre: Floats
     spread: Floats

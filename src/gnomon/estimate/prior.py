@@ -59,7 +59,7 @@ class Block:
     alone: NDArray[np.intp] | None = None
 
     def design(self, x1: Floats) -> Floats:
-        """What the directions do to nets (n, 1 + columns): (n, r)."""
+        """The effects of the directions on nets (n, 1 + columns): (n, r)."""
         if self.alone is None:
             return np.asarray(x1 @ self.directions, dtype=float)
         return np.asarray(x1[:, self.alone] * self.directions, dtype=float)
@@ -259,7 +259,7 @@ def starts(sizes: Floats) -> list[Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """What the samples say of the directions: mean (r,), and its covariance diag(prior) - less less', or more more'.
+    """The posterior of the directions: mean (r,), and its covariance diag(prior) - less less', or more more'.
 
     `loo_residual`, `loo_variance` (n,): each sample less what the others predict for it, and the variance of that
     difference, its own error included.

@@ -24,7 +24,7 @@ _WIDTHS = (4, 26, 13, 8, 12, 10, 11, 9)
 def write_dpu_profile(latency_ms: float, workload_mop: float | None) -> str:
     """The profile of a model as a whole; a workload in millions of operations (a multiply-add counts two), if known.
 
-    ProblemError for a latency that is none.
+    ProblemError for a value that is not a latency.
     """
     if not 1e-9 <= latency_ms <= 1e9:  # eleven days; also what is not a number
         raise ProblemError(f"{latency_ms:g} ms is not a latency", hint="Measure it again.")

@@ -1,7 +1,7 @@
-"""JSON lines of other programs, read line by line: all that is wrong is told at once, each with its line.
+"""JSON lines of other programs, read line by line; one error reports all faults, each with its line.
 
-A program that is killed while it writes leaves a last line that ends too early. Such a line was never complete, and is
-left out; any other line that is not JSON is told. NaN and Infinity, which JSON does not know but many writers write,
+A program that is killed while it writes leaves an incomplete last line, which is left out; any other line that is not
+JSON is reported. NaN and Infinity, which JSON does not know but many writers write,
 are read as such: whether they can stand where they do is their reader's question.
 """
 
@@ -28,14 +28,14 @@ _MOST_DIGITS = 40
 _MANY_DIGITS = re.compile(f"[0-9]{{{_MOST_DIGITS + 1}}}", re.ASCII)
 _MOST_TOLD = 100
 Quick = Callable[[int, str], bool]
-"""What may take a line, by its number and its text, because it knows all that is in it: True if it did. ValueError or
-RecursionError mean that it did not.
+"""Takes a line, by its number and text, without parsing it whole: True if it did. ValueError or RecursionError mean
+that it did not.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineRules:
-    """How the lines of a kind of file are read.
+    """The rules for reading the lines of a kind of file.
 
     `begun` says which line may be one that was cut off: the last one, or any, where whoever went on after that began
     a line of its own, or none, where each line counts. Lines that begin with one of `comments` are left out.
@@ -108,7 +108,7 @@ def part_of_a_line(text: str) -> Any:
 def _line(
     line: str | bytes, number: int, may_be_cut: bool, complaints: Complaints, rules: LineRules
 ) -> tuple[Any] | None:
-    """The value of a line, in a tuple; None, and mostly told, where there is none."""
+    """The value of a line, in a tuple; None for a comment, and for a fault, which is reported unless it was cut off."""
     place = f"line {number}"
     if len(line) > MOST_OF_A_LINE:
         complaints.tell(place, f"{len(line)} letters, and no more than {MOST_OF_A_LINE} are read")

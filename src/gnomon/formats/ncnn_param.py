@@ -55,7 +55,7 @@ class Layer:
         return int(value)
 
     def integers(self, key: int) -> tuple[int, ...]:
-        """An array of integers, empty where there is none; ModelError where it holds something else."""
+        """An array of integers, empty where it is missing; ModelError where it holds something else."""
         value = self.text(ARRAY - key)
         if value is None:
             return ()

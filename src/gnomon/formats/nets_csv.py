@@ -202,7 +202,7 @@ def write_profiled(rows: Iterable[NetRow], space: Space) -> str:
 
 
 def _field(row: NetRow, name: str) -> str:
-    """What a column of a profile's csv tells of a net; what is not known is empty."""
+    """A net's field in a column of a profile's csv; empty where the value is unknown."""
     value = getattr(row, name.replace("_ms", "_s"))
     if value is None or (value == 0 and isinstance(value, int)):
         return ""
@@ -231,8 +231,8 @@ def write_nets(rows: Iterable[NetRow], space: Space, *, measured: bool) -> str:
 class UnitCount:
     """How often a unit occurs in a net, which has a number from 1.
 
-    `unit` is the name that estimators know it by, `label` says it in words, and `uid` is its module's name in
-    nnabla-nas, empty for what is none there.
+    `unit` is its name in estimators, `label` describes it in words, and `uid` is its module's name in nnabla-nas, empty
+    for a unit without one.
     """
 
     net: int
@@ -256,7 +256,7 @@ class _Columns:
     comma: bool = False
     text: int = 0
     text_reader: Callable[[str], tuple[int, ...]] | None = None
-    """What reads the column `text`, where it stands in the place of the slots."""
+    """The reader of the column `text`, which then replaces those of the slots."""
 
     @property
     def numbers(self) -> list[int]:
@@ -264,7 +264,7 @@ class _Columns:
         return [*(index for index, _ in self.times.values()), *(self.beside[k] for k in _SHARES if k in self.beside)]
 
     def assignment(self, line: Sequence[str], space: Space) -> tuple[int, ...]:
-        """The net of a line. ProblemError where it is none of the space."""
+        """The net of a line. ProblemError for a net outside the space."""
         if self.text_reader is None:
             return space.indices([line[index].strip() for index in self.slots])
         chosen = tuple(self.text_reader(line[self.text].strip()))
@@ -337,7 +337,7 @@ def _shifted(text: str, power: int) -> float:
 
 
 def _beside(what: str, text: str, *, comma: bool) -> Any:
-    """What else a column tells of a net of a profile. ProblemError for what it cannot be."""
+    """The value of a further column of a profile. ProblemError for an invalid one."""
     if what in _SHARES:
         expected = "a share from 0 to 1"
         with contextlib.suppress(ValueError):

@@ -133,7 +133,7 @@ def _numbers(row: list[float]) -> list[float | None]:
 
 
 def _model(read: _Problem, complaints: Complaints) -> CostModel:
-    """The model; what does not go together is told, and the model is then not to be used."""
+    """The model; reports parts that do not fit together, after which the model must not be used."""
     count = len(read.objectives)
     _each_once([objective.name for objective in read.objectives], "$.objectives", ".name", complaints)
     _each_once([slot.name for slot in read.slots], "$.slots", ".name", complaints)
@@ -165,7 +165,7 @@ def _model(read: _Problem, complaints: Complaints) -> CostModel:
 
 
 def _limit(read: _Limit, path: str, model: CostModel, complaints: Complaints) -> Limit:
-    """A limit of the model, nonsense where something is told. Bytes are whole numbers, also where they are costs."""
+    """A limit of the model; a placeholder once a fault is reported. Bytes are whole numbers, also as costs."""
     limit = Limit(name="", at_most=0.0, slots=())
     if read.use is None and read.objective is not None and read.name is None and not read.unit:
         try:
@@ -226,7 +226,7 @@ def _table(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints)
 
 
 def _numbers_in(rows: Any, path: str, shape: tuple[int, ...], complaints: Complaints) -> list[float | None]:
-    """The numbers of all rows; those that are not as long as they should be are told."""
+    """The numbers of all rows; reports rows of a wrong length."""
     if rows is None:
         return [None] * shape[0]
     if len(rows) != shape[0]:

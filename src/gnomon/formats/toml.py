@@ -19,7 +19,7 @@ _TOKEN = re.compile(
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """What a text says. ValueError for what is not TOML, is nested too deeply, or has a line of more than 32 dots."""
+    """The content of a TOML text. ValueError for any other text, deep nesting, and a line of more than 32 dots."""
     dots = 0
     for token in _TOKEN.finditer(text):
         dots = 0 if token[2] else dots + bool(token[1])

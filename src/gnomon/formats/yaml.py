@@ -1,4 +1,4 @@
-"""YAML of other tools, read into records: everything that is wrong is told at once, with its path and line.
+"""YAML of other tools, read into records; one error reports all faults, each with its path and line.
 
 A null stands for a key that is not there.
 """
@@ -40,7 +40,7 @@ def read_yaml(text: str, what: str, hint: str, *, most_nodes: int = _MOST_NODES)
 
 
 def almost(text: str) -> str:
-    """How a text that looks like a number is to be written so that it is one: "1.0e-4" for "1e-4". Empty otherwise."""
+    """The spelling that makes a number of a text that only looks like one: "1.0e-4" for "1e-4". Empty otherwise."""
     if not _ALMOST_A_NUMBER.fullmatch(text):
         return ""
     mantissa, _, exponent = text.lower().partition("e")
@@ -50,7 +50,7 @@ def almost(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlReader:
-    """Reads values out of a document; what is wrong is told with its path and line."""
+    """Reads values out of a document, and reports faults with their paths and lines."""
 
     root: Node
     complaints: Complaints
@@ -70,7 +70,7 @@ class YamlReader:
         return nodes
 
     def value(self, *location: int | str) -> Any:
-        """What stands at a place, as plain values; None where nothing does."""
+        """The plain values at a place; None where it is missing."""
         from gnomon.formats.yaml_nodes import values_of
 
         pair = self.find(*location)
@@ -105,7 +105,7 @@ class YamlReader:
         return {key: part for key, part in value.items() if key in nulls or not (part is None or key == "<<")}
 
     def read(self, kind: type[T], name: str, value: Any) -> T | None:
-        """A record of a section's value; None, and told, where it is none."""
+        """A record of a section's value; None where it has faults, which are reported."""
         record, faults = checked(kind, value)
         for location, sentence in faults:
             self.tell((name, *location), sentence)

@@ -114,7 +114,7 @@ def nodes_of(node: Any) -> Iterator[Any]:
 
 
 def values_of(node: Any) -> Any:
-    """What a node says, as lists, mappings and values of scalars; an alias stays what it is."""
+    """The content of a node as lists, mappings and values of scalars; an alias stays a node."""
     if node.id == "sequence":
         return [values_of(item) for item in node.value]
     if node.id == "mapping":

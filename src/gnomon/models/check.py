@@ -1,6 +1,6 @@
-"""What is in a model's file that will matter, found by reading the file alone.
+"""Findings about a model's file that will matter when it is run, by reading the file alone.
 
-docs/jobs/check.md tells of each kind what follows from it.
+docs/jobs/check.md describes the consequences of each kind.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ KINDS = {
         "Quantise it statically, with samples, where several runtimes shall run it.",
     ),
 }
-"""What is looked for: a sentence without its full stop, and the next step. docs/jobs/check.md tells what follows."""
+"""Kinds of findings: a sentence without its full stop, and the next step; docs/jobs/check.md explains them."""
 
 _SHARE, _LEAST = 1e-3, 16
-"""Of a tensor with fewer subnormal numbers nothing is said: one of them takes as long as a hundred others."""
+"""A tensor with fewer subnormal numbers is not reported: one of them takes as long as a hundred others."""
 _BLOCK, _BLOCKS = 1 << 16, 64
 """Numbers that are looked at in one piece, and pieces of a large tensor, evenly spaced."""
 _EXPONENTS = {"float32": (4, 23, 8), "float64": (8, 52, 11), "bfloat16": (2, 7, 8)}
@@ -91,7 +91,7 @@ _INT8_IN_CALLS = frozenset(
     {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 )
 _LIBRARIES = {"ai.onnx.contrib": "the package onnxruntime-extensions", "mmdeploy": "the package mmdeploy"}
-"""By domain, the package that has its library."""
+"""The package with the library of each domain."""
 _BUILT_IN = frozenset({"TFLite_Detection_PostProcess"})
 """Custom operators of TFLite that LiteRT has."""
 
@@ -109,7 +109,7 @@ class Finding:
 
 
 def findings_of(model: Model) -> tuple[Finding, ...]:
-    """What is in the file of a model that was read. Raises ModelError where it cannot be read again."""
+    """The findings about a model's file. Raises ModelError where it cannot be read again."""
     with model_errors(model.path):
         if model.graph.format == "onnx":
             from gnomon.models.onnx.file import parse_onnx
@@ -260,7 +260,7 @@ def _of_domains(model: onnx.ModelProto) -> Iterator[Finding]:
 
 
 def _in_flat(model: Model) -> Iterator[Finding]:
-    """What a TFLite or Circle file has more."""
+    """Further findings about a TFLite or Circle file."""
     from gnomon.formats.onert.operators import OPERATOR_NAMES
     from gnomon.models.tflite.graph import flat_weights
 

@@ -1,4 +1,4 @@
-"""ONNX files that others' exporters wrote: what they were written of, said in the file itself."""
+"""ONNX files of other exporters, each marked with the digest of its source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY = "gnomon.written_of"
 
 
 def adopt(source: Path, dest: Path, digest: str) -> Path:
-    """Writes a file again that says what it was written of, whole or not at all, and returns its path.
+    """Write a copy of a file that holds the digest of its source, whole or not at all, and return its path.
 
     ModelError where it cannot be read.
     """
@@ -27,7 +27,7 @@ def adopt(source: Path, dest: Path, digest: str) -> Path:
 
 
 def written_of(path: Path) -> str | None:
-    """What a file says that it was written of; None for another file, and where there is none."""
+    """The digest that `adopt` put into a file; None for any other file, and where no file exists."""
     if not path.is_file():
         return None
     try:

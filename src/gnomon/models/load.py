@@ -1,6 +1,6 @@
-"""Loading a model of any kind that gnomon reads; the kind is told by the content, not by the name.
+"""Load a model of any kind that gnomon reads; its content tells the kind, not its name.
 
-Converting a model into the format of a runtime that does not load the user's own, and copying it into a package.
+Also converts models for runtimes that do not load the user's format, and copies them into packages.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class _Mapped(mmap):
     """The bytes of a large file, of which those take memory that are looked at."""
 
     def seekable(self) -> bool:
-        """As a file says it; mmap does from Python 3.13 on."""
+        """True, as for a file; mmap has this method from Python 3.13 on."""
         return True
 
 
@@ -164,7 +164,7 @@ def _is_alone(head: bytes) -> bool:
 
 
 def plausible_feeds(model: Model) -> dict[str, Feed]:
-    """What to feed those inputs of a model that cannot be fed just any numbers, as docs/agent.md says. ModelError."""
+    """The feeds of inputs that need particular numbers, as docs/agent.md describes. ModelError."""
     return _pixels(model.graph) | _ruled(model)
 
 
@@ -212,7 +212,7 @@ _TABLES = {
     "aten.embedding.default": (0, 1),
     "aten::embedding.out": (0, 1),
 }
-"""Of operators of TFLite, Circle, PyTorch: the operand that is a table, and the one that holds numbers of its rows."""
+"""By operator of TFLite, Circle or PyTorch: the operand that is a table, and the one with indices of its rows."""
 
 
 def _rows_of_tables(graph: Graph) -> dict[str, Feed]:

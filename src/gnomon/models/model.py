@@ -88,7 +88,7 @@ FORMATS = {
     "pte": "ExecuTorch (.pte)",
     "pt2": "PyTorch (.pt2)",
 }
-"""What people call the formats of files that are read, by `Graph.format`."""
+"""The usual names of the formats that are read, by `Graph.format`."""
 
 
 def is_package(named: str) -> bool:
@@ -239,7 +239,7 @@ def refuse_pointer(path: Path, head: bytes) -> None:
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """What a file that is written over does not keep: its time, size and inode; None where there is no such file."""
+    """Time, size and inode of a file, which change when it is written again; None where no such file exists."""
     try:
         status = path.stat()
     except OSError:

@@ -1,10 +1,10 @@
-"""An ONNX model as a net of layers, of which latency tables and their prices are.
+"""An ONNX model as a net of layers, the units of latency tables.
 
 Operators that search spaces have too become their layers (convolutions, pools, fully connected layers, activations,
 attention's parts); what exporters write in several operators and runtimes join becomes one (layer normalisation, GELU,
 SiLU); any other operator on floating-point or quantised numbers stands for itself (`gnomon.spaces.layers.GENERIC`).
-What no layer can be is told: control flow, operators of other domains, places and shapes as numbers, and shapes that
-depend on values. What reads it reads an input of the net.
+Operators that cannot be layers are listed with the reason: control flow, operators of other domains, indices and shapes
+as numbers, and shapes that depend on values. Their readers read an input of the net.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class NetReader:
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def model_net(self, outputs: Iterable[str], name: object) -> ModelNet:
-        """What was read, of which the output is that of these which is computed last. ModelError for no layer."""
+        """The net that was read; its output is the last computed one of `outputs`. ModelError for no layer."""
         if self.left_out and not self.nodes:
             raise ModelError(
                 f"{name} has no operator whose time could be predicted: "
@@ -119,7 +119,7 @@ class NetReader:
         return tensor.shape
 
     def source(self, name: str) -> int:
-        """Where a tensor comes from: a node, or an input of the net, made where there is none yet."""
+        """The source of a tensor: a node, or an input of the net, which is added at its first use."""
         if name not in self.ref:
             shape = self.shape(name)
             assert shape is not None  # noqa: S101  # who calls has seen to it
@@ -339,7 +339,7 @@ class _Reader(NetReader):
     def _windowed(
         self, node: onnx.NodeProto, kernel: Sequence[int], more: dict[str, Value], computed: list[str], output: str
     ) -> bool:
-        """A sliding window. Uneven padding is told as an even one that makes the output as large: the work is alike."""
+        """A sliding window. Uneven padding becomes even padding with the same output size: the work is alike."""
         pads = _attribute(node, "pads", (0, 0, 0, 0))
         auto = _attribute(node, "auto_pad", "NOTSET") not in ("NOTSET", "VALID")
         if len(kernel) != 2 or len(pads) != 4:

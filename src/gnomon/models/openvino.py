@@ -90,7 +90,7 @@ def openvino_feeds(model: Model) -> dict[str, Feed]:
 
 
 def _dtype(word: str) -> str:
-    """By OpenVINO's name of a type that of numpy or ml_dtypes; "" where it is none."""
+    """The name of an OpenVINO type in numpy or ml_dtypes; "" for an unknown type."""
     match = _TYPE.fullmatch(word)
     return _KINDS[match[1]] + match[2] if match else _WORDS.get(word, "")
 
@@ -106,7 +106,7 @@ def openvino_weights(path: Path) -> Iterator[tuple[str, str, np.ndarray[Any, Any
 
 
 def _number(layer: _Layer, weights: Path) -> int | None:
-    """The whole number that a layer is a constant of; None where it is none."""
+    """The value of a constant layer that holds a whole number; None for any other layer."""
     kind = _dtype(layer.data.get("element_type", ""))
     bits = element_bits(kind)
     offset = layer.data.get("offset", "")

@@ -1,4 +1,4 @@
-"""Which nodes of a graph move data, and an order of them in which few tensors are alive at once."""
+"""The nodes of a graph that depend on its inputs, in an order with few tensors alive at once."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Step:
 
     @property
     def decided(self) -> tuple[str, tuple[str, ...]] | None:
-        """What values decide here, and the tensors that hold them; None where the work is always the same."""
+        """The decision that values make, and the tensors that hold them; None where the work is always the same."""
         if self.type in _CHOICES:
             what, places = _CHOICES[self.type]
             return what, self.reads[places] + (self.inner[:1] if self.type == "Loop" else ())
@@ -77,7 +77,7 @@ def graph_steps(graph: Graph) -> Iterator[Step]:
 
 
 def steered_by(steps: Iterable[Step], inputs: Iterable[str]) -> dict[str, list[str]]:
-    """Of a model's inputs those whose values decide how much work there is, each with all that it decides."""
+    """The inputs whose values decide how much work the model does, each with its decisions."""
     made_of: dict[str, tuple[str, ...]] = {}
     seeds: dict[str, set[str]] = {}
     for step in steps:

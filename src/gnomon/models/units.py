@@ -74,7 +74,7 @@ class Writer:
         return cast
 
     def type_of(self, type_: str) -> str:
-        """The type in which the model has values that are told to be of a type: its own for floats, and for ""."""
+        """The type of values in the model: its own data type for floats and for "", else the type itself."""
         return type_ if type_ and "float" not in type_ else self.dtype.name
 
     def element(self, type_: str) -> int:
@@ -86,7 +86,7 @@ class Writer:
         return sum(much * much for much in self.parts[name].values())
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """Add a constant, that which is given for this name: numbers in the model's data type, integers as they are.
+        """Add a constant: the given weights of this name if any, else `array`. Floats take the model's data type.
 
         ModelError where another shape is given than the layer has, or what is not a finite number.
         """
@@ -139,7 +139,7 @@ def write_layer(writer: Writer, job: Job) -> str:
 
 
 def _parts(writer: Writer, job: Job) -> dict[str, float]:
-    """Of what a layer's output is the sum: a new value of its own, but for what only adds and passes on."""
+    """The independent values that a layer's output sums up: a new one, unless the layer only adds or passes on."""
     parts = [writer.parts[name] for name in job.inputs]
     kind = job.layer.kind
     if kind == "Zeros":
@@ -264,7 +264,7 @@ def _swish(writer: Writer, job: Job) -> str:
 
 
 def _gelu(writer: Writer, job: Job) -> str:
-    """In the operators that exporters write; runtimes join them."""
+    """Written as several operators, as exporters do; runtimes join them."""
     value = job.inputs[0]
     root = writer.weight(f"{job.name}.root", np.array(math.sqrt(2)))
     gated = writer.node("Div", f"{job.name}.div", [value, root])
@@ -282,7 +282,7 @@ def _layer_norm(writer: Writer, job: Job) -> str:
 
 
 def _attention(writer: Writer, job: Job) -> str:
-    """In the operators that exporters write; keys and values of a cache are constants."""
+    """Written as several operators, as exporters do; keys and values of a cache are constants."""
     heads, past, rng = job.layer.integer("heads"), job.layer.integer("past"), _random(writer, job)
     batch, _, channels = job.shapes[0]
     width = channels // heads

@@ -1,4 +1,4 @@
-"""What a search strategy is, and what the built-in ones share: results, their front, and draws of random numbers.
+"""The Protocol of search strategies, and the shared parts of the built-in ones: results, fronts, random draws.
 
 The draws are the same on every machine and with every version of numpy.
 """
@@ -34,7 +34,7 @@ class Strategy(Protocol):
 
     - `ask` and `tell` are called in any order, by one thread. What was asked may be told in any order, late, or never.
     - What is asked is a deterministic function of the space, the seed, the options and the results told: a new
-      strategy that is told the same results goes on as the old one would have, so that nothing needs to be saved.
+      strategy that gets the same results goes on as the old one would have, so that nothing needs to be saved.
       What was asked but never told is lost with the old one and asked again by the new one.
     - Failures are results. A failed assignment is not asked again, and nothing is expected of it.
     - A strategy starts nothing, opens no file, and reads no clock. It owns nothing that must be closed.
@@ -57,7 +57,7 @@ class Strategy(Protocol):
 
 @dataclass(slots=True)
 class Ledger:
-    """What was told and what is asked and still untold; checks what comes in."""
+    """The results so far, and the assignments asked for whose results are pending; checks each new result."""
 
     space: Space
     results: dict[Assignment, Cost | None] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Ledger:
 
 
 class Entry(Enum):
-    """How a result entered the archive."""
+    """The ways in which a result enters the archive."""
 
     NO = "dominated, or equal in cost to one that is there"
     NEW = "beside the others"
@@ -112,7 +112,7 @@ class Archive:
         return assignment in self._costs
 
     def __iter__(self) -> Iterator[Assignment]:
-        """In the order in which they entered."""
+        """Iterate in the order in which they entered."""
         return iter(self._costs)
 
     def __len__(self) -> int:

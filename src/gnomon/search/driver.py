@@ -25,7 +25,7 @@ Evaluate = Callable[[Assignment], Cost | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trail:
-    """What a search did.
+    """The course of a search.
 
     `told` has the result of each assignment once, in the order in which they were told. `exhausted` says that the
     strategy had nothing more to ask, so that a larger budget changes nothing.
@@ -36,7 +36,7 @@ class Trail:
 
     @property
     def front(self) -> tuple[Told, ...]:
-        """The results that no other dominates, ordered by cost; of equal costs the first that was told."""
+        """The results that no other dominates, ordered by cost; of equal costs the earliest."""
         archive = Archive()
         for result in self.told:
             if result.cost is not None:
@@ -103,7 +103,7 @@ def make_strategy(name: str, space: Space, *, seed: int = 0, **options: Any) -> 
 
 
 def load_strategy(name: str) -> Factory:
-    """What makes the strategy of that name.
+    """The factory of the strategy of that name.
 
     UsageError for an unknown name, or a module that cannot be loaded; RuntimeMissingError where it needs a package that
     is not installed.

@@ -30,7 +30,7 @@ _REFIT_SHARE = 40  # of this many results one more is evaluated before the model
 
 
 class Moves:
-    """What differs from an assignment of a space by one move."""
+    """The neighbours of an assignment of a space by one move."""
 
     def __init__(self, space: Space) -> None:
         self._radices = [len(slot.choices) for slot in space.slots]
@@ -97,8 +97,8 @@ A plan may yield an assignment again: it is sent what is known, and nothing is e
 class Planned:
     """A `Strategy` that follows a plan.
 
-    The plan goes on when all of its batch is told, so that neither how many are asked at once nor the order of the
-    results within a batch changes its course. What is told before it is asked waits until the plan comes upon it.
+    The plan goes on when its whole batch has results, so that neither how many are asked at once nor the order of the
+    results within a batch changes its course. Results that come before they are asked for wait for the plan.
     """
 
     def __init__(self, space: Space, plan: Plan) -> None:
@@ -232,7 +232,7 @@ class _Phase:
             yield from self._try(self._chosen(step, _RADIUS + turn))
 
     def _chosen(self, step: int, radius: int) -> list[Assignment]:
-        """What to evaluate in a step."""
+        """The assignments to evaluate in a step."""
         self._due = deque(a for a in self._due if a not in self.tried)
         if self._due and step % 2 == 0:
             return [self._due.popleft()]

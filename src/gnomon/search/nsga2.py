@@ -178,7 +178,7 @@ def _plan(space: Space, seed: int, order: Iterator[Assignment]) -> Plan:
 
 
 class _Choice:
-    """Which of the children are evaluated."""
+    """The choice of the children that are evaluated."""
 
     def __init__(self, space: Space) -> None:
         self._guide, self._front = Guide(space), Archive()
@@ -196,7 +196,7 @@ class _Choice:
 
 
 def _children(algorithm: Any, genes: _Genes, wanted: int, order: Iterator[Assignment]) -> list[Assignment]:
-    """What is bred, none of it met before; at least as many as wanted while the space has them."""
+    """The children that are bred, none met before; at least as many as wanted while the space has them."""
     bred = algorithm.ask()
     algorithm.termination.force_termination = False  # set where nothing new could be bred
     children = [] if bred is None else [genes.assignment(row) for row in bred.get("X")]

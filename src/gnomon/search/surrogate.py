@@ -38,7 +38,7 @@ _DIGITS = 7  # of gains that are compared: what is left is the rounding of the m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What assignments may cost: for each (row) and objective the median, and a standard deviation above and below.
+    """Predicted costs of assignments: the median of each (row) and objective, and its standard deviation.
 
     `chance` says how likely each succeeds: 1 for sure, 0 where it is hopeless.
     """
@@ -130,8 +130,8 @@ def _evidence(kernel: Floats, scaled: Floats) -> float:
 
 
 def _parts(radices: NDArray[np.int64], asked: float) -> tuple[Floats, float, float]:
-    """Of a strength: what each choice that two have in common adds to the logarithm of their covariance's product, what
-    that is without any, and the product of one with itself.
+    """The parts of a kernel of this strength: the share of each common choice in the logarithm of the covariance's
+    product, that logarithm without any common choice, and the product of an assignment with itself.
     """
     several = radices > 1
     strength = min(0.9, asked / max(int(several.sum()), 1))
@@ -167,7 +167,7 @@ class Surrogate:
             self._chance.fit(self._features.of([a for a, _ in latest]), outcomes)
 
     def forecast(self, assignments: Sequence[Assignment]) -> Forecast:
-        """What each of these may cost, and how likely it succeeds."""
+        """The predicted cost of each of these, and how likely it succeeds."""
         wanted = self._features.of(assignments)
         columns = [process.predict(wanted) for process in self._processes]
         chance = np.ones(len(assignments))
@@ -192,7 +192,7 @@ def _nearest(costs: Floats) -> list[int]:
 
 
 def expected_gain(front: Floats, span: Floats, forecast: Forecast) -> Floats:
-    """What each forecast (rows) adds to a front (N, objectives), in the mean over its uncertainty.
+    """The gain of each forecast (rows) over a front (N, objectives), in the mean over its uncertainty.
 
     With two objectives it is the volume that is dominated up to a margin beyond the front, with others the distance
     by which it leaves what the front dominates (the maximin improvement of Svenson and Santner, Multiobjective
@@ -230,7 +230,7 @@ def _volume(front: Floats, costs: Floats) -> Floats:
 
 
 def _ahead(front: Floats, costs: Floats) -> Floats:
-    """By how much each row of `costs` is better than each of the front in some objective; negative: it is dominated."""
+    """The lead of each row of `costs` over each of the front in some objective; negative: it is dominated."""
     nearest = np.full(len(costs), np.inf)
     for point in front:
         nearest = np.minimum(nearest, (point - costs).max(axis=1))
@@ -238,7 +238,7 @@ def _ahead(front: Floats, costs: Floats) -> Floats:
 
 
 class Guide:
-    """What a search learned of one space. It is a function of the results it was given and of their order."""
+    """The model that a search learned of one space: a function of its results and of their order."""
 
     def __init__(self, space: Space) -> None:
         self._model = Surrogate(space)

@@ -24,7 +24,7 @@ from gnomon.spaces.layers import Shape
 from gnomon.spaces.unit import Net, Node, Symbol, Trace, Unit
 
 Block = Callable[[Symbol], Symbol]
-"""Writes a block down: what it is given is the block's input, what it returns its output."""
+"""Writes a block down: its argument is the block's input, its result the output."""
 
 BlockLike = Any
 """A `Block`, a `torch.nn.Module`, a class of such that is made of the channels of its input, or an ONNX file's path."""
@@ -49,7 +49,7 @@ class Place:
     depths: tuple[int, ...] = ()
 
     def write(self, choice: int, x: Symbol) -> Symbol:
-        """What a block makes of its input. ProblemError, which names it, where it makes none or cannot."""
+        """The output of a block. ProblemError, which names it, where it fails or returns anything else."""
         where = f"{self.names[choice]} behind {x.shape}"
         with problems_of(where):
             output = self.blocks[choice](x)
@@ -120,7 +120,7 @@ class _Walker:
         return behind
 
     def block(self, place: Place, choice: int, state: _State) -> tuple[int, Shape, Unit | None]:
-        """What a block adds behind an open group: the row of complete units, the shape, the open group now."""
+        """The effect of a block behind an open group: the row of complete units, the shape, the new open group."""
         key = (place.blocks[choice], state.shape, state.open)
         if key not in self.walked:
             if len(self.walked) == _MOST_MET:
@@ -199,8 +199,8 @@ class BlockSpace:
     """Nets that are a row of parts: a block that is always there, a `Choice`, or a `Stage` of variable depth.
 
     With several input shapes the first slot, "resolution", chooses one, named by its height, or by the whole of it
-    where heights are alike or there is none. A block sees its input's shape and nothing else of the net, and does the
-    same each time that it is called. Names are texts without blanks around; a number becomes one.
+    where heights are alike or missing. A block sees its input's shape and nothing else of the net, and does the
+    same in every call. Names are texts without blanks around; a number becomes one.
     ProblemError where two positions have one name, a block leaves layers that nothing reads or is another one each
     time, or shapes do not fit in some net.
 
@@ -293,7 +293,7 @@ class BlockSpace:
 
 
 def block_of(given: BlockLike) -> Block:
-    """What writes a given block down. ProblemError for what cannot be one."""
+    """The function that writes a block down. ProblemError for anything that is not a block."""
     from gnomon.spaces.sources import Source, is_module  # only spaces of a user's need it
 
     return given if callable(given) and not is_module(given) else Source(given)
@@ -349,7 +349,7 @@ def from_onnx(folder: str | os.PathLike[str], *, input: Shape | Sequence[Shape])
 
 
 def _resolutions(shapes: tuple[Shape, ...]) -> tuple[str, ...]:
-    """What input shapes are called."""
+    """The names of input shapes."""
     heights = tuple(str(shape[2]) for shape in shapes if len(shape) > 2)
     return heights if len(set(heights)) == len(shapes) else tuple("x".join(map(str, shape)) for shape in shapes)
 

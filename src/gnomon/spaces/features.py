@@ -1,4 +1,4 @@
-"""What describes nets to an estimator: how often each unit occurs, for many assignments at once, by table."""
+"""The features of nets for an estimator: how often each unit occurs, for many assignments at once, by table."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ USUAL = FusionRules(
         if activation not in ("Identity", "Zeros")
     )
 )
-"""What most runtimes run as one: a product with its normalisation and activation."""
+"""The chains that most runtimes fuse: a product with its normalisation and activation."""
 
 
 def kernels_of(in_force: FusionRules) -> FusionRules:
@@ -169,7 +169,7 @@ class Evidence:
 
 
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
-    """What a runtime's optimised graphs of nets tell: of each net the nodes that became one kernel, by number.
+    """The evidence in a runtime's optimised graphs: for each net, the numbers of the nodes that became one kernel.
 
     A node in no group is taken to be alone; of one in several the last counts, which makes its result. A chain that is
     fused in at least half of the places that have it counts as fused.

@@ -17,7 +17,7 @@ Status = Literal["ok", "unstable", "failed"]
 _MOST = 1e15
 """Times of calls, and seconds since 1970, are below it."""
 _LEAST_S = 1e-15
-"""What no call is faster than; a thousandth of it is still a number that can be divided by."""
+"""The shortest time of a call; a thousandth of it can still be divided by."""
 
 Seconds = Annotated[float, Must(be="seconds", fits=lambda value: 0 <= value < _MOST)]
 Above0 = Annotated[float, Must(be="a number above 0", fits=lambda value: _LEAST_S <= value < _MOST)]
@@ -37,7 +37,7 @@ Figures = Annotated[Mapping[str, Any], Must(be="numbers", fits=lambda value: all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was seen of one unit.
+    """The measurement of one unit.
 
     `call_s` is a call of the unit as a model of its own, by the deciding clock and brought to the speed that the
     machine had when the table was begun (`drift` is the factor); `low_s` and `high_s` bound it with 95 % confidence. Of
@@ -87,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What all rows of a table have in common.
+    """The properties that all rows of a table have in common.
 
     `context` holds what must be equal for rows to stand in one table: device, runtime with version, configuration,
     threads, data type, protocol. `rules` are the chains of operators that run as one there, `evidence` why.
@@ -136,7 +136,7 @@ class Table:
 
     @property
     def times_s(self) -> dict[Unit, float]:
-        """What each unit adds to a net: its call less the overhead, never below a thousandth of the call."""
+        """The time that each unit adds to a net: its call less the overhead, at least a thousandth of the call."""
         overhead = self.manifest.overhead_s
         return {row.unit: max(row.call_s - overhead, 1e-3 * row.call_s) for row in self.rows if row.call_s is not None}
 
@@ -158,7 +158,7 @@ class Difference:
 
 
 def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
-    """What speaks against using a table for a space with these units, a sentence each; none if nothing does."""
+    """Reasons against using a table for a space with these units, a sentence each."""
     rows = {row.unit: row for row in table.rows}
     lacking = [unit for unit in units if unit not in rows]
     warnings = []
@@ -180,7 +180,7 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
 
 
 def unlike(first: Manifest, second: Manifest) -> list[str]:
-    """What differs in what two tables were measured with; none where they may be merged."""
+    """Differences in the conditions of two tables, a phrase each; empty where they may be merged."""
     phrases = []
     if first.space != second.space:
         phrases.append(f"space: {first.space} and {second.space}")
@@ -192,7 +192,7 @@ def unlike(first: Manifest, second: Manifest) -> list[str]:
 
 
 def different(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
-    """What differs in two contexts, a phrase each; of objects in them, which of their values."""
+    """Differences of two contexts, a phrase for each value."""
     return [f"{name}: {in_short(a)} and {in_short(b)}" for name, a, b in differing(first, second)]
 
 

@@ -102,7 +102,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What is known of a kind of layer: attributes with their defaults, its number of inputs, the shape it makes."""
+    """A kind of layer: attributes with their defaults, the number of inputs, and the rule of its output shape."""
 
     attributes: dict[str, Default] = field(default_factory=dict)
     arity: int = 1
@@ -130,7 +130,7 @@ def layer(kind: str, **attributes: Value) -> Layer:
 
 
 def kind_of(kind: str) -> Kind:
-    """What is known of a kind. ProblemError for an unknown one."""
+    """The kind of a name. ProblemError for an unknown one."""
     if kind not in KINDS:
         if (match := GENERIC.fullmatch(kind)) is not None:
             return _generic(int(match["arity"] or 1))

@@ -66,7 +66,7 @@ class SearchSpace(Protocol):
 
 
 def text_reader(space: SearchSpace) -> Callable[[str], tuple[int, ...]] | None:
-    """What reads a net of the space from one text, such as NAS-Bench-201's architecture strings; None without such.
+    """The function that reads a net from one text, such as NAS-Bench-201's architecture strings; None if absent.
 
     It is the space's method `assignment_of`, which raises ProblemError for a text that names no net.
     """
@@ -188,7 +188,7 @@ def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None 
     """
     if given is None and kept is None and name not in known_spaces():
         raise UsageError(
-            f"{path} is of the space {shown(name)}, which is none of the known ones",
+            f"{path} is of the space {shown(name)}, which is not a known one",
             hint="Say where it is, as in --space space.py:space: that Python is run.",
         )
     loaded = kept if given is None and kept is not None else load_space(given or name)
@@ -201,7 +201,7 @@ def space_of(path: Path, name: str, given: str | None, kept: SearchSpace | None 
 
 
 def load_attribute(text: str) -> Any:
-    """What ``file.py:attribute`` or ``package.module:attribute`` names, such as a function.
+    """The object that ``file.py:attribute`` or ``package.module:attribute`` names, such as a function.
 
     UsageError where it cannot be read, run, imported or found.
     """
@@ -269,7 +269,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def users_line(error: BaseException) -> str:
-    """The last line of a user's file that an error went through, as "space.py, line 7"; empty where there is none."""
+    """The last line of a user's file that an error went through, as "space.py, line 7"; empty for other errors."""
     if isinstance(error, SyntaxError) and error.lineno:
         return f"{error.filename}, line {error.lineno}"
     through = [
@@ -299,13 +299,13 @@ def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> 
 
 
 def called(function: Callable[[], Any], text: str, hint: str = "") -> Any:
-    """What a user's function returns. UsageError where it fails, with what else there is to know of it."""
+    """The result of a user's function. UsageError where it fails, with a further `hint`."""
     with users_errors(f"{text} cannot be called", f"It is called without arguments.{hint}"):
         return function()
 
 
 def _space(target: Any, text: str) -> SearchSpace:
-    """What was found, called where it is a function or class."""
+    """The space itself, or the result of a function or class that makes one."""
     if isinstance(target, type) or (callable(target) and not isinstance(target, SearchSpace)):
         target = called(target, text)
     if not isinstance(target, SearchSpace):

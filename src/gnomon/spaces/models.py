@@ -18,7 +18,7 @@ from gnomon.spaces.fuse import FusionRules, fuse
 from gnomon.spaces.unit import VIEWS, Net, Unit
 
 NAME = "models"
-"""What tables of models name as their space."""
+"""The name of the space of tables of models."""
 
 
 def format_of(units: Iterable[Unit]) -> str:

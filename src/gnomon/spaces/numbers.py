@@ -43,7 +43,7 @@ class NumberSpace:
         )
 
     def tables(self, rules: FusionRules) -> CountTables:
-        """What describes the nets: no unit, and each number and product as an extra; what never varies is left out."""
+        """Tables without units: each number and product is an extra; constant ones are left out."""
         values = [np.array(texts, float) for texts in self.columns.values()]
         spreads: dict[tuple[int, ...], float] = {(k,): float(each.std()) for k, each in enumerate(values)}
         for i, k in combinations_with_replacement(range(len(values)), 2):

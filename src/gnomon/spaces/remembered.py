@@ -36,7 +36,7 @@ def _layer_of(value: object) -> Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetRecord:
-    """What a block makes of a shape.
+    """The net of a block for an input shape.
 
     `nodes` are the number of a layer, and what it reads, as a `Node` has it.
     """
@@ -48,7 +48,7 @@ class NetRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionRecord:
-    """By choice the numbers of its nets; without a slot the only block is always there."""
+    """The numbers of each choice's nets; without a slot the only block is always there."""
 
     slot: str | None
     again: bool
@@ -141,7 +141,7 @@ def read_space(value: Any, file: Strict) -> SearchSpace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """A block by what it makes of each shape. What `block` makes of another is asked and kept, where there is one."""
+    """A block as its net for each input shape. If `block` is set, nets for further shapes are made by it and kept."""
 
     nets: dict[Shape, Net]
     block: Any = None

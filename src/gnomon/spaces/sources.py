@@ -16,11 +16,11 @@ from gnomon.plugins import at
 from gnomon.spaces.unit import Symbol
 
 OF_PYTHON = "space:"
-"""What begins the origin of a choice of a space in Python: the space as it was named follows."""
+"""The prefix of the origin of a choice of a space in Python; the name of the space follows."""
 
 _HINT = "Give a torch.nn.Module, a function that makes one of the channels of its input, or an ONNX file's path."
 _READER = "gnomon.session.nets:net_of_source"
-"""What makes the layers. It loads PyTorch and onnx, which no space needs without such a block: so it is named here."""
+"""The function that reads the layers, by name: it loads PyTorch and onnx, which only such blocks need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

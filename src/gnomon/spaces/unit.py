@@ -219,7 +219,7 @@ class Net:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetSize:
-    """What a net needs whatever runs it: trained numbers, multiply-accumulates, and memory beside its weights.
+    """The needs of a net in any runtime: trained numbers, multiply-accumulates, and memory beside its weights.
 
     `peak_bytes` are those of the values that are needed at once, operators in their order and elementwise ones in
     place; None where a block is a module, whose own values are not known. None of all: the net is not at hand.
@@ -268,7 +268,7 @@ class Trace:
         return Symbol(self, -1 - number, self.inputs[number])
 
     def apply(self, op: Layer, *symbols: Symbol) -> Symbol:
-        """What a layer makes of symbols of this trace. ProblemError where shapes do not fit."""
+        """The output of a layer for symbols of this trace. ProblemError where shapes do not fit."""
         if any(symbol.trace is not self for symbol in symbols):
             raise ProblemError("a layer joins values of two nets", hint="Use the values that the block is called with.")
         unit = single(op, tuple(symbol.shape for symbol in symbols), self.dtype)
@@ -276,7 +276,7 @@ class Trace:
         return Symbol(self, len(self.nodes) - 1, unit.output)
 
     def written(self, net: Net, x: Symbol) -> Symbol:
-        """What a net of single layers and one input makes of a symbol: its layers are applied here."""
+        """The output of a net of single layers and one input for a symbol; its layers are added here."""
         symbols: list[Symbol] = []
         for node in net.nodes:
             symbols.append(self.apply(node.unit.layers[0], *(symbols[ref] if ref >= 0 else x for ref in node.inputs)))

@@ -30,7 +30,7 @@ _IN_PLACE = frozenset({*ELEMENTWISE, *VIEWS, "BatchNormalization", "Scale", "Bia
 
 
 def size_of(net: Net) -> NetSize:
-    """What a net needs, by its layers; each node of it is one layer."""
+    """The size of a net whose nodes are single layers."""
     done = dict(zip(WORK, work([node.unit for node in net.nodes]).sum(axis=0).tolist(), strict=True))
     return NetSize(
         parameters=round(done["weights"]) + sum(_beside_weights(n.unit.layers[0], n.unit.inputs[0]) for n in net.nodes),
@@ -62,9 +62,9 @@ def _peak_bytes(net: Net) -> int:
 
 
 def told_work(units: Sequence[Unit], function: Callable[[Unit], Mapping[str, float]]) -> NDArray[np.float64]:
-    """What a user's function tells of units, a column a name; a name that it leaves out is 0.
+    """The results of a user's function for units, a column a name; a name that it leaves out is 0.
 
-    ProblemError where it fails or tells anything but numbers.
+    ProblemError where it fails or returns anything but numbers.
     """
     said = []
     for unit in units:
@@ -170,7 +170,7 @@ def multiplies(unit: Unit) -> bool:
 
 
 def families(units: Sequence[Unit]) -> tuple[str, ...]:
-    """What the heaviest layer of each unit does, as "multiplies:dense" or "moves:Relu".
+    """The family of each unit by its heaviest layer, such as "multiplies:dense" or "moves:Relu".
 
     Units of one family are priced by each other, and by those that share what stands before the colon.
     """
@@ -178,7 +178,7 @@ def families(units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 def features(units: Sequence[Unit]) -> NDArray[np.float64]:
-    """What the time of a unit depends on, mostly as logarithms: (units, 11).
+    """Properties that the time of a unit depends on, mostly as logarithms: (units, 11).
 
     Work, elements moved, weights, channels that come and go, places of the output, kernel and stride of the heaviest
     layer (of a transposition how many numbers stay side by side); whether channels that come and go are not multiples

@@ -120,7 +120,7 @@ def test_check_of_a_good_table(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     # A space that only its file names is not found by the table.
     told = document(capsys, "check", path, code=7)["complaints"]
     assert len(told) == 1
-    assert "is of the space 's', which is none of the known ones" in told[0]
+    assert "is of the space 's', which is not a known one" in told[0]
     other = document(capsys, "check", path, "--space", SPACE, code=2)["error"]
     assert f"is of the space 's', not of {SPACE}" in other["message"]
     document(capsys, "check", written(tmp_path / "less", *rows[1:]), "--space", space, code=7)

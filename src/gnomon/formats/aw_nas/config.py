@@ -38,7 +38,7 @@ STEMS = (
     "imagenet_stem0_7x7",
     "imagenet_stem1",
 )
-"""Of aw_nas's operations those that widen images; the first is what its ``use_stem`` is where nothing is said."""
+"""The operations of aw_nas that widen images; the first is the default of its ``use_stem``."""
 
 Lists = Sequence[Sequence[str]]
 Augment = Literal["none", "shift", "crop-flip", "resized-crop"]
@@ -158,7 +158,7 @@ def family_of(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceSection:
-    """What is read of ``search_space_cfg``.
+    """The parts of ``search_space_cfg`` that are read.
 
     Layer l is of cell group `cell_layout[l]`. Groups of `reduce_cell_groups` halve height and width. Each chooses from
     the names of `shared_primitives`, in the config's order.
@@ -189,7 +189,7 @@ class _Channels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSection:
-    """What is read of ``weights_manager_cfg``."""
+    """The parts of ``weights_manager_cfg`` that are read."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     num_classes: Width
@@ -204,7 +204,7 @@ class ManagerSection:
 
     @property
     def input_channels(self) -> int:
-        """What the first layer takes: the channels of an image, or what the stem makes."""
+        """The input channels of the first layer: those of an image, or of the stem's output."""
         return self.cell_group_kwargs[0].C_in
 
     @property
@@ -214,13 +214,13 @@ class ManagerSection:
 
     @property
     def stem(self) -> str | None:
-        """What stands before the first layer: one of `STEMS`, None for nothing."""
+        """The operation before the first layer: one of `STEMS`, or None."""
         return self.use_stem if isinstance(self.use_stem, str) else STEMS[0] if self.use_stem else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceConfig:
-    """What a config says of its space. `warnings` are sentences about what is there and is not heeded."""
+    """The search space of a config. `warnings` are sentences about keys that have no effect."""
 
     space: SpaceSection
     manager: ManagerSection
@@ -262,7 +262,7 @@ def read_aw_nas_config(text: str | bytes) -> tuple[SpaceConfig, ConfigDocument]:
     config = _space(reader)
     reader.complaints.raise_any()
     choices, latency_file = reader.find(_SPACE, _CHOICES), reader.find(*_LATENCY_FILE)
-    assert config is not None and choices is not None  # noqa: S101 - what is wrong was told
+    assert config is not None and choices is not None  # noqa: S101 - any fault was raised above
     if reader.find(_SPACE, _FILLED) is None:
         at = choices[0].start_mark
         end = "\r\n" if "\r\n" in whole else "\n"
@@ -299,14 +299,14 @@ gnomon_cfg:
 
 
 def _space(reader: YamlReader) -> SpaceConfig | None:
-    """The space; None where something is wrong, which is told."""
+    """The space; None where the config has faults, which are reported."""
     if reader.root.id != "mapping":
         reader.tell((), "a mapping of sections expected")
         return None
     _in_place(reader)
     space = reader.read(SpaceSection, "search_space_cfg", reader.section("search_space_cfg"))
     manager = reader.read(ManagerSection, "weights_manager_cfg", reader.section("weights_manager_cfg"))
-    nulls = ("first_train_scheduler_cfg", "finetune_scheduler_cfg")  # of these null is none, as aw_nas has it
+    nulls = ("first_train_scheduler_cfg", "finetune_scheduler_cfg")  # null in these means no schedule, as in aw_nas
     profiler = reader.read(ProfilerConfig, "ss_profiler_cfg", reader.section("ss_profiler_cfg", {}, nulls))
     own = reader.read(GnomonConfig, "gnomon_cfg", _own_section(reader))
     warnings = _filled_already(reader)
@@ -323,7 +323,7 @@ def _space(reader: YamlReader) -> SpaceConfig | None:
 
 
 def _in_place(reader: YamlReader) -> None:
-    """What is read is written out where it stands: so it can be edited, and nothing else hangs on it."""
+    """Report anchors in the sections that are read: aliases elsewhere would change with an edit."""
     for name in _READ:
         lines = ", ".join(map(str, dict.fromkeys(reader.anchors(name))))
         if lines:
@@ -331,7 +331,7 @@ def _in_place(reader: YamlReader) -> None:
 
 
 def _own_section(reader: YamlReader) -> Any:
-    """Our section, and aw_nas's own word for the images; whatever else stands for that is none of ours."""
+    """Our section, with aw_nas's own word for the images if that is a text."""
     section, word = reader.section("gnomon_cfg", {}), reader.value("dataset_type")
     if not isinstance(section, dict):
         return section
@@ -410,7 +410,7 @@ def _check_own(own: GnomonConfig, primitives: Sequence[str], reader: YamlReader)
 
 
 def _stem_warnings(manager: ManagerSection) -> tuple[str, ...]:
-    """What aw_nas would make of a stem and is made otherwise here."""
+    """Warnings about stems that aw_nas would build differently."""
     warnings, inputs = [], manager.input_channels
     if manager.init_channels is not None and manager.stem_multiplier is not None:
         width = manager.init_channels * manager.stem_multiplier
@@ -495,7 +495,7 @@ def _block(lists: Lists, column: int) -> str:
 
 
 def _shape(node: Node) -> Any:
-    """What a node says, without where and how: equal for equal content."""
+    """The content of a node without its place and style: equal for equal content."""
     if isinstance(node.value, str):
         return node.tag, node.value
     return [node.tag, *(tuple(map(_shape, part)) if isinstance(part, tuple) else _shape(part) for part in node.value)]

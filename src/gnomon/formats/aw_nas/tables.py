@@ -42,7 +42,7 @@ def read_latencies(text: str | bytes) -> dict[str, float]:
 
 
 def write_flat_table(table: Mapping[str, float]) -> str:
-    """The table, sorted by id. ProblemError for an id that is none, and for a number that is not finite."""
+    """The table, sorted by id. ProblemError for an invalid id, and for a number that is not finite."""
     wrong = [name for name, value in table.items() if not _good(name) or not math.isfinite(value)]
     if wrong:
         raise ProblemError(

@@ -29,7 +29,7 @@ _STEERING = (
     *("BACKENDS", "OP_BACKEND_", "EXECUTOR", "CPU_MEMORY_PLANNER", "USE_MMAPED_DATA", "FP16_ENABLE", "USE_SCHEDULER"),
     *("OP_SEQ_MAX_NODE", "TRACING_MODE", "PROFILING_MODE", "MINMAX_DUMP"),
 )
-"""How keys begin that change where operators run, or how fast."""
+"""Prefixes of keys that change where operators run, or how fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def settings_text(settings: Mapping[str, str]) -> str:
 
 
 def steering(config: ConfigCfg, settings: Mapping[str, str]) -> dict[str, str]:
-    """What a config sets that changes where operators run, or how fast, and is not among `settings`."""
+    """The config's settings that change where operators run, or how fast, and are not among `settings`."""
     return {k: v for k, v in config.settings.items() if k.startswith(_STEERING) and k not in settings}
 
 

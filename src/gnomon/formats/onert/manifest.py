@@ -21,7 +21,7 @@ _STRICT = Strict(what="nnpackage's MANIFEST", hint=_HINT, most_letters=MAX_CHARA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What is read of a MANIFEST, whose keys have - where these have _: `models` and `configs` are file names.
+    """The parts of a MANIFEST that are read; its keys have - in place of _. `models` and `configs` are file names.
 
     `raw` holds every key as it was read.
     """

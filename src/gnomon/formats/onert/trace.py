@@ -115,7 +115,7 @@ class _Times:
 
     @property
     def spread(self) -> Spread:
-        """As values."""
+        """The times as a record."""
         return Spread(avg_us=self.Avg_Time, min_us=self.Min_Time, max_us=self.Max_Time)
 
 
@@ -127,7 +127,7 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """What is read of a trace's file."""
+    """The parts of a trace's file that are read."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     version: Literal["1", "2"] = "1"
@@ -193,7 +193,7 @@ def _operator(name: str, backend: str, time: Spread, path: str) -> TraceOperator
 
 
 def _place(operator: TraceOperator) -> tuple[int, int, int]:
-    """Which operator it is: where the session and the subgraph are not named, they are the first."""
+    """Session, subgraph and index of an operator; a session or subgraph without a name is the first."""
     return operator.session or 0, operator.subgraph or 0, operator.index
 
 

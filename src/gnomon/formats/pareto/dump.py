@@ -108,7 +108,7 @@ _ROWS: dict[Spelling, type[_Timed]] = {"brute-force": _Timed, "sampler": _Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File(Generic[Listed, Row]):
-    """What is read of a dump whose oplist and solutions are of these types."""
+    """The parts of a dump that are read, with an oplist and solutions of these types."""
 
     __pydantic_config__: ClassVar[Any] = _ALIASED
     oplist: Listed

@@ -36,7 +36,7 @@ Groups = tuple[Annotated[int, whole(0, MOST_SLOTS - 1)], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpList:
-    """What the digits of a code belong to. `opmap` and `opname_by_indx` are None by name."""
+    """The types or nodes of the digits of a code. `opmap` and `opname_by_indx` are None by name."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     oplist: Types
@@ -87,7 +87,7 @@ def is_type(name: str) -> bool:
 
 
 def tell_types(types: Sequence[str], complaints: Complaints) -> None:
-    """Tell where a number of operator types is none that is read, and of those that are there before."""
+    """Report too few or too many operator types, and types that are listed twice."""
     if not 1 <= len(types) <= MOST_SLOTS:
         complaints.tell("$.oplist", f"1 to {MOST_SLOTS} operator types expected, {len(types)} found")
     for index, first in repeated(types):
@@ -95,7 +95,7 @@ def tell_types(types: Sequence[str], complaints: Complaints) -> None:
 
 
 def tell_groups(groups: Sequence[int], path: str, complaints: Complaints) -> None:
-    """Tell where a number of nodes is none that is read, and where a group has no node."""
+    """Report too few or too many nodes, and groups without a node."""
     if not 1 <= len(groups) <= MOST_NODES:
         complaints.tell(path, f"the groups of 1 to {MOST_NODES} nodes expected, {len(groups)} found")
     last = max(groups, default=0)
@@ -105,7 +105,7 @@ def tell_groups(groups: Sequence[int], path: str, complaints: Complaints) -> Non
 
 
 def tell_nodes(oplist: Sequence[str], opmap: Sequence[int], nodes: Sequence[str], complaints: Complaints) -> None:
-    """Tell where the types of the nodes are not those of `oplist`, and one in each group."""
+    """Report nodes whose types are not in `oplist`, groups of several types, and types without a node."""
     if len(nodes) != len(opmap):
         complaints.tell("$.opname_by_indx", f"{len(opmap)} names expected, {len(nodes)} found")
         return

@@ -1,4 +1,4 @@
-"""What is known of an SNPE measurement beside its times: the meta file of a table.
+"""The meta file of a table of SNPE times: all that is known of the measurement beside its times.
 
 The meta file beside a latency table of nnabla-nas has ``key:value`` lines about the phone and the SDK. It is a csv
 whose comma is a colon, so that a key or a value with a colon in it stands in quotes:
@@ -23,14 +23,14 @@ META_KEYS = (
     "Devices",
     "SNPE SDK version:",
 )
-"""What the replaced tool takes over of the results of snpe-bench, in its order."""
+"""The keys that the replaced tool takes from the results of snpe-bench, in its order."""
 
 _HINT = "Give the .meta file that create_latency_table.py of nnabla-nas wrote beside its csv."
 _MOST_LINES = 10_000
 
 
 def read_snpe_meta(text: str | bytes) -> dict[str, str]:
-    """What a meta file says, in its order, also one whose quotes were lost.
+    """The keys and values of a meta file in its order, also of one whose quotes were lost.
 
     ProblemError with all that is wrong, each with its line.
     """

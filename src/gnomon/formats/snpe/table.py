@@ -206,7 +206,7 @@ def csv_rows(
 
 
 def _number(text: str) -> Number | str:
-    """The number of a text; the text itself where it is none."""
+    """The number of a text; the text itself where it is not a number."""
     if _WHOLE.fullmatch(text):
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else text

@@ -1,4 +1,4 @@
-"""Which device each log is of: from the names of all logs together, what is in them, and what the user says.
+"""Finds the device of each log: from the names of all logs together, their content, and hints of the user.
 
 ``b_a.net.float32.json`` is "measured on b, found on a" in one set of files, and a device of that name in another. A
 front is cut in two where the right half has a log of its own among the files; the left one may never have been tuned.
@@ -28,7 +28,7 @@ _ANALYZE = "gnomon overlay analyze"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a user says of logs that do not say it themselves.
+    """A user's hints about logs that do not name their device.
 
     `keys` are keys of devices, no matter in which name they stand; `of` says of a path which device was measured.
     """
@@ -43,8 +43,8 @@ NOTHING = Told()
 def name_logs(paths: Sequence[str], records: Sequence[TuningRecords], hints: Told = NOTHING) -> list[TuningRecords]:
     """The record sets with device, origin and model; those that say it themselves stay as they are.
 
-    UsageError where a name means nothing, or where several readings are left; for a device that was told of a file
-    which says another itself; and for a key that was told and that no log is of.
+    UsageError for a name without a meaning or with several; for a hint that contradicts the file itself; and for a
+    hinted key that belongs to no log.
     """
     for path, log in zip(paths, records, strict=True):
         key = hints.of.get(path, log.device.key)
@@ -158,7 +158,7 @@ class _Logs:
         if not fit:
             bare = [o for o in pairs if o.found_on not in self._own]
             if bare and len(pairs) == 1:
-                return bare[0]  # its host was told, and has no log here that it could be a part of
+                return bare[0]  # its host is among the hints, and has no log here that it could be a part of
             if alone is not None and not bare and not any(self._content(o.found_on).meets(content) for o in pairs):
                 return alone
         raise self._open(k, left)
@@ -212,7 +212,7 @@ class _Logs:
         return self._alike
 
     def _content(self, key: str) -> _Content:
-        """What the own logs of a device hold."""
+        """The content of a device's own logs."""
         if key not in self._contents:
             self._contents[key] = _Content(self._own[key])
         return self._contents[key]
@@ -245,7 +245,7 @@ def _in_common(sets: Mapping[str, set[Any]]) -> set[str]:
 
 
 class _Content:
-    """What logs hold, to compare it with others: configurations of layers, and these with their times of day."""
+    """The content of logs to compare: configurations of layers, and the same with their times of day."""
 
     def __init__(self, logs: Sequence[TuningRecords]) -> None:
         self.configurations: set[Name] = set()

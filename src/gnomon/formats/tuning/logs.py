@@ -118,7 +118,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineShape:
-    """How a tuner writes its lines, to the letter: what stands before, between and behind the three values of a trial.
+    """The exact form of a tuner's lines: the text before, between and behind the three values of a trial.
 
     `trace` finds the configuration in the second value: ValueError without any. `entry` reads any line of the tuner.
     """
@@ -442,7 +442,7 @@ def _autotvm_name(task: str, args: list[Any]) -> str:
 
 
 def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Texts | None = None) -> TuningRecords:
-    """Reads a file, or of a folder the files in `FOLDER_FILES`, by what is in it; `name` stands in messages.
+    """Reads a file, or the `FOLDER_FILES` of a folder; the content decides the format, `name` stands in messages.
 
     What gnomon wrote says itself which device and model it is of. Of all else both are empty, and
     `gnomon.formats.tuning.keys` finds them. `texts` are those that files have in common with it.
@@ -465,7 +465,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
 
 
 def _unpacked(name: str, content: bytes) -> bytes:
-    """What gzip packed, if it did; of what is too long as much as shows it. ProblemError for what is damaged."""
+    """The content, unpacked if gzip packed it, up to a little over the limit. ProblemError for a damaged file."""
     if not content.startswith(_GZIP):
         return content
     try:
@@ -507,7 +507,7 @@ def _first(content: bytes) -> tuple[Any, str]:
 
 
 def _guess(first: Any, damage: str) -> str:
-    """What a file without records seems to be, for the message."""
+    """A guess at the kind of a file without records, for the message."""
     if isinstance(first, list) and len(first) == 2:
         return f": it seems to be half a database of MetaSchedule; give the folder with {WORKLOADS} and {RECORDS}"
     return f": {damage}" if damage else ""

@@ -23,7 +23,7 @@ _HINT = "Names are such as phone.mobilenet.float32.json, or phone_server.mobilen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningName:
-    """What the name of a file of tuning says.
+    """The parts of the name of a tuning file.
 
     `key` is the device that was measured, or compiled for; `found_on` the device on which the configurations were
     found, empty if it is the same.
@@ -41,7 +41,7 @@ class TuningName:
 
 
 def parse_tuning_name(path: str) -> TuningName:
-    """What the name of a file says if its whole front is a key; folders before it are left out.
+    """The parts of a file's name if its whole front is a key; its folders are left out.
 
     The model is what stands between the last two dots. UsageError for a name of another kind.
     """

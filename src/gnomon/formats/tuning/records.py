@@ -1,7 +1,7 @@
 """The file of tuning records: JSON lines, a header and then layers and trials in any order.
 
-The format is told in ``docs/jobs/tune.md``. A line that was cut off was never complete and is left out: writers that
-appended were killed, and the next began a line of its own. A trial whose times cannot be times is a failure when it is
+``docs/jobs/tune.md`` describes the format. A line that was cut off is left out: its writer was killed, and the next one
+began a line of its own. A trial whose times cannot be times is a failure when it is
 written and when it is read, so that none of them is ever compared.
 
 The first trial of a configuration has its trace, those behind it need not. Version 1 repeated it in every trial, and
@@ -181,7 +181,7 @@ def read_tuning_records(text: str | bytes, texts: Texts | None = None) -> Tuning
 
 @dataclass(slots=True, kw_only=True)
 class _File:
-    """What was read so far."""
+    """The parts of a record file that were read so far."""
 
     complaints: Complaints
     texts: Texts
@@ -252,7 +252,7 @@ class _File:
                     self.complaints.tell(f"line {number}", f"there is no layer {shown(layer)}")
         self.complaints.raise_any()
         header = self.header
-        assert header is not None  # noqa: S101 - what is wrong with it was told
+        assert header is not None  # noqa: S101 - any fault of it was raised above
         return TuningRecords(
             device=header.device,
             model=header.model,
@@ -298,7 +298,7 @@ class _File:
             self._add(number, line, (trace,))
 
     def _trace(self, place: str, line: _Trial, *, absent: bool) -> str:
-        """The trace as JSON; told where there is none, or another than the line says."""
+        """The trace as JSON; reports a trace that is missing, or that does not match the line."""
         name = (line.layer, line.trial)
         if absent and line.trial != UNTUNED:
             # Where something is wrong before, that may be the line that had it.
@@ -341,7 +341,7 @@ class _File:
 
 
 def _times_problem(line: _Trial) -> str | None:
-    """What is wrong with the times of a line, beside the numbers themselves; None where nothing is."""
+    """The fault of a line's times, beside the numbers themselves; None where they are good."""
     if line.failure and (line.times_s or line.cpu_s):
         return "times_s: there are both times and a failure"
     if line.cpu_s and len(line.cpu_s) != len(line.times_s):

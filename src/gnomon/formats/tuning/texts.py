@@ -21,7 +21,7 @@ _NOTHING_DECIDED = re.compile(r", ?\[\]\],")
 
 @dataclass(slots=True, kw_only=True)
 class Texts:
-    """What was read so far, of all files that are read together."""
+    """The texts that were read so far, of all files that are read together."""
 
     _layers: dict[tuple[Tuner, str], dict[str, Configuration]] = field(default_factory=dict)
     _begun: dict[tuple[str, str], tuple[str, dict[str, Configuration]]] = field(default_factory=dict)

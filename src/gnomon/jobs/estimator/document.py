@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """How predictions of held-out nets compare with what was measured: shares, relative errors, and the rank."""
+    """Scores of predictions of held-out nets: shares, relative errors, and the rank correlation."""
 
     nets: int
     within_10: float
@@ -31,7 +31,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What a perfect estimator would score against measurements as noisy as these."""
+    """The scores of a perfect estimator against measurements as noisy as these."""
 
     within_10: float
     within_5: float
@@ -51,7 +51,7 @@ class HeldOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResidual:
-    """By how much nets that hold a unit were predicted too long on average, relative, with its 95 % interval."""
+    """The mean relative error of predictions of nets with a unit, above 0 if too long, with its 95 % interval."""
 
     unit: str
     nets: int
@@ -85,9 +85,9 @@ class EvaluationPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitDocument(FirstVersion):
-    """What an estimator was fitted to, and how good it is on nets held out (null: too few). `unknown` are units.
+    """The samples of a fitted estimator, and its scores on nets held out (null: too few). `unknown` are units.
 
-    `complaints` are what is odd in the samples; without any, `suggest` is the command that chooses nets to measure.
+    `complaints` are warnings about the samples; without samples, `suggest` is the command that chooses nets to measure.
     """
 
     format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
@@ -108,7 +108,7 @@ class FitDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvaluationDocument(FirstVersion):
-    """What an estimator's file predicts of measured nets that it was not fitted to."""
+    """The scores of an estimator's file on measured nets that it was not fitted to."""
 
     format: Literal["gnomon-estimator-evaluation"] = "gnomon-estimator-evaluation"
     space: str
@@ -130,7 +130,7 @@ class PredictedNet:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PredictionsDocument(FirstVersion):
-    """What an estimator predicts of nets, in their order; the intervals hold with the probability `coverage`."""
+    """Predictions of nets, in their order; the intervals hold with the probability `coverage`."""
 
     format: Literal["gnomon-estimator-predictions"] = "gnomon-estimator-predictions"
     space: str
@@ -142,7 +142,7 @@ class PredictionsDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPart:
-    """What a unit adds to the time of a net, and its share of the doubt."""
+    """The time that a unit adds to a net, and its share of the variance."""
 
     unit: str
     time_s: float
@@ -151,7 +151,7 @@ class ExplainedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExplanationDocument(FirstVersion):
-    """What the latency of a net is made of."""
+    """The parts of the latency of a net."""
 
     format: Literal["gnomon-estimator-explanation"] = "gnomon-estimator-explanation"
     latency_s: float
@@ -250,9 +250,9 @@ class LeftOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ModelPredictionDocument(FirstVersion):
-    """What a model is expected to take: `low_s` to `high_s` hold it with the probability `coverage`.
+    """The predicted time of a model, between `low_s` and `high_s` with the probability `coverage`.
 
-    `shares` of the time are known in each way; `guessed_s` is what operators that are not units take by what others do.
+    `shares` are the parts of the time by source; `guessed_s` is the estimated time of operators outside of units.
     """
 
     format: Literal["gnomon-model-prediction"] = "gnomon-model-prediction"
@@ -312,7 +312,7 @@ def predictions_document(
 
 
 def explanation_document(predictor: SpaceEstimator, net: Sequence[int]) -> ExplanationDocument:
-    """What the latency of a net is made of."""
+    """The parts of the latency of a net."""
     row = predictor.described.rows([net])
     predicted = predictor.estimator.predict(row, unknown=Unknown.WIDEN)
     return ExplanationDocument(

@@ -1,4 +1,4 @@
-"""How good an estimator is on nets that it was not fitted to, beside what noise lets any estimator reach."""
+"""Scores of an estimator on nets that it was not fitted to, beside the limit that noise sets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
 
 
 def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
-    """What is odd in the measured nets of a csv: times as if of two units, and one net with times that are apart."""
+    """Warnings about the measured nets of a csv: times as if of two units, and different times of one net."""
     nets = view.nets([row.assignment for row in samples])
     rows = sorted((row.latency_s, row.line, net) for row, net in zip(samples, nets, strict=True) if row.latency_s)
     gap, place = max(((b[0] / a[0], k) for k, (a, b) in enumerate(pairwise(rows), 1)), default=(1.0, 0))
@@ -214,7 +214,7 @@ def _evaluation(
 
 
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
-    """What noise allows, from nets that were measured in several campaigns; None without any.
+    """The best scores that noise allows, from nets that were measured in several campaigns; None without any.
 
     The intervals that nets were measured with do not tell it: they are of one campaign, and the same nets differ many
     times as much from one to the next. An error is taken as normal; the rank is the square root of the measurements'

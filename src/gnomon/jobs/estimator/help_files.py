@@ -38,8 +38,8 @@ Assignment = tuple[int, ...]
 def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple[NetRow, ...], tuple[str, ...]]:
     """Nets with the times that `latencies` has of the architectures of `archs`, in the order of the files.
 
-    Returns them, and in sentences what is not as it should be.
-    A time that is none (0, a negative one, NaN) is that of a net that failed: it has no latency, and that is told.
+    Returns them, and warnings in sentences. An invalid time (0, negative, NaN) is that of a net that failed: the net
+    has no latency, and a warning lists it.
     UsageError where a file cannot be read or is of another space, ProblemError, with all that is wrong, for a malformed
     one, RuntimeMissingError without PyTorch.
     """
@@ -115,7 +115,7 @@ def _read(read: Callable[[Any], Assignment], arch: Any, place: str, complaints: 
 
 
 def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assignment]:
-    """What reads the architectures of a list whose first one is this. UsageError where they are of another space."""
+    """The reader of a list of architectures, by the first one. UsageError where they are of another space."""
     for keys, build, read in (
         (("op_idx_list",), fbnet, partial(_fbnet, slots=space.space)),
         (("ks", "e", "d", "r"), ofa_mobilenetv3, _ofa),
@@ -165,7 +165,7 @@ def _shown(value: Any) -> str:
 
 
 def _whole(value: Any) -> int | None:
-    """A value as a whole number below 64 bits; None where it is none."""
+    """A value as a whole number below 64 bits; None for any other value."""
     listed = numbers(value, 1)
     if not listed or not math.isfinite(listed[0]) or listed[0] != int(listed[0]) or abs(listed[0]) >= 1 << 62:
         return None

@@ -46,7 +46,7 @@ OVERHEAD = "overhead"
 """The column that every net has once: what a call takes beside its units."""
 
 FOLDED = ("Conv+BatchNormalization",)
-"""What every runtime folds: the rules where no table says what runs as one."""
+"""The chain that every runtime folds: the fusion rule where no table has others."""
 
 POOL = 2000
 """Nets that are drawn to choose from."""
@@ -58,7 +58,7 @@ _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
 
 _BIAS, _BIAS_UNMEASURED = 0.1, 0.3
-"""What a net beside the units of its table costs, over the median: where the overhead was measured, and where not."""
+"""The usual cost of a net beside its units, over the median: with a measured overhead, and without."""
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
 
@@ -105,7 +105,7 @@ class Described:
 
 
 def space_document(view: Described) -> dict[str, object]:
-    """How the units of a net are counted, as `gnomon.estimate.export.export_estimator` takes it.
+    """The rules for counting a net's units, as `gnomon.estimate.export.export_estimator` takes them.
 
     UsageError for nets without units.
     """
@@ -137,7 +137,7 @@ def _uids(view: Described) -> dict[str, str]:
 
 
 def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
-    """What each net consists of, and the overhead and extras that an estimator counts beside units.
+    """The units of each net, with the overhead and extras that an estimator counts beside them.
 
     UsageError for nets without units.
     """
@@ -206,7 +206,7 @@ class SpaceEstimator:
         return RelaxedSpace(tables=self.described.tables, estimator=self.estimator)
 
     def document(self) -> dict[str, object]:
-        """As JSON values."""
+        """The estimator as JSON values."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -383,7 +383,7 @@ def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] 
 
 
 REFERENCE = "reference_s"
-"""What an estimator's context calls the time of the reference net at the speed that predictions are of."""
+"""The key in an estimator's context of the reference net's time at the speed of its predictions."""
 
 _ELSEWHERE = 0.3
 
@@ -394,7 +394,7 @@ _UNCORRECTED = 0.5
 
 
 def reference_of(samples: Sequence[NetRow]) -> float | None:
-    """What the reference net took in the middle of them; None where it was not measured beside each."""
+    """The median time of the reference net beside them; None where it was not measured beside each."""
     beside = [row.reference_s for row in samples]
     return None if None in beside or not beside else float(np.median(np.array(beside, dtype=float)))
 
@@ -402,9 +402,9 @@ def reference_of(samples: Sequence[NetRow]) -> float | None:
 def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floats, Floats]:
     """Times of nets and their standard errors (NaN: not known), at the speed at which the reference net takes so long.
 
-    None: as they were measured. A difference within the reference's own noise is none. Nets of another size feel
-    another part of it: half of what is corrected is in doubt. UsageError where it is so large that this is another
-    device.
+    None: as they were measured. A difference within the reference's own noise counts as 0. It affects nets of other
+    sizes to another degree: half of each correction is added to the error. UsageError where it is so large that this
+    must be another device.
     """
     times_s = np.array([row.latency_s or np.nan for row in samples])
     bounds = [(row.low_s, row.high_s) for row in samples]
@@ -490,7 +490,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """What is read of an estimator's JSON."""
+    """The parts of an estimator's JSON that are read."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     format: Literal["gnomon-space-estimator"]

@@ -1,7 +1,7 @@
 """The latency of a model that nobody put in a space, from tables of units.
 
-The model is cut into the units that its runtime would fuse, by what the tables saw of that. A unit that a table has
-costs what it took there; any other is priced by units of its family whose work is like its own (see
+The model is cut into the units that its runtime would fuse, as seen when the tables were measured. A unit in a table
+costs its measured time; any other is priced by units of its family with similar work (see
 `gnomon.estimate.like`). The time is the sum and one call's overhead. Its interval holds how well each unit is known,
 and how far whole models were from the sum of their units.
 """
@@ -50,14 +50,14 @@ _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
 APART = 0.1
-"""By how much whole models were off the sum of their units, relative: what runs between units, and caches."""
+"""The relative difference of whole models from the sum of their units: work between units, and caches."""
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
     """The tables that were built on a device, the newest and those alike, as the results database knows them.
 
-    `device` is its name or its address; the tables are of units of models of a format. UsageError where there is none
-    any more.
+    `device` is its name or its address; the tables are of units of models of a format. UsageError where no table is
+    left.
     """
     manifests: dict[Path, Manifest] = {}
     with read_store(record) as store:
@@ -82,7 +82,7 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
 
 
 def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
-    """What differs in two tables but for the space and what was seen to be fused there."""
+    """Differences of two tables beside their spaces and fused chains."""
     return unlike(other, replace(manifest, space=other.space, rules=other.rules))
 
 
@@ -116,7 +116,7 @@ def predict_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
 ) -> ModelPredictionDocument:
-    """What an ONNX or TFLite model is expected to take where these tables were measured; none: those of the device.
+    """Predict the time of an ONNX or TFLite model where these tables were measured; without any, those of the device.
 
     `shapes` fix inputs that the file leaves open. Raises GnomonError for what cannot be read, and for tables of
     unlike contexts.
@@ -258,8 +258,8 @@ def shapes_by_model(
 
 
 def _guessed(table: Table, read: ModelNet) -> float:
-    """What operators that are in no unit might take: what such did in networks, and where they are larger by the middle
-    of the table's units for each multiply-add, else for each element that is moved."""
+    """The estimated time of operators outside of units: at least that of such operators in networks, or the median time
+    of the table's units per multiply-add, else per element."""
     times = table.times_s
     units = list(times)
     if not units:
@@ -276,7 +276,7 @@ def _guessed(table: Table, read: ModelNet) -> float:
 
 
 def _likeness(table: Table) -> Like:
-    """What was measured, each as well as it is known: what takes hardly longer than a call is known badly.
+    """The model of likeness, from measured units by their precision: units hardly longer than a call are known badly.
 
     Of what ran within the kernel of another unit no time of its own is known.
     """

@@ -81,7 +81,7 @@ def _score(scores: Scores | Ceiling) -> str:
 
 
 def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
-    """By how much nets that hold a unit are predicted too long."""
+    """The mean error of predictions of nets with each unit."""
     rows = [
         Row(
             name=f"{residual.unit} ({residual.nets})",

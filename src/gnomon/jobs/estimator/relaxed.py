@@ -42,7 +42,7 @@ class RelaxedSpace:
 
     @property
     def base_s(self) -> float:
-        """What every net takes beside its units, in seconds."""
+        """The time of every net beside its units, in seconds."""
         return float(self.estimator.coefficients.mean[:2].sum())
 
     def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
@@ -84,7 +84,7 @@ class RelaxedSpace:
 
 
 def _behind(steps: Sequence[Step], costs: Sequence[Floats], joint: Sequence[Floats]) -> list[Floats]:
-    """What is still to come from each state on, before each step and after the last."""
+    """The expected remaining time from each state, before each step and after the last."""
     last = 1 + max((int(step.next_state.max()) for step in steps[-1:]), default=0)
     sums = [np.zeros(last)]
     for step, cost, p in zip(reversed(steps), reversed(costs), reversed(joint), strict=True):

@@ -174,7 +174,7 @@ def predictions_report(document: PredictionsDocument, page: Page) -> None:
 
 
 def model_report(document: ModelPredictionDocument, page: Page) -> None:
-    """What a model is expected to take, and how that is known."""
+    """The predicted time of a model, and its sources."""
     mean = document.mean_s
     interval = units.interval(document.low_s, document.high_s, mean, predicted=True)
     page.headline(f"{document.model}: {units.time(mean)} {interval}, never measured.")
@@ -237,7 +237,7 @@ def verification_report(document: VerificationDocument, page: Page) -> None:
 
 
 def explanation_report(document: ExplanationDocument, page: Page) -> None:
-    """What a net's time and doubt are made of."""
+    """The parts of a net's time and uncertainty."""
     interval = units.interval(document.low_s, document.high_s, document.latency_s, predicted=True)
     page.headline(f"{units.time(document.latency_s)} {interval}.")
     page.table(

@@ -131,7 +131,7 @@ class TablesDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableDiffDocument(FirstVersion):
-    """How two tables differ: `gnomon table diff`. `only` are the units of one alone; `ratio` is the geometric mean."""
+    """Differences of two tables: `gnomon table diff`. `only` are units of one table; `ratio` is the geometric mean."""
 
     format: Literal["gnomon-table-diff"] = "gnomon-table-diff"
     tables: tuple[str, str]

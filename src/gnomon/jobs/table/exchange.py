@@ -50,7 +50,7 @@ def import_tables(
 ) -> tuple[dict[Path, Table], tuple[str, ...]]:
     """Make tables of a csv or json: of one `runtime` at `out`, or of each at `out`/RUNTIME where there are several.
 
-    `key` says which of the file's times. Returns the tables by place, and what of the file was left out, in sentences.
+    `key` says which of the file's times. Returns the tables by place, and a sentence for each part left out of them.
     Letters of a runtime's name that other systems take for a path's or a drive's are a dash in the folder's name.
     UsageError for a runtime or key that the file has not, ProblemError for a file of which nothing can be used.
     """
@@ -255,7 +255,7 @@ def _beside(
 
 
 def read_profiled(file: Path) -> tuple[Entries, Complaints]:
-    """The times of a csv or json of the profiler, and what of it cannot be used. UsageError, ProblemError."""
+    """The times of a csv or json of the profiler, and complaints about the rest. UsageError, ProblemError."""
     data = read_file(file, hint="Give a csv or json.")
     if file.suffix == ".json":
         return scan_snpe_json(data)
@@ -308,7 +308,7 @@ def _statistics(row: Row, table: Table) -> dict[str, dict[str, Number]]:
 
 
 def _meta(tables: Sequence[Table]) -> dict[str, str]:
-    """What the meta file says of tables: what they say alike once, and of anything else all that they say."""
+    """The meta file of tables: each key with the different values of all tables."""
     meta: dict[str, dict[str, None]] = {}
     for table in tables:
         context = table.manifest.context

@@ -63,7 +63,7 @@ def is_table(path: Path) -> bool:
 def read_table(path: Path) -> Table:
     """The table of a directory. A last line that was cut off is left out: its unit was never complete.
 
-    UsageError where there is none, ProblemError with all that is wrong in a malformed one.
+    UsageError where it holds no table, ProblemError with all faults of a malformed one.
     """
     if not is_table(path):
         raise UsageError(f"{path} is not a latency table", hint="Give the directory that `gnomon table build` made.")
@@ -72,7 +72,7 @@ def read_table(path: Path) -> Table:
         manifest = _manifest_of(_STRICT.parse(read_regular(path / MANIFEST, _STRICT.most_letters)), faults)
         rows = [_row_of(document, f"line {number}", faults) for number, document in read_journal(path / ROWS, _STRICT)]
     faults.raise_any()
-    assert manifest is not None  # noqa: S101  # what is missing was told
+    assert manifest is not None  # noqa: S101  # a missing one was raised above
     return Table(manifest=manifest, rows=tuple(row for row in rows if row is not None))
 
 
@@ -97,7 +97,7 @@ def kept_space(path: Path) -> SearchSpace | None:
 def table_space(path: Path, name: str, given: str | None) -> SearchSpace:
     """The space of a table, by the name that its manifest has: `given`, the one that it remembers, or a known one.
 
-    UsageError where it is none of these, ProblemError for a malformed one.
+    UsageError for any other space, ProblemError for a malformed one.
     """
     return space_of(path, name, given, kept_space(path) if given is None else None)
 

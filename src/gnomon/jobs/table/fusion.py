@@ -1,4 +1,4 @@
-"""Which chains of operators a runtime runs as one: by its own trace of whole nets, else what most runtimes do."""
+"""The chains of operators that a runtime fuses, by its own trace of whole nets, else those that most runtimes fuse."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _DRAWN = 256
 """Nets among which a few are chosen."""
 
 _TIMES = 2
-"""In so many nets of a space a unit is seen that is priced in place: what stood beside it in one alone might decide."""
+"""The nets of a space in which a unit must be seen to be priced in place: in one net, its neighbours might decide."""
 
 _WORTH = 2
 """Nets are measured that give so many prices each, at least: one costs about as much as two units alone."""
@@ -42,7 +42,7 @@ _ONCE = 0.05
 """The half interval of a unit that was seen in one net alone, at least."""
 
 _LEAST_SHARE = 0.2
-"""Of a kernel's traced time is its own, at least."""
+"""The least share of a kernel's traced time that is its own."""
 
 _PROCESSES = 3
 """Processes in which a net is traced."""

@@ -60,7 +60,7 @@ EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""What a unit is worth: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
+"""The effort for a unit: six processes, shared by 32 units and the anchor, with three short visits in each; twice as
 many where that is not enough."""
 
 _STARTS = 3
@@ -71,7 +71,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """Which space is measured, where and with what (`request`), and where the table goes.
+    """The space to measure, where and with what (`request`), and the place of the table.
 
     `rules` are chains that run as one, as the user says; None asks the runtime. `again` measures also what the table
     holds already; without it a table of the same context is completed. `effort` is what a unit is worth; the timeout
@@ -87,7 +87,7 @@ class TableRequest:
 
 
 def effort_for(request: MeasureRequest, usual: Effort) -> Effort:
-    """What a model is worth: fewer starts of a command. The timeout is the request's."""
+    """The effort for a model: fewer starts of a command. The timeout is the request's."""
     effort = replace(usual, timeout_s=request.effort.timeout_s)
     if not request.wish.commands:
         return effort
@@ -252,11 +252,11 @@ def _row(unit: Unit, placed: Placed, timed: Mapping[str, Timed]) -> Row:
 
 
 def context_of(bench: Bench, effort: Effort | None = None) -> dict[str, object]:
-    """What must be equal for rows to stand in one table."""
+    """The conditions that must be equal for rows to stand in one table."""
     fingerprint = bench.device.fingerprint
-    # What of a machine makes times on another one unlike, and stays as it is while it is the same machine: its system's
-    # name changes with every update. How many cores this process may use matters to several threads alone, and the
-    # governor that was set where gnomon sets none.
+    # The properties of a machine that change its times, and that stay while it is the same machine: its system's name
+    # changes with every update. The number of usable cores matters to several threads alone, and the governor only
+    # where gnomon sets none.
     named = ["machine", "cpu_model", "soc", "libc"]
     named += [] if bench.request.wish.threads == 1 else ["cores"]
     named += [] if bench.request.device.governor else ["governor"]

@@ -20,7 +20,7 @@ from gnomon.spaces.loading import known_spaces, load_space
 
 
 def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocument) -> TableDocument:
-    """What a table holds and what speaks against it. `space` says where its space is, if it is not a shipped one.
+    """The content of a table, with warnings. `space` says where its space is, if it is not a shipped one.
 
     UsageError for a table of another space; other GnomonErrors where the table or that space cannot be read.
     """
@@ -37,7 +37,7 @@ def look(path: Path, space: str | None, kind: type[TableDocument] = TableDocumen
 
 
 def compare(first: Path, second: Path) -> TableDiffDocument:
-    """How two tables differ: what they were measured with, and each unit that both hold. Raises GnomonError."""
+    """The differences of two tables: their conditions, and each unit that both hold. Raises GnomonError."""
     tables = read_table(first), read_table(second)
     both = differences(*tables)
     units = [{row.unit for row in table.rows} for table in tables]

@@ -24,7 +24,7 @@ from gnomon.spaces.latency_table import Table, different
 from gnomon.spaces.loading import SearchSpace, draw
 
 NET_EFFORT = replace(EFFORT, rounds=3, block_s=0.02, warm_s=0.02, together=10)
-"""What a whole net is worth: an estimator rests on few of them.
+"""The effort for a whole net: an estimator rests on few of them.
 
 Eight share a process with the anchor and the reference net, as all lie in its memory.
 """
@@ -111,7 +111,7 @@ def reference_net(space: SearchSpace, table: Table) -> tuple[int, ...]:
 
 
 def _unlike(bench: Bench, table: Table, gauge: Gauge) -> list[str]:
-    """How the bench differs from what the table was measured with, a phrase each: the table's, then this one's."""
+    """Differences of the bench from the conditions of the table, a phrase each: the table's, then this one's."""
     differences = different(table.manifest.context, context_of(bench))
     if gauge.clock != table.manifest.clock:
         differences.append(f"clock: {table.manifest.clock} and {gauge.clock}")

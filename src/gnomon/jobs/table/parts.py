@@ -20,7 +20,7 @@ from gnomon.spaces.unit import Unit
 
 
 def part_writer(space: ModelSpace, rules: FusionRules, stack: ExitStack) -> Callable[[Unit, Path], Path]:
-    """What writes a unit of these models as the first part of a file that is this unit, and returns its path.
+    """A function that writes a unit of these models: the first part of a file that is this unit. It returns the path.
 
     The no-op model is a product of two numbers: a TFLite file needs an operator. Copies of files lie in `stack`.
     """

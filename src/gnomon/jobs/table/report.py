@@ -25,7 +25,7 @@ _OF_MODELS = ("models", "operators")
 
 
 def table_report(document: TableDocument, page: Page) -> None:
-    """What a table holds: the most expensive units, and what speaks against it."""
+    """The content of a table: its most expensive units, and warnings."""
     counts = document.counts
     total = sum(counts.values())
     bad = [f"{counts[s]} {s}" for s in ("unstable", "failed") if counts[s]]
@@ -83,7 +83,7 @@ _WHY = {"graph": "as its trace shows", "the user": "as asked", "no trace": "assu
 
 
 def _fused(document: TableDocument, page: Page) -> str:
-    """Which chains count as one, and why."""
+    """A sentence with the fused chains, and why they are fused."""
     why = [_WHY[source] for entry in document.evidence[:1] if (source := str(entry.get("source"))) in _WHY]
     chains = document.fused if page.every else document.fused[:_CHAINS]
     more = f" and {len(document.fused) - len(chains)} more" if len(chains) < len(document.fused) else ""
@@ -103,7 +103,7 @@ def tables_report(document: TablesDocument, page: Page) -> None:
 
 
 def difference_report(document: TableDiffDocument, page: Page) -> None:
-    """How two tables differ."""
+    """The differences of two tables."""
     rows = document.units
     ratio = document.ratio
     if ratio is None:

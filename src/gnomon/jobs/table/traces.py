@@ -39,7 +39,7 @@ class PlacedNet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedKernel:
-    """What a runtime executed as one: the nodes that it computes, and its seconds.
+    """A kernel of a runtime: the nodes that it computes, and its seconds.
 
     One without nodes computes what is in no unit, unless the runtime `added` it, such as a conversion of layout.
     """

@@ -27,7 +27,7 @@ from gnomon.models.onnx.cut import with_weights
 from gnomon.system.process import own_guard, run_process
 
 CONVERSION_S = 180.0
-"""How long a conversion may take; the largest models of the zoo take two seconds."""
+"""The time limit of a conversion; the largest models of the zoo take two seconds."""
 
 _MAX_RANK = 4
 _NO_BATCH = 233  # what pnnx writes for "no axis is the batch"
@@ -50,9 +50,9 @@ def convert_onnx(
 ) -> Model:
     """The ONNX model in the file `source` as an ncnn model in `folder`, which gets a ``.param`` and a ``.bin`` file.
 
-    All inputs of `model` must have fixed shapes, which pnnx is told: the file may leave them open. The ncnn model has
-    its inputs and outputs in the order of the ONNX model's, without the batch axis, which ncnn does not have, and keeps
-    the digest of the user's file. Whether ncnn loads what was written, only ncnn can tell.
+    All inputs of `model` must have fixed shapes, which are passed to pnnx: the file may leave them open. The ncnn model
+    has its inputs and outputs in the order of the ONNX model's, without the batch axis, and keeps the digest of the
+    user's file. Whether ncnn loads the result, only ncnn can tell.
 
     Raises RuntimeMissingError where pnnx is not installed; ModelError for open shapes, a batch of more than one,
     and where pnnx refuses the model, crashes, takes longer than `timeout_s`, or writes something else than a model.
@@ -175,7 +175,7 @@ def _run(program: Path, work: Path, shapes: Sequence[str], limits: Limits, timeo
 
 
 def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
-    """What pnnx wrote, its inputs' shapes declared. ModelError where it does not belong to the ONNX model."""
+    """The `.param` that pnnx wrote, with its inputs' shapes. ModelError where it does not match the ONNX model."""
     for name in ("model.ncnn.param", "model.ncnn.bin", "model_ncnn.py"):
         if not (work / name).is_file():
             raise ModelError(f"pnnx wrote no ncnn model{said}", hint="Leave out ncnn with --runtime.")
@@ -195,7 +195,7 @@ def _written(work: Path, graph: Graph, limits: Limits, said: str) -> NcnnParam:
 
 
 def _batch_axes(script: str) -> Mapping[int, int]:
-    """Which axis of each input pnnx takes for the batch, from the example that it writes beside the model."""
+    """The batch axis of each input according to pnnx, from the example that it writes beside the model."""
     return {int(number): int(axis or _NO_BATCH) for number, axis in _INPUT.findall(script)}
 
 

@@ -340,7 +340,7 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
 
 
 def _numbered(blobs: Sequence[str]) -> Sequence[str]:
-    """In the order of their numbers, if a converter numbered them all."""
+    """The blobs in the order of their numbers, if a converter numbered them all."""
     matches = [_NUMBERED.fullmatch(blob) for blob in blobs]
     if not all(matches):
         return blobs

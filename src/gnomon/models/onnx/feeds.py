@@ -1,8 +1,8 @@
 """Inputs that mean something to the operators that read them: indices within their table, shapes that fit, divisors.
 
 A network of floating inputs alone takes any numbers. Others end in an error for most: an index outside of its table, a
-shape that has another size, a division by 0. What an operator asks of its operands is told by its specification
-(https://onnx.ai/onnx/operators); what fits is told by the shapes of its other operands and of its results.
+shape of another size, a division by 0. The specification of an operator (https://onnx.ai/onnx/operators) restricts its
+operands; the shapes of its other operands and of its results show which values fit.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Use:
 
 
 def onnx_feeds(model: Model) -> dict[str, Feed]:
-    """What to feed the inputs of an ONNX model that cannot be fed just any numbers. Raises ModelError."""
+    """The feeds of inputs of an ONNX model that need particular numbers. Raises ModelError."""
     graph = model.graph
     types = {op.type for op in graph.operators}
     names = [graph.tensors[index].name for index in graph.inputs]
@@ -84,7 +84,7 @@ def onnx_feeds(model: Model) -> dict[str, Feed]:
 
 
 def onnx_steps(model: Model) -> list[Step]:
-    """The nodes of an ONNX model, with those of its subgraphs, whose own names are told apart. Raises ModelError."""
+    """The nodes of an ONNX model and of its subgraphs; names within subgraphs get a suffix. Raises ModelError."""
     tensors = {tensor.name: tensor for tensor in model.graph.tensors}
     fixed = {name for name, tensor in tensors.items() if is_known(tensor)}
     steps: list[Step] = []
@@ -153,8 +153,8 @@ def _feeds(source: onnx.GraphProto, graph: Graph) -> dict[str, Feed]:
 
 
 def _by_name(name: str, shape: Shape, others: Sequence[Shape | None]) -> Feed | None:
-    """What whole numbers are fed whose readers do not tell: a mask of ones, a shape with the others' batch, and as the
-    length of sequences how long they are.
+    """The feed of a whole-number input by its name, where its readers have no rule: a mask of ones, a shape with the
+    batch of other inputs, or the length of sequences.
     """
     if "mask" in name:
         return {"least": 1, "most": 1}
@@ -189,7 +189,7 @@ def _fits(feed: Feed, use: _Use) -> bool:
 
 
 def _agreed(wanted: Sequence[Feed]) -> Feed | None:
-    """What suits all readers: the first exact values, else what lies in all ranges, else the first range."""
+    """The feed that suits all readers: the first exact values, else the overlap of all ranges, else the first range."""
     exact = next((feed for feed in wanted if "values" in feed), None)
     if exact is not None or not wanted:
         return exact
@@ -468,4 +468,4 @@ _RULES: dict[str, dict[int, _Rule]] = {
     "Unsqueeze": {1: lambda use: _missing_axes(use.result, use.data, use.size) or _first_axes(use)},
     "Upsample": {1: _scales},
 }
-"""Of each operator: the operands that cannot be just any numbers, by their place, and what they are fed."""
+"""By operator, the rules for operands that need particular numbers, by their place."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import onnx
 
 MESSAGE_BYTES = 300
-"""What one message is taken to need when parsed, the list that holds it included."""
+"""The assumed memory of one parsed message, with its entry in a list."""
 
 WORST_FACTOR = MESSAGE_BYTES // 2
 MAX_DEPTH = 100
@@ -50,7 +50,7 @@ Edit = tuple[int, int, bytes]
 
 
 def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> list[Edit]:
-    """How `data` becomes a file without the long lists of its attributes; nothing where it has none.
+    """The edits that take the long lists of attributes out of `data`; empty where it has none.
 
     Raises ModelError where parsing it as the message `descriptor` could take more memory than allowed. Files so small
     that no content of theirs could are let through unseen. A walk holds one frame a level and ends at the limit, or at
@@ -77,7 +77,7 @@ def check_parsed_size(data: bytes, descriptor: Any, max_memory_bytes: int) -> li
         run = _runs(kind).match(data, position, end)
         if run is not None:
             position = run.end()
-            # A number takes two bytes of the file or more, a text is told by its tag.
+            # A number takes two bytes of the file or more; tags count the texts.
             total += 4 * (position - begin) + 32 * sum(data.count(tag, begin, position) for tag in _text_tags(kind))
         else:
             tag, position = _varint(data, position, end)
@@ -223,7 +223,7 @@ def make_tensor(name: str, number: int, shape: tuple[int, ...] | None, *, consta
 
 @lru_cache
 def element_type(number: int) -> str:
-    """The name of an ONNX element type, as numpy or ml_dtypes says it; "" where there is none."""
+    """The name of an ONNX element type in numpy or ml_dtypes; "" for an unknown type."""
     names = onnx_package().TensorProto.DataType
     if not number or number not in names.values():
         return ""
@@ -251,7 +251,7 @@ def value_shape(value: onnx.ValueInfoProto) -> tuple[int, tuple[int, ...] | None
 
 
 _UNNAMED = frozenset({"?", "*", "-1", "None"})
-"""What some exporters write for a dimension that has no name."""
+"""Placeholders of some exporters for a dimension without a name."""
 
 
 def dimension_names(value: onnx.ValueInfoProto) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ class OnnxFile:
 
     `whole` is false where long lists of attributes were left out, so that it can be looked at and not written.
     `unsorted` says that the file has its nodes in no topological order: those of `model` are in one.
-    `external` are the files of external data, by what the model calls them, in order of their paths. `digest` and
+    `external` are the files of external data by the model's names for them, in order of their paths. `digest` and
     `size_bytes` are of the file and its external data together, where they were asked for.
     """
 
@@ -295,7 +295,7 @@ def parse_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
 
 
 def read_onnx(path: Path, limits: Limits, *, whole: bool = True) -> OnnxFile:
-    """As `parse_onnx`, with the digest."""
+    """Parse like `parse_onnx`, with the digest."""
     parsed, data = _parsed(path, limits, whole=whole)
     digest = hashlib.sha256(data)
     size = len(data)
@@ -414,7 +414,7 @@ def read_external(tensor: onnx.TensorProto, file: Path, limits: Limits) -> None:
 
 
 LOCATION = b"location"
-"""By what a tensor names the file of its data: no file without these bytes has external data."""
+"""The key under which a tensor names the file of its data: no file without these bytes has external data."""
 
 
 def external_bytes(tensor: onnx.TensorProto) -> float:

@@ -69,7 +69,7 @@ def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> N
 
 
 def _infer(model: onnx.ModelProto) -> None:
-    """Records what can be told of the shapes: of all tensors, else of those before what inference refuses.
+    """Records the shapes of all tensors, or of those before the operator that inference refuses.
 
     Large weights, whose values count for no shape, are not handed over.
     """
@@ -186,7 +186,7 @@ def _widens(feeds: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]) -> b
 
 
 def _evaluated(node: onnx.NodeProto, feeds: Mapping[str, NDArray[Any]], version: int) -> list[NDArray[Any]] | None:
-    """What a node makes of constants, None where the evaluator fails: then the runtime computes it, or refuses it."""
+    """The results of a node on constants; None where the evaluator fails, which leaves the node to the runtime."""
     # A value without a type takes whatever is fed.
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(feeds)]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output]

@@ -102,7 +102,7 @@ _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
     "GRU": ((0, 1), _recurrent),
     "LSTM": ((0, 1), _recurrent),
 }
-"""Of each operator with multiply-accumulates: the places of its two factors, and the count."""
+"""By operator with multiply-accumulates: the places of its two factors, and the function that counts."""
 _OPEN = frozenset({"If", "Loop", "Scan"})
 """Operators whose subgraphs compute, which values decide."""
 

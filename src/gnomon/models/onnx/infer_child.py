@@ -18,7 +18,7 @@ from typing import Any
 OWN_BYTES = 1 << 29
 """Address space for the interpreter, its libraries, and what is computed with values of shapes."""
 SHARE = 0.75
-"""Of the memory that is left. More would bring the machine to end other programs."""
+"""The share of the free memory to use. More would make the machine end other programs."""
 A_BYTE = 64
 """Address space for each byte of the model: it is held parsed, copied and written again."""
 

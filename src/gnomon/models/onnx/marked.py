@@ -91,7 +91,7 @@ def mark_onnx(path: Path, options: Mapping[str, Any], folder: Path) -> None:
 def session_told(
     model: str, options: Mapping[str, Any], names: Mapping[int, list[str]], backend_of: Mapping[int, str]
 ) -> dict[str, Any]:
-    """What a session is made of: plugins, providers in order with their options, and the options of the session."""
+    """The document of a session: plugins, providers in order with their options, and the session's own options."""
     accelerators: Mapping[str, Mapping[str, Any]] = options["accelerators"]
     used = [backend for backend in accelerators if backend in backend_of.values()]
     first, behind, rules = [], [], []

@@ -1,4 +1,4 @@
-"""What a quantised ONNX model really is: how much of its arithmetic is between 8-bit values.
+"""The share of a quantised ONNX model's arithmetic that is between 8-bit values.
 
 A quantiser may leave operators in float without a word. Counted is what a runtime can compute in 8 bits: an integer
 operator (QLinearConv, ConvInteger, ..), or a float one between DequantizeLinear and QuantizeLinear (the QDQ form, ONNX
@@ -58,7 +58,7 @@ class Quantised:
 
 
 def read_quantised(path: Path) -> Quantised:
-    """What the ONNX model in a file is, float or quantised. Raises ModelError for whatever is wrong with it."""
+    """How much of the ONNX model in a file is quantised. Raises ModelError for a broken file."""
     with model_errors(path):
         file = read_onnx(path, Limits())
         model = file.model
@@ -77,7 +77,7 @@ def read_quantised(path: Path) -> Quantised:
 
 
 class _Flow:
-    """Which tensors stand for 8-bit values, forwards and backwards through operators in order."""
+    """The tensors that stand for 8-bit values, followed forwards and backwards through the operators."""
 
     def __init__(self, graph: onnx.GraphProto, shapes: Shapes) -> None:
         self._types = {name: kind for name, (kind, _) in shapes.items()}

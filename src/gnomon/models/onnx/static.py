@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 _SMALL_BYTES = 1 << 10
-"""Of external data so much is read into a copy: what inference needs the values of, such as shapes."""
+"""External data of at most this size are read into a copy: inference needs values such as shapes."""
 _IR_VERSION = 10
-"""What runtimes of some years know: a copy is of no newer version of the format than its operators need."""
+"""A version of the format that older runtimes read: a copy is not newer than its operators need."""
 
 
 class Analysed(NamedTuple):

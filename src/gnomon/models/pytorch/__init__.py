@@ -1,1 +1,1 @@
-"""What exporters of PyTorch write: its exported programs, and those of ExecuTorch."""
+"""Files of PyTorch's exporters: its exported programs, and those of ExecuTorch."""

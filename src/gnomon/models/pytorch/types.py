@@ -1,4 +1,4 @@
-"""What files of PyTorch's exporters have in common: numbers of types, and what operators multiply."""
+"""Shared by the readers of PyTorch's exported files: numbers of types, and multiply-accumulates of operators."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TYPES = {
     28: ("uint32", 4),
     29: ("uint64", 8),
 }
-"""By c10's number of a type, numpy's name and the bytes of an element."""
+"""numpy's name of a type and the bytes of an element, by c10's number of the type."""
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
-"""Which input of a product is its left side, whose last axis is summed up."""
+"""The input of a product that is its left side, whose last axis is summed up."""
 
 
 def macs(name: str, shapes: Sequence[Shape], result: Shape | None, *, transposed: bool = False) -> int | None:

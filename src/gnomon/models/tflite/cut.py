@@ -135,7 +135,7 @@ class FlatWriter:
         return position
 
     def copy_vector(self, item_bytes: int, *, alignment: int = 0, terminated: bool = False) -> Child:
-        """What copies a vector of scalars (of a string, with the zero behind it)."""
+        """A function that copies a vector of scalars (of a string, with its final zero)."""
 
         def copy(buffer: Buffer, position: int) -> int:
             start, count = buffer.vector(position, item_bytes)
@@ -305,7 +305,7 @@ class FlatSource:
 
 
 def _copied(source: Table, copies: Mapping[int, Child]) -> dict[int, Maker]:
-    """What copies those of these fields that a table has."""
+    """Functions that copy the fields that a table has."""
     there = {field: place for field in copies if (place := source.find(field)) is not None}
     return {field: partial(copies[field], source.buffer, source.buffer.offset(at)) for field, at in there.items()}
 

@@ -160,11 +160,11 @@ def called_graphs(model: Table) -> set[int] | None:
 
 
 _CALLS = {"CALL": (4, 0), "CALL_ONCE": (4, 0), "IF": (4, 0, 1), "STABLEHLO_COMPOSITE": (12, 1), "WHILE": (4, 0, 1)}
-"""Of operators that call subgraphs: the field of their options, and those of the options that have the numbers."""
+"""By operator that calls subgraphs: the field of its options, and the options that hold their numbers."""
 
 
 def held_by(buffer: Table) -> memoryview:
-    """What a buffer has, which is not copied: in itself, or (in files over 2 GB) behind the FlatBuffers part."""
+    """The content of a buffer, not copied: within it, or (in files over 2 GB) behind the FlatBuffers part."""
     data, offset, size = buffer.buffer.data, buffer.integer(1, 8), buffer.integer(2, 8)
     if offset <= 1:
         return buffer.content(0)

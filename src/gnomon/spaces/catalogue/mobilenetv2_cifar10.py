@@ -49,7 +49,7 @@ def module_uids(units: tuple[Unit, ...]) -> dict[str, Unit]:
 
 
 def uids_of(space: str) -> Callable[[Unit], str]:
-    """What spells the UID of a unit of a space: as the tool has it in this one. ProblemError for what has none."""
+    """The function that spells UIDs of a space's units, in this space as the tool does; it raises ProblemError."""
     if space != NAME:
         return uid
     own = {unit: text for text, unit in module_uids(mobilenetv2_cifar10().tables(UNFUSED).units).items()}

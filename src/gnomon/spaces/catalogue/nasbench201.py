@@ -36,11 +36,11 @@ CHANNELS = (16, 32, 64)
 CLASSES = 10
 SIZE = 32
 NEEDED = ("needed", *(f"needed {name}" for name in OPERATIONS[1:]))
-"""What the space counts beside units: whether the output depends on the input at all, and how often each operation of a
+"""Counts of the space beside units: whether the output depends on the input at all, and how often each operation of a
 cell is needed for it. Some compilers drop the rest; which do is learnt from whole nets."""
 
 Token = str | int
-"""What a node of a cell is: a kind of layer, or, for a convolution, the number of its edge."""
+"""A node of a cell: its kind of layer, or, for a convolution, the number of its edge."""
 
 Label = tuple[int, Token]
 """A node of a net: its stage and token, or `_OUTSIDE` and its number among the nodes outside of cells."""
@@ -63,19 +63,19 @@ def whole_net(operations: Sequence[int]) -> Net:
 
 
 def stem(x: Symbol) -> Symbol:
-    """What stands before the first cell."""
+    """The layers before the first cell."""
     return x.conv(CHANNELS[0], 3).batch_norm()
 
 
 def residual(x: Symbol, channels: int) -> Symbol:
-    """What stands between two stages: a ResNet basic block with stride 2."""
+    """The layers between two stages: a ResNet basic block with stride 2."""
     y = x.relu().conv(channels, 3, stride=2).batch_norm()
     y = y.relu().conv(channels, 3).batch_norm()
     return x.average_pool(2, stride=2).conv(channels, 1) + y
 
 
 def head(x: Symbol) -> Symbol:
-    """What stands behind the last cell."""
+    """The layers behind the last cell."""
     return x.batch_norm().relu().global_average_pool().linear(CLASSES)
 
 
@@ -96,7 +96,7 @@ def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
 
 
 def operation(name: str, x: Symbol) -> Symbol:
-    """What stands on an edge."""
+    """The operation on an edge."""
     if name == "skip_connect":
         return x
     if name == "none":

@@ -30,12 +30,12 @@ def _net(shape: Sequence[int], build: Callable[[Symbol], Symbol]) -> Net:
 
 
 def _text(values: Any) -> str:
-    """As the units of models have their constants and attributes."""
+    """The text of constants or attributes, as in units of models."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def _scaled(x: Symbol) -> Symbol:
-    """As exporters write a normalisation that they took apart."""
+    """A normalisation as exporters write it in two operators."""
     return x.layer("Scale").layer("Bias")
 
 
@@ -99,7 +99,7 @@ def _excited(x: Symbol) -> Symbol:
 
 
 def _gated(x: Symbol) -> Symbol:
-    """As detectors are built: strided convolutions with SiLU, halves that go two ways, pools of stride 1."""
+    """A net like a detector: strided convolutions with SiLU, halves that go two ways, pools of stride 1."""
     x = x.conv(16, 3, stride=2, bias=True).swish()
     for width in (32, 64, 128, 256):
         x = x.conv(width, 3, stride=2, bias=True).swish().conv(width, 1, bias=True).swish()
@@ -143,7 +143,7 @@ def _shuffled(x: Symbol) -> Symbol:
 
 
 def _line(x: Symbol) -> Symbol:
-    """As readers of text lines are built: height is halved more often than width."""
+    """A net like a reader of text lines: height is halved more often than width."""
     x = x.conv(16, 3, stride=2, bias=True).hard_swish()
     for width, stride, kernel in ((32, (2, 1), 3), (64, (2, 1), 3), (120, (2, 1), 5), (240, (1, 1), 5)):
         own = x.channels
@@ -214,7 +214,7 @@ def _generic(
 
 
 def _rare(x: Symbol) -> Symbol:
-    """What only some networks have, each at two sizes."""
+    """Operators of only some networks, each at two sizes."""
     for width, stride in ((96, 4), (192, 2)):
         x = x.conv(width, 5, stride=stride, bias=True).relu()
         n, c, h, w = x.shape
@@ -279,7 +279,7 @@ def _rare(x: Symbol) -> Symbol:
 
 
 def _large(x: Symbol) -> Symbol:
-    """As readers of pages are built: large images of few channels, which no cache holds."""
+    """A net like a reader of pages: large images of few channels, which no cache holds."""
     x = _apart(x.conv(16, 3, stride=2, bias=True))
     first = x.depthwise(3).batch_norm().relu().conv(24, 1, bias=True)
     x = _apart(first.conv(48, 1, bias=True)).depthwise(5, stride=2).batch_norm().hard_swish()
@@ -297,7 +297,7 @@ def _large(x: Symbol) -> Symbol:
 
 
 def _sound(x: Symbol) -> Symbol:
-    """As listeners are built: long kernels over a signal, then images of time and pitch."""
+    """A net like a speech recogniser: long kernels over a signal, then images of time and pitch."""
     x = _long(x, 80, (1, 320), (1, 80)).relu()
     n, c, _, length = x.shape
     x = _long(x.reshape(n, 1, c, length), 8, (3, 31)).relu().conv(16, 5, bias=True).batch_norm().relu()
@@ -320,7 +320,7 @@ def _narrow(x: Symbol) -> Symbol:
 
 
 def _pulse(x: Symbol) -> Symbol:
-    """As listeners for a word are built: some thousand samples, convolutions along time, a small memory."""
+    """A net like a keyword spotter: some thousand samples, convolutions along time, a small memory."""
     for width, kernel, stride in ((130, 128, 64), (64, 3, 1), (32, 3, 2), (64, 3, 1)):
         n, c, length = x.shape
         after = (length + 2 * (kernel // 2) - kernel) // stride + 1

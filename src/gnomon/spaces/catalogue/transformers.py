@@ -23,7 +23,7 @@ from gnomon.spaces.fuse import Chain, FusionRules, fuse
 from gnomon.spaces.unit import Net, Symbol, Trace, Unit
 
 Setting = Mapping[str, int]
-"""What the slots that come first chose, by their names."""
+"""The choices of the slots that come first, by their names."""
 
 Write = Callable[[Setting, tuple[Symbol, ...], int], tuple[Symbol, ...]]
 """Writes a part down: the setting, the values that go through the net, and the number of the slot's choice."""

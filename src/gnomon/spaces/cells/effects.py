@@ -1,4 +1,4 @@
-"""What each primitive of each cell group adds to a price, learned from a few networks, with what is left unknown.
+"""Effects of each primitive in each cell group on a price, learned from a few networks, with their uncertainty.
 
 The accuracy of a network is, as a logit, a constant and one effect a cell group; its latency is the sum of one cost a
 cell group, each the exponential of such a constant and an effect. So no cost is below 0, all errors of latency are
@@ -66,7 +66,7 @@ _SIZES = 20  # so many times sizes are drawn among draws of networks
 _FORGOTTEN, _APART = 20, 5  # steps before the first drawn sizes, and from one to the next
 _GROUP_SPREAD = 0.5  # and on that of a group's scale, about 1
 _ROUNDING = 1e-9  # values that differ less, relatively, are all alike
-_LEAST_NOISE = 1e-4  # of the spread of the values: what is told to be exact must not make the sums singular
+_LEAST_NOISE = 1e-4  # of the spread of the values: errors of 0 must not make the sums singular
 _WIDE = 1e2  # prior standard deviation of the constant, in the spread of the values
 _ROUNDS = 40
 _STEP = 1.0  # the most that a logarithm changes in a round
@@ -102,7 +102,7 @@ class Likelihood:
     def __init__(
         self, space: Space, evidence: Evidence, *, scale: Scale, mixed: bool, parts: Mapping[str, Floats]
     ) -> None:
-        """Of evidence in units of its spread; `mixed` if networks tell what no sum explains.
+        """The likelihood of evidence in units of its spread; `mixed` if networks show misfit beyond any sum of effects.
 
         `parts` are covariances (C, C) of effects by the name of their size.
         """
@@ -135,7 +135,7 @@ class Likelihood:
         return np.asarray(np.sum(self._terms(sizes), axis=0))
 
     def _terms(self, sizes: Floats) -> list[Floats]:
-        """What each part adds to the covariance of the effects."""
+        """The share of each part in the covariance of the effects."""
         scale = np.exp(sizes[self.last :])[self.group]
         outer = np.outer(scale, scale)
         return [
@@ -346,7 +346,7 @@ class _Pairs:
         return np.asarray(total / self.numbers.shape[1])
 
     def variances(self) -> Floats:
-        """Of each network (N,)."""
+        """The variance of each network (N,)."""
         if not self.anywhere:
             return np.asarray((self.counts**2).mean(axis=1))
         same = self.numbers[:, :, None] == self.numbers[:, None, :]
@@ -354,7 +354,7 @@ class _Pairs:
         return np.asarray(shared / self.counts.shape[1])
 
     def drawn(self, count: int, rng: np.random.Generator) -> Floats:
-        """What effects of size 1 add to each network, at random: (count, N)."""
+        """Random effects of size 1, summed up for each network: (count, N)."""
         which = np.unique(self.numbers, return_inverse=True)[1].reshape(self.numbers.shape)
         effects, sums = rng.standard_normal((count, which.max() + 1)), np.zeros((count, len(which)))
         for place, counts in enumerate(self.counts.T):
@@ -398,7 +398,7 @@ def shared_pairs(space: Space, scale: Scale, networks: Networks, others: Network
 def _drawn_pairs(
     space: Space, scale: Scale, networks: Networks, sizes: Floats, count: int, rng: np.random.Generator
 ) -> Floats:
-    """What pairs of cell groups add to networks, and these themselves, at random: misfits of these sizes."""
+    """Random misfits of these sizes: of pairs of cell groups, and of each network by itself."""
     kinds = _pairs(space, scale, networks)
     sums = sum(size * kind.drawn(count, rng) for size, kind in zip(sizes[:-1], kinds, strict=True))
     different, which = np.unique(networks[0], axis=0, return_inverse=True)
@@ -407,7 +407,7 @@ def _drawn_pairs(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Effects:
-    """What is believed of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
+    """The posterior of the effects: normal, with `mean` (1 + C,) and `covariance` (1 + C, 1 + C).
 
     The first is the constant, then come the choices of the first group, of the second, and so on. On the scale that
     `scale` names: logits, or logarithms of costs. `sizes` are the standard deviations of the parts, and "misfit", that
@@ -431,7 +431,7 @@ class Effects:
         return self.tables(self.mean + noise @ root)
 
     def tables(self, effects: Floats) -> tuple[Floats, ...]:
-        """Of vectors (K, 1 + C) of constant and effects an array (K, choices) a group, whose sum is a network's price.
+        """Arrays (K, choices), one a group, whose sum is a network's price, for K vectors (K, 1 + C) of effects.
 
         A constant of logits is spread evenly, and each cost has that of costs.
         """
@@ -473,7 +473,7 @@ class Learned:
     loose: float
 
     def predict(self, networks: NDArray[np.integer] | Sequence[Sequence[int]]) -> tuple[Floats, Floats, Floats]:
-        """What networks (N, groups) are believed to cost, and the ends of its 95 % interval, on the values' own scale.
+        """Predicted costs of networks (N, groups), and the ends of their 95 % intervals, on the values' own scale.
 
         With what is known of the misfit from networks that have pairs in common.
         """
@@ -519,7 +519,7 @@ class Learned:
         return np.concatenate(draws)
 
     def again(self, count: int, *, seed: int) -> list[Learned]:
-        """What would be believed if the same networks were measured again, with the same sizes: so many times."""
+        """Posteriors after simulated repeats of the same measurements, with the same sizes: `count` of them."""
         own = self.likelihood
         truth = self._worked(self.draw(own.assignments, count, seed=seed))
         noise = np.random.default_rng([seed, 1]).standard_normal(truth.shape) * np.sqrt(own.noise)
@@ -548,13 +548,13 @@ def _linear(effects: Effects, networks: Ints, latencies: Floats, center: float) 
 
 
 def learn_both(space: Space, accuracy: Evidence, latency: Evidence) -> tuple[Learned, Learned]:
-    """What is believed of accuracies, as logits, and of latencies; the former may follow the latter."""
+    """The posteriors of accuracies, as logits, and of latencies; the former may follow the latter."""
     fast = learn(space, latency, scale="sums")
     return learn(space, accuracy, scale="logit", latency=fast.effects), fast
 
 
 def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | None = None) -> Learned:
-    """What is believed of all networks of a space; effects on accuracy may follow those on `latency`.
+    """The posterior of all networks of a space; effects on accuracy may follow those on `latency`.
 
     Choices are primitives by name, alike where the name is. Accuracies ("logit") lie from 0 to 1, and those nearer to
     an end than 0.001 count as 0.001 from it.
@@ -606,7 +606,7 @@ def learn(space: Space, evidence: Evidence, *, scale: Scale, latency: Effects | 
 def _settled(
     own: Likelihood, sizes: Floats, effects: Effects, latencies: Floats, unit: float, center: float
 ) -> Effects:
-    """What is believed of costs under these sizes, and the likelihood as linear around these."""
+    """The posterior of costs under these sizes; the likelihood is linearised around them."""
     for _ in range(_LINEARISED):
         own.linearise(effects.design(own.assignments))
         own.values = _linear(effects, own.assignments, latencies[None], center)[0] / unit
@@ -646,7 +646,7 @@ def _flat(space: Space, networks: Ints, logs: Floats, center: float) -> Effects:
 
 
 def _effects(own: Likelihood, sizes: Floats, scale: Scale, unit: float, center: float) -> Effects:
-    """What is believed of effects under these sizes."""
+    """The posterior of effects under these sizes."""
     covariance, gain = own.posterior(sizes)
     mean = gain @ own.values * unit
     mean[0] += center

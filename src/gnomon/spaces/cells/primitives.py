@@ -89,7 +89,7 @@ class Primitive:
 
     @property
     def name(self) -> str:
-        """As configs and tables spell it: "Mobileblock_3"."""
+        """The name in configs and tables: "Mobileblock_3"."""
         return self.called or f"{self.family}block_{self.number}"
 
     @property
@@ -124,7 +124,7 @@ def digest_of(document: Any) -> str:
 
 
 def parse_name(name: str) -> tuple[str, int]:
-    """The family and the number of a primitive's name. ProblemError for what is none."""
+    """The family and the number of a primitive's name. ProblemError for any other name."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise ProblemError(

@@ -48,7 +48,7 @@ PARTS: dict[str, dict[str, str]] = {
 """Kinds of layers that have parameters: what each is called by PyTorch, and in a model file."""
 
 _COUNTER = "num_batches_tracked"
-"""What a batch normalisation of PyTorch's has beside its numbers, and no model file."""
+"""A counter in PyTorch's batch normalisations that no model file has."""
 
 GROUP = "gnomon.primitives"
 _ATTRIBUTE = "primitives"
@@ -66,7 +66,7 @@ Bind = Callable[[Primitive, str], Primitive]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellLayout:
-    """What all networks of a space have in common.
+    """The layout that all networks of a space have in common.
 
     `input_shape` is (batch, channels, height, width). Layer l belongs to the cell group `groups[l]` and makes
     `widths[l]` channels; it has stride 2 if its group is one of `reduces`. `stem` writes down what stands before the
@@ -169,7 +169,7 @@ def parse_id(name: str, groups: int) -> tuple[str, tuple[int, ...]]:
 
 
 def _placed(own: Primitive, x: Symbol, channels: int, stride: int) -> Symbol:
-    """What a primitive makes at a place. ProblemError where that does not fit."""
+    """The output of a primitive at a place. ProblemError where it does not fit."""
     y = own.write(x, channels, stride)
     if not isinstance(y, Symbol):
         raise ProblemError(f"{own.name} returns a {type(y).__name__}", hint="Return what its last layer makes.")
@@ -204,7 +204,7 @@ def _tag(tags: list[str], trace: Trace, owner: str) -> None:
 
 
 def state_prefix(tag: str) -> str:
-    """What the parameters of a node are called, but for their own names."""
+    """The prefix of the names of a node's parameters."""
     return tag.replace("/", ".") + "."
 
 
@@ -225,7 +225,7 @@ def model_weights(tagged: TaggedNet, state: State) -> dict[str, NDArray[Any]]:
 
 
 def shared(state: State, tagged: TaggedNet) -> dict[str, NDArray[Any]]:
-    """What of a state a network has too: the parameters whose tags it has."""
+    """The parameters of a state whose tags the network has."""
     prefixes = {state_prefix(tag) for tag in tagged.tags}
     return {name: array for name, array in state.items() if not prefixes.isdisjoint(_prefixes(name))}
 
@@ -280,7 +280,7 @@ def named_function(text: str) -> tuple[str, str] | None:
 
 
 def module_of(origin: str, name: str) -> ModuleFactory:
-    """What makes the modules of a primitive by the origin that `known_primitives` told: for another process.
+    """The factory of a primitive's modules, by the origin that `known_primitives` reported: for another process.
 
     UsageError where it is not there any more.
     """
@@ -293,7 +293,7 @@ def module_of(origin: str, name: str) -> ModuleFactory:
 
 
 def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
-    """What files and functions add: origin, and what was found."""
+    """The primitives of files and functions: origin, and the object there."""
     seen = set()
     for text in map(str, blocks):
         named = named_function(text)
@@ -315,7 +315,7 @@ def _given(blocks: Sequence[str | Path]) -> Iterator[tuple[str, Any]]:
 
 
 def _packages() -> list[tuple[str, Any]]:
-    """What installed packages add: origin, and what was found."""
+    """The primitives of installed packages: origin, and the object there."""
     return [
         (f"the package entry {entry.name} ({entry.value})", loaded(entry, f"the primitives {entry.name!r}"))
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
@@ -345,7 +345,7 @@ def _try(primitives: Sequence[tuple[Primitive, bool]], origin: str) -> None:
 
 
 def _fault(primitive: Primitive, module: bool) -> str:
-    """What is wrong with a primitive, found by its name and by making networks of it; empty if nothing is."""
+    """The fault of a primitive, seen in its name or in networks made of it; empty if it has none."""
     try:
         if parse_name(primitive.name) != (primitive.family, primitive.number):
             return "its family is not a name"

@@ -1,1 +1,1 @@
-"""Which primitives to keep."""
+"""Selection of the primitives to keep."""

@@ -1,6 +1,6 @@
-"""What is believed of all networks of a space by accuracy and latency, from some that were measured.
+"""The posterior of accuracy and latency of all networks of a space, from some that were measured.
 
-From that follows what share of a front's hypervolume the networks that are left reach, with how sure that is.
+It gives the share of a front's hypervolume that the remaining networks reach, with its uncertainty.
 A choice is made by effects that add up. What it keeps does not follow from them alone: the best of many networks owe
 part of it to how their primitives fit together, and there are more such networks among all than among those that are
 left. So the prices of whole networks are drawn from all that is believed (`effects.Learned.draw`), and each draw has
@@ -52,7 +52,7 @@ _Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Beliefs:
-    """What is believed of all networks of a space. Made by `believe`.
+    """The posterior of all networks of a space. Made by `believe`.
 
     `reference` is the relative latency and the error rate up to which hypervolume counts, those of the worst of what
     was measured, as predicted; `unit` is the median latency that was measured, in its own unit.
@@ -69,7 +69,7 @@ class Beliefs:
         return _points(self.accurate, self.fast, networks)
 
     def expected(self, networks: Ints) -> Floats:
-        """As `points`, with what is known of how their primitives fit together."""
+        """The points of networks, corrected by the misfits of networks with the same pairs of primitives."""
         return np.column_stack([self.fast.predict(networks)[0], 1 - self.accurate.predict(networks)[0]])
 
     def drawn(self, networks: Ints, count: int, *, seed: int) -> Floats:
@@ -78,7 +78,7 @@ class Beliefs:
         return np.stack([latencies, expit(-self.accurate.draw(networks, count, seed=seed + 1))], axis=2)
 
     def resamples(self, count: int, seed: int) -> Resamples:
-        """What the choices of each group may truly cost, so many times."""
+        """Possible true costs of the choices of each group, so many times."""
         return Resamples(
             latencies=self.fast.effects.draw(count, seed=seed),
             logits=self.accurate.effects.draw(count, seed=seed + 1),
@@ -86,7 +86,7 @@ class Beliefs:
         )
 
     def again(self, count: int, *, seed: int) -> list[Beliefs]:
-        """What would be believed if the same networks were measured again, with the same sizes: so many times."""
+        """Posteriors after simulated repeats of the same measurements, with the same sizes: `count` of them."""
         worlds = zip(self.accurate.again(count, seed=seed), self.fast.again(count, seed=seed), strict=True)
         return [replace(self, accurate=accurate, fast=fast) for accurate, fast in worlds]
 
@@ -97,7 +97,7 @@ def _points(accurate: Learned, fast: Learned, networks: Ints) -> Floats:
 
 
 def believe(space: Space, accuracy: Evidence, latency: Evidence) -> Beliefs:
-    """What accuracies (fractions) and latencies (any unit, above 0) of some networks tell of all.
+    """The posterior from accuracies (fractions) and latencies (any unit, above 0) of some networks.
 
     The networks need not be the same in both. ProblemError for networks outside the space.
     """
@@ -197,7 +197,7 @@ def exchanged(front: Front, kept: Sequence[Ints], most: float) -> tuple[Ints, ..
 
 
 def _turn(left: Sequence[NDArray[np.bool_]], place: _Place | None) -> None:
-    """What is left out is left, and the other way round."""
+    """Drop a place that is kept, or keep one that is dropped."""
     if place is not None:
         left[place[0]][place[1]] ^= True
 

@@ -4,8 +4,8 @@ Both prices are sums of effects, so that the front over all networks is exact (`
 there are; so is its part below a latency. What no sum of effects explains, the misfit, is not in it: it is in the
 intervals, which are those of posterior draws of whole networks (`effects.Learned.draw`).
 
-Which networks are worth measuring is told by these draws: one after the other that network is taken which adds most to
-the hypervolume that is expected of those taken so far (expected hypervolume improvement: Emmerich, Giannakoglou and
+These draws choose the networks worth measuring: one after the other, the network is taken that adds most to the
+expected hypervolume of those taken so far (expected hypervolume improvement: Emmerich, Giannakoglou and
 Naujoks, "Single- and multiobjective evolutionary optimization assisted by Gaussian random field metamodels", 2006). The
 gain of a network falls with what is taken already, so that one whose old gain is below another's new one need not be
 looked at (Minoux, "Accelerated greedy algorithms for maximizing submodular set functions", 1978); what is reached is at
@@ -33,7 +33,7 @@ from gnomon.spaces.selection.beliefs import MOST_LOOKED_AT, Beliefs, moved, on_f
 from gnomon.spaces.selection.reduce import SumFront, front_of_sums
 
 _SOME = 2000
-"""Of a space that is too large to look at each network, so many that may be on the front."""
+"""The number of candidates for the front in a space that is too large to look at each network."""
 
 _ROUNDS, _LEAST_ROUND = 5, 4
 """So many rounds there are, of at least so many networks each, which are trained side by side."""
@@ -44,7 +44,7 @@ _ROUNDING = 1 + 1e-9  # sums of the same effects differ by their order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontOptions:
-    """Which networks: at most so many `networks`, of a predicted latency of at most `most_latency` (None: of any).
+    """The networks asked for: at most `networks`, of a predicted latency of at most `most_latency` (None: of any).
 
     The latency is in the unit of the measurements. `choices` are the indices that each cell group may take (None: all);
     `draws` posterior samples are drawn, always the same ones.
@@ -121,7 +121,7 @@ def predict_front(beliefs: Beliefs, options: FrontOptions, *, beside: Ints | Non
 def in_rounds(
     beliefs: Beliefs, options: FrontOptions, measured: Callable[[PredictedFront], Beliefs]
 ) -> tuple[PredictedFront, ...]:
-    """As many of the best networks, in a few rounds, each of what is believed once those before it are measured.
+    """The best networks in a few rounds, each predicted after those before it were measured.
 
     `measured` measures the networks of a round, and returns what is believed after that. What each round tells of its
     networks was predicted before any of these was measured; `share` is that of all up to it. A round is the last where
@@ -154,7 +154,7 @@ def share_of(beliefs: Beliefs, networks: Ints, options: FrontOptions) -> tuple[f
 
 
 def taken(points: Floats, reference: tuple[float, float], count: int, *, first: Sequence[int] | Ints = ()) -> Ints:
-    """Of points (K, M, 2) in K draws, the places of those that together reach the most hypervolume in the mean.
+    """The places of those points (K, M, 2) in K draws that together reach the most hypervolume in the mean.
 
     As many as `count`, or as there are: the `first` ones, then one after the other what adds most.
     """
@@ -177,7 +177,7 @@ def taken(points: Floats, reference: tuple[float, float], count: int, *, first: 
 
 
 class _Steps:
-    """In each of K draws the staircase below which everything is reached, as gaps to the reference.
+    """The staircase in each of K draws below which everything is reached, as gaps to the reference.
 
     `widths` (K, S) fall, and up to each of them all is reached that is no higher than `heights` (K, S), which rise.
     """
@@ -213,7 +213,7 @@ def _bound(beliefs: Beliefs, options: FrontOptions) -> float:
 
 
 def _among(rows: Ints, networks: Ints) -> NDArray[np.bool_]:
-    """Which rows are some of these networks."""
+    """Whether each row is one of these networks."""
     return np.asarray((rows[:, None, :] == networks[None, :, :]).all(axis=2).any(axis=1))
 
 
@@ -283,7 +283,7 @@ def _often(points: Floats) -> Floats:
 
 
 def _ratios(points: Floats, others: Floats, reference: tuple[float, float]) -> Floats:
-    """In each draw the hypervolume of some points (K, N, 2) over that of others (K, M, 2); 1 where both have none."""
+    """The hypervolume of points (K, N, 2) over that of others (K, M, 2) in each draw; 1 where both are 0."""
     mine, theirs = (np.array([hypervolume(draw, reference) for draw in some]) for some in (points, others))
     return ratios(mine, theirs)
 

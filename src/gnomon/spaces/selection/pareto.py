@@ -36,7 +36,7 @@ _SEED, _RESAMPLED = 12, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoOptions:
-    """How to select.
+    """Options of the selection.
 
     - `most_share`: the share of the networks that may be left (above 0, to 1); with 1 only what is on no front goes.
     - `resamples`: how many posterior samples are drawn; always the same ones.
@@ -69,7 +69,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParetoSelection:
-    """What was selected, and why.
+    """The selection, and its reasons.
 
     `groups` are the names that stay, by the space's order; `primitives` all candidates of each group. `share_kept` is
     the expected share of the hypervolume that the kept networks reach, and the interval that 95 % of the samples lie
@@ -147,7 +147,7 @@ def _select_named(space: Space, accuracy: Evidence, latency: Evidence, options: 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is selected from, and how it fared."""
+    """The input of a selection: space, posterior and resamples."""
 
     space: Space
     beliefs: Beliefs
@@ -157,9 +157,9 @@ class _Case:
 
 
 def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
-    """What each group keeps so that this share of the networks is left, at least one; of all, what is on any front.
+    """The choices that each group keeps so that this share of the networks is left, at least one network.
 
-    By effects, which add up; in a space of not too many networks mended by what pairs add.
+    By effects, which add up; in a space of not too many networks mended with the effects of pairs.
     """
     if share >= 1:
         return tuple(np.flatnonzero(frequencies) for frequencies in case.frequencies)
@@ -167,12 +167,12 @@ def _reduced(case: _Case, share: float) -> tuple[Ints, ...]:
     kept = reduce_choices(weighed_costs(case.resamples), most=most)
     if case.space.size > MOST_EXCHANGED:
         return kept
-    # Other draws than those by which the choice is told: by its own it would look better than it is.
+    # Other draws than those that score the choice: on its own draws it would look better than it is.
     return exchanged(drawn_front(case.beliefs, case.resamples, kept, seed=_SEED), kept, most)
 
 
 def _again(case: _Case) -> NDArray[np.bool_]:
-    """Which choices of all groups, one after the other, are kept where the same networks are measured again: (B, C)."""
+    """Whether each choice of all groups is kept in simulated repeats of the measurements: (B, C)."""
     options, rows = case.options, []
     for beliefs in case.beliefs.again(_REPEATS, seed=_RESAMPLED):
         resamples = beliefs.resamples(_FEW, _RESAMPLED)
@@ -183,7 +183,7 @@ def _again(case: _Case) -> NDArray[np.bool_]:
 
 
 def _marks(case: _Case, kept: tuple[Ints, ...]) -> NDArray[np.bool_]:
-    """Which choices of all groups are kept, one group after the other."""
+    """Whether each choice of all groups is kept, one group after the other."""
     return np.concatenate(
         [np.isin(np.arange(len(slot.choices)), own) for slot, own in zip(case.space.slots, kept, strict=True)]
     )

@@ -1,4 +1,4 @@
-"""Which choices to keep so that at most a share of the networks is left: what is given up for how many networks.
+"""The choices to keep so that at most a share of the networks is left, with the least loss.
 
 The loss of a choice is judged along weightings of the prices (scalarisations, as the R2 indicator of Hansen and
 Jaszkiewicz, "Evaluating the quality of approximations to the non-dominated set", 1998, does): under one weighting the
@@ -14,7 +14,7 @@ What a loss is worth differs by the weighting (`hypervolume_weights`): it moves 
 weighting is, and the area between the front and the front that was moved is the length of that part times the move.
 Both ends of a front reach on to the reference, so that its fastest and its most accurate network stand for all that is
 beyond them. The front is a curve in the plane of latency and logits, where costs add up; area is counted in that of
-latency and error rate, in which hypervolume is told.
+latency and error rate, in which hypervolume is reported.
 
 The Pareto front over all networks whose prices add up is exact (`front_of_sums`): it has none but sums of the groups'
 fronts, so that each group adds its own undominated choices to the front so far and the dominated sums go (dynamic
@@ -37,7 +37,7 @@ _TOGETHER = 40
 """Fronts of so many resamples are made at once: of hundreds of them the sums would need too much memory."""
 
 _WORLDS = 40
-"""As many resamples are looked at: their fronts spread what one front lays on few weightings."""
+"""The number of resamples used: their fronts spread what one front lays on few weightings."""
 
 _WEIGHTINGS = 16
 _ROUNDING = 1 + 1e-9
@@ -54,7 +54,7 @@ class SumFront:
     assignments: Ints
 
     def used(self, counts: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
-        """Which choices of each group are part of a network on the front; `counts` is how many there are."""
+        """Whether each choice of each group is part of a network on the front; `counts` are the numbers of choices."""
         taken = tuple(np.zeros(count, dtype=bool) for count in counts)
         for marks, column in zip(taken, self.assignments.T, strict=True):
             marks[column] = True
@@ -67,7 +67,7 @@ def front_of_sums(tables: Sequence[Floats]) -> SumFront:
 
 
 def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
-    """As `front_of_sums`, for K resamples: arrays (K, choices, 2) a group."""
+    """The fronts of K resamples, as `front_of_sums` makes them: arrays (K, choices, 2) a group."""
     costs, assignments = np.zeros((len(tables[0]), 1, 2)), np.empty((len(tables[0]), 1, 0), dtype=np.intp)
     for table in tables:
         own = _places_of_fronts(table)
@@ -85,7 +85,7 @@ def fronts_of_sums(tables: Sequence[Floats]) -> list[SumFront]:
 
 
 def _places_of_fronts(costs: Floats) -> Ints:
-    """As `nondominated` of each of K tables (K, N, 2) of which no first row is infinite; filled up with -1."""
+    """`nondominated` of each of K tables (K, N, 2) of which no first row is infinite; filled up with -1."""
     order = np.lexsort((costs[:, :, 1], costs[:, :, 0]), axis=-1)
     second = np.take_along_axis(costs[:, :, 1], order, axis=1)
     keep = np.ones(second.shape, dtype=bool)
@@ -96,14 +96,14 @@ def _places_of_fronts(costs: Floats) -> Ints:
 
 
 def _at(costs: Floats, places: Ints) -> Floats:
-    """The rows at places, infinite where there is none."""
+    """The rows at places, infinite at place -1."""
     rows = np.take_along_axis(costs, np.maximum(places, 0)[:, :, None], axis=1)
     return np.where((places >= 0)[:, :, None], rows, np.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resamples:
-    """What the choices of each group may truly cost: arrays (K, choices) a group of relative latency and of logits.
+    """Possible true costs of the choices of each group: arrays (K, choices) a group of relative latency and of logits.
 
     The logits are of accuracy. `reference` is the relative latency and the error rate up to which hypervolume counts.
     """
@@ -197,7 +197,7 @@ def _hull(front: Floats) -> Floats:
 def weighed_costs(resamples: Resamples) -> tuple[Floats, ...]:
     """Costs (samples, choices) a group: each resample under each weighting, in the ranges of the expected front.
 
-    Each is multiplied by what the weighting counts for the hypervolume.
+    Each is multiplied by the hypervolume that its weighting is worth.
     """
     front = front_of_sums(
         [
@@ -229,7 +229,7 @@ def reduce_choices(costs: Sequence[Floats], *, most: float) -> tuple[Ints, ...]:
 
 
 def _chain(costs: Floats) -> _Chain:
-    """What is kept of each size and what that loses, from all choices down to one, the cheapest dropped each time."""
+    """The kept choices and their loss by size, from all choices down to one, the cheapest dropped each time."""
     kept = list(range(costs.shape[1]))
     lost = 0.0
     chain: _Chain = {len(kept): (lost, tuple(kept))}
