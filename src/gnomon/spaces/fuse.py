@@ -6,7 +6,7 @@ The groups in its optimised graph say which chains a runtime fuses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -28,9 +28,8 @@ class FusionRules:
 
     def __post_init__(self) -> None:
         closed = {chain[:n] for chain in self.chains for n in range(2, len(chain) + 1)}
-        for chain in closed:
-            for kind in chain:
-                kind_of(kind)
+        for kind in {kind for chain in closed for kind in chain}:
+            kind_of(kind)
         object.__setattr__(self, "chains", frozenset(closed))
 
     def go_on(self, chain: Chain) -> bool:
@@ -164,8 +163,7 @@ class Evidence:
 
     def document(self) -> dict[str, object]:
         """The evidence as JSON values."""
-        counts = {"verdict": self.verdict, "source": "graph", "seen": self.seen, "fused": self.fused}
-        return {"chain": "+".join(self.chain), **counts}
+        return {**asdict(self), "chain": "+".join(self.chain), "source": "graph"}
 
 
 def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[Evidence]:
@@ -174,7 +172,7 @@ def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[E
     A node in no group is taken to be alone; of one in several the last counts, which makes its result. A chain that is
     fused in at least half of the places that have it counts as fused.
     """
-    chains = [chain for net, groups in traces for chain in _chains(net, _kernels(groups))]
+    chains = [chain for net, groups in traces for chain in _chains(net, groups)]
     evidence: list[Evidence] = []
     for chain in sorted({chain for chain, _ in chains}):
         places = [together for other, together in chains if other == chain]
@@ -184,18 +182,14 @@ def from_groups(traces: Iterable[tuple[Net, Iterable[Sequence[int]]]]) -> list[E
     return evidence
 
 
-def _kernels(groups: Iterable[Sequence[int]]) -> dict[int, int]:
-    """The number of the kernel that each node is in, of those that are in one."""
-    return {node: number for number, nodes in enumerate(groups) for node in nodes}
-
-
 def rules_of(evidence: Iterable[Evidence]) -> FusionRules:
     """The rules of the chains that are fused, by the evidence."""
     return FusionRules(frozenset(entry.chain for entry in evidence if entry.verdict == "fused"))
 
 
-def _chains(net: Net, group_of: dict[int, int]) -> list[tuple[Chain, bool]]:
+def _chains(net: Net, groups: Iterable[Sequence[int]]) -> list[tuple[Chain, bool]]:
     """Each chain that the runtime has, and each that it would have with one more layer, with whether it is one."""
+    group_of = {node: number for number, nodes in enumerate(groups) for node in nodes}
     readers = net.readers()
     chain_to: list[Chain] = []
     chains: list[tuple[Chain, bool]] = []

@@ -129,10 +129,7 @@ class Table:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        newest: dict[Unit, Row] = {}
-        for row in self.rows:
-            newest[row.unit] = row
-        object.__setattr__(self, "rows", tuple(newest.values()))
+        object.__setattr__(self, "rows", tuple({row.unit: row for row in self.rows}.values()))
 
     @property
     def times_s(self) -> dict[Unit, float]:
@@ -164,11 +161,9 @@ def complaints(table: Table, units: Iterable[Unit]) -> list[str]:
     warnings = []
     if lacking:
         warnings.append(f"{len(lacking)} units of the space have no row, such as {lacking[0].label}")
-    failed = table.failed
-    if failed:
+    if failed := table.failed:
         warnings.append(f"{len(failed)} units failed, such as {failed[0].unit.label}: {failed[0].reason}")
-    unstable = [row for row in table.rows if row.status == "unstable"]
-    if unstable:
+    if unstable := [row for row in table.rows if row.status == "unstable"]:
         worst = max(unstable, key=lambda row: row.relative_half_width)
         width = worst.relative_half_width
         about = f"known within {width:.0%} only" if math.isfinite(width) else "of unknown precision"
@@ -216,18 +211,15 @@ def merged(first: Table, second: Table) -> Table:
             "the tables were not measured alike: " + "; ".join(reasons),
             hint="Compare them with `gnomon table diff`, or measure one of them again as the other was.",
         )
-    ordered = sorted((*first.rows, *second.rows), key=lambda row: row.at_s)
-    # The units keep the order of the first table: the newest row takes the place of an older one.
-    order = {row.unit: k for k, row in reversed(list(enumerate((*first.rows, *second.rows))))}
-    newest = {row.unit: row for row in ordered}
-    rows = sorted(newest.values(), key=lambda row: order[row.unit])
-    own = set(map(id, first.rows))
     scale = _speed(first.manifest, second.manifest)
     # Each table's calls hold its own overhead: those of the second are brought to that of the first.
     lift = first.manifest.overhead_s - second.manifest.overhead_s * scale
-    brought = tuple(row if id(row) in own else _brought(row, scale, lift) for row in rows)
+    newest = {row.unit: row for row in first.rows}
+    for row in second.rows:
+        if row.unit not in newest or row.at_s >= newest[row.unit].at_s:
+            newest[row.unit] = _brought(row, scale, lift)
     models = tuple(dict.fromkeys((*first.manifest.models, *second.manifest.models)))
-    return Table(manifest=replace(first.manifest, models=models), rows=brought)
+    return Table(manifest=replace(first.manifest, models=models), rows=tuple(newest.values()))
 
 
 def _speed(first: Manifest, second: Manifest) -> float:

@@ -64,9 +64,9 @@ KINDS: dict[str, tuple[Read, bytes]] = {
 def read_whole() -> Iterator[None]:
     """Every line is read whole."""
     with (
-        patch.object(logs.TunerLog, "known", lambda self, number, line: False),
-        patch.object(_Records, "known", lambda self, number, line: False),
-        patch.object(records._File, "known", lambda self, number, line: False),
+        patch.object(logs.TunerLog, "quick", lambda self, number, line: False),
+        patch.object(_Records, "quick", lambda self, number, line: False),
+        patch.object(records._File, "quick", lambda self, number, line: False),
     ):
         yield
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -227,14 +228,10 @@ def _tuples(use: _Use) -> Feed | None:
     return _below(min(data[first : first + indices[-1]], default=1))
 
 
-def _rows(place: int) -> _Rule:
+def _rows(place: int, use: _Use) -> Feed | None:
     """Indices of the rows of another operand."""
-
-    def rule(use: _Use) -> Feed | None:
-        table = use.shape(place)
-        return _below(table[0]) if table else None
-
-    return rule
+    table = use.shape(place)
+    return _below(table[0]) if table else None
 
 
 def _result(use: _Use) -> Feed:
@@ -359,15 +356,10 @@ def _unpooled(use: _Use) -> Feed | None:
     return None if shape is None else _below(math.prod(shape))
 
 
-def _count_at(default_axis: int, otherwise: int) -> _Rule:
+def _count_at(default_axis: int, otherwise: int, use: _Use) -> Feed | None:
     """How many elements the result has along an axis."""
-
-    def rule(use: _Use) -> Feed | None:
-        result, axis = use.result, use.attribute("axis", default_axis)
-        inside = result is not None and -len(result) <= axis < len(result)
-        return _exactly([result[axis] if result is not None and inside else otherwise])
-
-    return rule
+    result, axis = use.result or (), use.attribute("axis", default_axis)
+    return _exactly([result[axis] if -len(result) <= axis < len(result) else otherwise])
 
 
 def _length(use: _Use) -> Feed | None:
@@ -387,12 +379,9 @@ def _frame(use: _Use) -> Feed | None:
     return None if size is None else _exactly([size])
 
 
-def _mel(place: int) -> _Rule:
-    def rule(use: _Use) -> Feed | None:
-        bins, mels = use.result if use.result and len(use.result) == 2 else (9, 8)
-        return _exactly([(mels, 2 * (bins - 1), 8192, 0.0, 4096.0)[place]])
-
-    return rule
+def _mel(place: int, use: _Use) -> Feed | None:
+    bins, mels = use.result if use.result and len(use.result) == 2 else (9, 8)
+    return _exactly([(mels, 2 * (bins - 1), 8192, 0.0, 4096.0)[place]])
 
 
 def _exact(value: float) -> _Rule:
@@ -409,63 +398,49 @@ def _between(least: float, most: float) -> _Rule:
 
 _SCALE = _between(0.01, 0.1)
 _POSITIVE = _between(0.5, 1.5)
-_RECURRENT: dict[int, _Rule] = {4: _length}
 _OF_INTEGERS = {"Div", "Mod"}
-_RULES: dict[str, dict[int, _Rule]] = {
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+)
+_RULES_OF: dict[str, dict[int, _Rule]] = {
     "AffineGrid": {1: _grid},
     "BatchNormalization": {4: _POSITIVE},
-    "BlackmanWindow": {0: _count_at(0, 8)},
+    "BlackmanWindow HammingWindow HannWindow": {0: partial(_count_at, 0, 8)},
     "CenterCropPad": {1: _sizes},
     "Col2Im": {1: lambda use: _exactly(use.result[2:]) if use.result else None, 2: _blocks},
     "ConstantOfShape": {0: _result},
-    "CumProd": {1: _exact(0)},
-    "CumSum": {1: _exact(0)},
+    "CumProd CumSum": {1: _exact(0)},
     "DFT": {1: _transform_length, 2: _exact(1)},
-    "DequantizeLinear": {1: _SCALE},
-    "Div": {1: _between(1, 8)},
+    "DequantizeLinear QuantizeLinear": {1: _SCALE},
+    "Div Mod": {1: _between(1, 8)},
     "Dropout": {1: _exact(0.5)},
-    "EmbedLayerNormalization": {0: _rows(2), 1: _rows(4)},
+    "EmbedLayerNormalization": {0: partial(_rows, 2), 1: partial(_rows, 4)},
     "Expand": {1: _result},
-    "GRU": _RECURRENT,
-    "Gather": {1: _along},
-    "GatherElements": {1: _along},
-    "GatherND": {1: _tuples},
-    "HammingWindow": {0: _count_at(0, 8)},
-    "HannWindow": {0: _count_at(0, 8)},
-    "LSTM": _RECURRENT,
-    "Log": {0: _POSITIVE},
+    "GRU LSTM RNN": {4: _length},
+    "Gather GatherElements Scatter ScatterElements": {1: _along},
+    "GatherND ScatterND": {1: _tuples},
+    "Log Sqrt": {0: _POSITIVE},
     "Loop": {0: _exact(2), 1: _exact(1)},
     "MaxUnpool": {1: _unpooled, 2: _result},
-    "MelWeightMatrix": {place: _mel(place) for place in range(5)},
-    "Mod": {1: _between(1, 8)},
+    "MelWeightMatrix": {place: partial(_mel, place) for place in range(5)},
     "NonMaxSuppression": {2: _exact(2), 3: _exact(0.5), 4: _exact(0.0)},
-    "OneHot": {1: _count_at(-1, 2)},
+    "OneHot": {1: partial(_count_at, -1, 2)},
     "Pad": {1: _pads, 3: _first_axes},
-    "QLinearConv": {1: _SCALE, 4: _SCALE, 6: _SCALE},
-    "QLinearMatMul": {1: _SCALE, 4: _SCALE, 6: _SCALE},
-    "QuantizeLinear": {1: _SCALE},
-    "RNN": _RECURRENT,
-    "Range": {0: _exact(0), 1: _count_at(0, 4), 2: _exact(1)},
-    **{
-        f"Reduce{kind}": {1: _reduced}
-        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-    },
+    "QLinearConv QLinearMatMul": {1: _SCALE, 4: _SCALE, 6: _SCALE},
+    "Range": {0: _exact(0), 1: partial(_count_at, 0, 4), 2: _exact(1)},
+    _REDUCTIONS: {1: _reduced},
     "Reshape": {1: _reshape},
     "Resize": {1: _resized, 2: _scales, 3: _sizes},
     "ReverseSequence": {1: _length},
     "RoiAlign": {2: lambda use: _below(use.data[0]) if use.data else None},
     "STFT": {1: _exact(1), 3: _frame},
-    "Scatter": {1: _along},
-    "ScatterElements": {1: _along},
-    "ScatterND": {1: _tuples},
     "Slice": {1: _each(0), 2: _ends, 3: _first_axes, 4: _each(1)},
-    "Split": {1: _split},
-    "SplitToSequence": {1: _split},
-    "Sqrt": {0: _POSITIVE},
+    "Split SplitToSequence": {1: _split},
     "Squeeze": {1: lambda use: _missing_axes(use.data, use.result, use.size)},
     "Tile": {1: _tile},
-    "TopK": {1: _count_at(-1, 1)},
+    "TopK": {1: partial(_count_at, -1, 1)},
     "Unsqueeze": {1: lambda use: _missing_axes(use.result, use.data, use.size) or _first_axes(use)},
     "Upsample": {1: _scales},
 }
+_RULES = {kind: rules for kinds, rules in _RULES_OF.items() for kind in kinds.split()}
 """By operator, the rules for operands that need particular numbers, by their place."""

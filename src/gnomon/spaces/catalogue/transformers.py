@@ -14,6 +14,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -25,16 +26,19 @@ from gnomon.spaces.unit import Net, Symbol, Trace, Unit
 Setting = Mapping[str, int]
 """The choices of the slots that come first, by their names."""
 
-Write = Callable[[Setting, tuple[Symbol, ...], int], tuple[Symbol, ...]]
-"""Writes a part down: the setting, the values that go through the net, and the number of the slot's choice."""
+Values = tuple[Symbol, ...]
+"""The values that go through the net."""
+
+Write = Callable[[Setting, Values, int], Values]
+"""Writes a part down: the setting, the values, and the number of the slot's choice."""
 
 _WORDS = 32_000
 
 _ENCODER_WIDTHS = _DECODER_WIDTHS = (512, 640)
 _HIDDEN = (1024, 2048, 3072)
 _HEADS = (4, 8)
-_REACHES = (1, 2, 3)
-"""How many of the encoder's last layers the decoder attends to."""
+_CROSSINGS = tuple(itertools.product(_HEADS, (1, 2, 3)))
+"""Heads, and how many of the encoder's last layers the decoder attends to."""
 
 _LAYERS = 6
 _LENGTHS = (16, 32, 64)
@@ -150,17 +154,17 @@ def hat() -> LayeredSpace:
         "decoder_width": _DECODER_WIDTHS,
         "decoder_depth": tuple(range(1, _LAYERS + 1)),
     }
-    encoder: list[Part] = [Part(slot=None, write=_embedded("encoder_width", 0))]
+    encoder: list[Part] = [_embedding("encoder_width", 0)]
     for layer in range(_LAYERS):
         encoder += [
-            Part(slot=_numbers(f"encoder{layer}.heads", _HEADS), write=_attends(_HEADS, 0)),
-            Part(slot=_numbers(f"encoder{layer}.hidden", _HIDDEN), write=_widens(_HIDDEN, 0)),
+            Part(slot=_numbers(f"encoder{layer}.heads", _HEADS), write=partial(_attend, place=0)),
+            Part(slot=_numbers(f"encoder{layer}.hidden", _HIDDEN), write=partial(_widen, place=0)),
         ]
     return LayeredSpace(
         name="hat",
         settings=settings,
         inputs=lambda s: ((1, s["length"]), (1, s["length"])),
-        parts=(*encoder, Part(slot=None, write=_embedded("decoder_width", 1)), *_decoder(1), *_result(1)),
+        parts=(*encoder, _embedding("decoder_width", 1), *_decoder(1)),
     )
 
 
@@ -175,88 +179,72 @@ def hat_step() -> LayeredSpace:
         name="hat-step",
         settings=settings,
         inputs=lambda s: ((1, 1),),
-        parts=(Part(slot=None, write=_embedded("decoder_width", 0)), *_decoder(0, cached=True), *_result(0)),
+        parts=(_embedding("decoder_width", 0), *_decoder(0, cached=True)),
     )
 
 
 def _decoder(place: int, *, cached: bool = False) -> list[Part]:
-    crossings = tuple(itertools.product(_HEADS, _REACHES))
+    """The layers of a decoder, and the scores of the words."""
+    attend, cross = partial(_attend, place=place, cached=cached), partial(_cross, place=place, cached=cached)
     parts: list[Part] = []
     for layer in range(_LAYERS):
 
         def there(setting: Setting, layer: int = layer) -> bool:
             return layer < setting["decoder_depth"]
 
-        cross = Slot(f"decoder{layer}.cross", tuple(f"h{heads}_e{reach}" for heads, reach in crossings))
+        crossings = Slot(f"decoder{layer}.cross", tuple(f"h{heads}_e{reach}" for heads, reach in _CROSSINGS))
         parts += [
-            Part(slot=_numbers(f"decoder{layer}.heads", _HEADS), write=_attends(_HEADS, place, cached), there=there),
-            Part(slot=cross, write=_crosses(crossings, place, cached), there=there),
-            Part(slot=_numbers(f"decoder{layer}.hidden", _HIDDEN), write=_widens(_HIDDEN, place), there=there),
+            Part(slot=_numbers(f"decoder{layer}.heads", _HEADS), write=attend, there=there),
+            Part(slot=crossings, write=cross, there=there),
+            Part(slot=_numbers(f"decoder{layer}.hidden", _HIDDEN), write=partial(_widen, place=place), there=there),
         ]
-    return parts
+    return [*parts, Part(slot=None, write=lambda _, values, __: (values[place].linear(_WORDS, bias=False),))]
 
 
 def _numbers(name: str, values: Sequence[int]) -> Slot:
     return Slot(name, tuple(map(str, values)))
 
 
-def _at(values: tuple[Symbol, ...], place: int, symbol: Symbol) -> tuple[Symbol, ...]:
+def _at(values: Values, place: int, symbol: Symbol) -> Values:
     return (*values[:place], symbol, *values[place + 1 :])
 
 
-def _embedded(width: str, place: int) -> Write:
-    def write(setting: Setting, values: tuple[Symbol, ...], _: int) -> tuple[Symbol, ...]:
+def _embedding(width: str, place: int) -> Part:
+    def write(setting: Setting, values: Values, _: int) -> Values:
         return _at(values, place, values[place].embedding(_WORDS, setting[width]).layer_norm())
 
-    return write
+    return Part(slot=None, write=write)
 
 
-def _attends(heads: Sequence[int], place: int, cached: bool = False) -> Write:
-    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
-        x = values[place]
-        parts = [x.linear(x.shape[2]) for _ in range(3)]
-        past = setting["length"] if cached else 0
-        y = parts[0].attention(parts[1], parts[2], heads=heads[choice], past=past).linear(x.shape[2])
-        return _at(values, place, (y + x).layer_norm())
-
-    return write
+def _attend(setting: Setting, values: Values, choice: int, *, place: int, cached: bool = False) -> Values:
+    x = values[place]
+    parts = [x.linear(x.shape[2]) for _ in range(3)]
+    past = setting["length"] if cached else 0
+    y = parts[0].attention(parts[1], parts[2], heads=_HEADS[choice], past=past).linear(x.shape[2])
+    return _at(values, place, (y + x).layer_norm())
 
 
-def _crosses(crossings: Sequence[tuple[int, int]], place: int, cached: bool) -> Write:
-    """Attention to what the encoder made; keys and values of a cache are there before the first word."""
-
-    def write(setting: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
-        (heads, reach), x = crossings[choice], values[place]
-        query = x.linear(x.shape[2])
-        if cached:
-            y = query.cached_attention(heads=heads, past=reach * setting["length"])
-        else:
-            source = values[0]
-            for _ in range(reach - 1):
-                source = source.layer(
-                    "onnx.Concat.2",
-                    values[0],
-                    shape=(1, source.shape[1] + values[0].shape[1], source.shape[2]),
-                    attributes='{"axis":1}',
-                    operands="[null,null]",
-                )
-            y = query.attention(source.linear(x.shape[2]), source.linear(x.shape[2]), heads=heads)
-        return _at(values, place, (y.linear(x.shape[2]) + x).layer_norm())
-
-    return write
+def _cross(setting: Setting, values: Values, choice: int, *, place: int, cached: bool) -> Values:
+    """Attention to the encoder's output; keys and values of a cache are there before the first word."""
+    (heads, reach), x = _CROSSINGS[choice], values[place]
+    query = x.linear(x.shape[2])
+    if cached:
+        y = query.cached_attention(heads=heads, past=reach * setting["length"])
+    else:
+        source = values[0]
+        for _ in range(reach - 1):
+            source = source.layer(
+                "onnx.Concat.2",
+                values[0],
+                shape=(1, source.shape[1] + values[0].shape[1], source.shape[2]),
+                attributes='{"axis":1}',
+                operands="[null,null]",
+            )
+        y = query.attention(source.linear(x.shape[2]), source.linear(x.shape[2]), heads=heads)
+    return _at(values, place, (y.linear(x.shape[2]) + x).layer_norm())
 
 
-def _widens(hidden: Sequence[int], place: int) -> Write:
-    def write(_: Setting, values: tuple[Symbol, ...], choice: int) -> tuple[Symbol, ...]:
-        x = values[place]
-        y = x.linear(hidden[choice]).relu().linear(x.shape[2])
-        return _at(values, place, (y + x).layer_norm())
-
-    return write
-
-
-def _result(place: int) -> list[Part]:
-    def write(_: Setting, values: tuple[Symbol, ...], __: int) -> tuple[Symbol, ...]:
-        return (values[place].linear(_WORDS, bias=False),)
-
-    return [Part(slot=None, write=write)]
+def _widen(_: Setting, values: Values, choice: int, *, place: int) -> Values:
+    x = values[place]
+    y = x.linear(_HIDDEN[choice]).relu().linear(x.shape[2])
+    return _at(values, place, (y + x).layer_norm())
