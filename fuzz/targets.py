@@ -60,7 +60,7 @@ from gnomon.formats.snpe.table import (
     write_snpe_csv,
     write_snpe_json,
 )
-from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log, read_target, read_tuning_log
+from gnomon.formats.tuning.logs import read_target, read_tuner_log, read_tuning_log
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, read_metaschedule_database
 from gnomon.formats.tuning.names import readings
 from gnomon.formats.tuning.records import read_tuning_records
@@ -840,13 +840,13 @@ TARGETS: dict[str, Target] = _all(
     Target(
         name="ansor log",
         seeds=good.golden("ansor-log.json"),
-        read=lambda data: read_ansor_log(data, key="k", model=MODEL),
+        read=lambda data: read_tuner_log(data, "ansor", key="k", model=MODEL),
         lines=True,
     ),
     Target(
         name="autotvm log",
         seeds=good.golden("autotvm-log.json"),
-        read=lambda data: read_autotvm_log(data, key="k", model=MODEL),
+        read=lambda data: read_tuner_log(data, "autotvm", key="k", model=MODEL),
         lines=True,
     ),
     Target(

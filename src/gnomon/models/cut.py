@@ -72,7 +72,9 @@ class Cutter(ABC):
         last place the live tensors are the model's outputs. Raises UsageError for a place out of range.
         """
         self._check(place, place)
-        return tuple(self.graph.tensors[t] for t in self._live(place))
+        alive = (t for t, born in self._born.items() if born <= place < self._last[t])
+        handed = dict.fromkeys(self.graph.outputs if place == len(self.order) else alive)
+        return tuple(self.graph.tensors[t] for t in handed)
 
     def cut_points(self, max_live: int = 1) -> tuple[int, ...]:
         """The places between the first and the last node where at most `max_live` tensors are handed over.
@@ -169,11 +171,6 @@ class Cutter(ABC):
                 own.update(operator.outputs)
             elif beyond or not own.isdisjoint(operator.inputs):
                 left.update(operator.outputs)
-
-    def _live(self, place: int) -> list[int]:
-        if place == len(self.order):
-            return list(dict.fromkeys(self.graph.outputs))
-        return [t for t, born in self._born.items() if born <= place < self._last[t]]
 
     def _check(self, first: int, last: int) -> None:
         if not 0 <= first <= last <= len(self.order):

@@ -10,7 +10,7 @@ import graphlib
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -230,22 +230,14 @@ def _parsed(text: bytes) -> _Net:
     except (expat.ExpatError, ValueError, LookupError) as error:  # the latter of encodings that expat does not know
         raise ModelError(f"the XML file is broken: {error}", hint=_HINT) from error
     before = {key: [source for source, _ in layer.read] for key, layer in net.layers.items()}
-    if not _in_order(before):
+    place = {key: number for number, key in enumerate(before)}
+    if any(place[source] >= place[key] for key, sources in before.items() for source in sources):
         try:
             order = list(graphlib.TopologicalSorter(before).static_order())
         except graphlib.CycleError:
             _broken("its layers read each other in a circle")
         net.layers = {key: net.layers[key] for key in order}
     return net
-
-
-def _in_order(before: Mapping[str, Iterable[str]]) -> bool:
-    seen: set[str] = set()
-    for key, read in before.items():
-        if not seen.issuperset(read):
-            return False
-        seen.add(key)
-    return True
 
 
 def _graph(net: _Net, name: str, digest: str) -> Graph:

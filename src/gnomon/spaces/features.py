@@ -180,10 +180,7 @@ def _idle(step: Step) -> NDArray[np.bool_]:
 
 def dense(rows: Sequence[Mapping[Unit, int]]) -> tuple[tuple[Unit, ...], NDArray[np.float32]]:
     """All units of the rows, in the order in which they first occur, and the rows as an array."""
-    units: dict[Unit, int] = {}
-    for row in rows:
-        for unit in row:
-            units.setdefault(unit, len(units))
+    units = {unit: number for number, unit in enumerate(dict.fromkeys(unit for row in rows for unit in row))}
     table = np.zeros((len(rows), len(units)), np.float32)
     for index, row in enumerate(rows):
         for unit, count in row.items():

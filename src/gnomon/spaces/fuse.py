@@ -117,13 +117,9 @@ def groups(
     chain_of: list[Chain] = []
     group_of: list[int] = []
     for index, own in enumerate(kinds):
-        joins = -1
-        for ref in _joinable(own[0], inputs[index]):
-            if ref >= 0 and readers[ref] == 1 and chain_of[group_of[ref]] + own in chains:
-                joins = group_of[ref]
-                break
-        if joins < 0:
-            joins = len(members)
+        joinable = (group_of[ref] for ref in _joinable(own[0], inputs[index]) if ref >= 0 and readers[ref] == 1)
+        joins = next((group for group in joinable if chain_of[group] + own in chains), len(members))
+        if joins == len(members):
             members.append([])
             chain_of.append(())
         members[joins].append(index)

@@ -256,13 +256,11 @@ def _run(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
-    except GnomonError:
+        with users_errors(f"{path} cannot be run", "Correct the file."):
+            spec.loader.exec_module(module)
+    except BaseException:
         del sys.modules[name]
         raise
-    except (Exception, SystemExit) as error:  # whatever the file does
-        del sys.modules[name]
-        raise UsageError(f"{path} cannot be run: {reason(error)}", hint="Correct the file.") from error
     finally:
         sys.path.remove(folder)
     return module
@@ -294,7 +292,7 @@ def users_errors(what: str, hint: str, kind: type[GnomonError] = UsageError) -> 
         yield
     except GnomonError:
         raise
-    except Exception as error:  # whatever a user's code does
+    except (Exception, SystemExit) as error:  # whatever a user's code does
         raise kind(f"{what}: {reason(error)}", hint=hint) from error
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from gnomon.errors import ProblemError
 from gnomon.spaces.layers import Layer, Shape, layer
 from gnomon.spaces.unit import Unit, single
 
 _PLAIN = {"Relu6": "ReLU6", "Add": "Add2", "GlobalAveragePool": "GlobalAvgPool", "Identity": "Identity"}
+_UNPARAMETERISED = {**_PLAIN, "Relu": "ReLU", "BatchNormalization": "BatchNormalization"}
 _POOLS = {"AveragePool": "AvgPool", "MaxPool": "MaxPool"}
 _MODULE = re.compile(r"(?P<name>[A-Za-z0-9]+)\[(?P<fields>.*)\](?P<shapes>\[\[[0-9,\[\]]*\]\])", re.DOTALL)
 _FIELD = re.compile(r"(?P<name>[a-z_]+)=(?P<value>\[[^\]]*\]|[^,\[\]]*)(?:,|$)")
@@ -142,22 +143,20 @@ def _read_linear(fields: dict[str, str]) -> Layer:
     return layer("Linear", out_features=_number(fields, "out_features"), bias=fields.get("bias", "True") == "True")
 
 
-def _reader(kind: str) -> Callable[[dict[str, str]], Layer]:
-    def read(fields: dict[str, str]) -> Layer:
-        if kind not in _POOLS:
-            return layer(kind)
-        kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
-        sizes: dict[str, Any] = {"kernel": kernel, "pad": _two(fields, "pad", 0)}
-        # A pool without a stride steps by its kernel.
-        return layer(kind, **sizes, stride=kernel if fields.get("stride") == "None" else _two(fields, "stride", 1))
+def _read_pool(kind: str, fields: dict[str, str]) -> Layer:
+    kernel = _two({"kernel": fields["kernel"]}, "kernel", 1)
+    # A pool without a stride steps by its kernel.
+    stride = kernel if fields.get("stride") == "None" else _two(fields, "stride", 1)
+    return layer(kind, kernel=kernel, pad=_two(fields, "pad", 0), stride=stride)
 
-    return read
+
+def _read_plain(kind: str, _: dict[str, str]) -> Layer:
+    return layer(kind)
 
 
 _READERS: dict[str, Callable[[dict[str, str]], Layer]] = {
     "Conv": _read_conv,
     "Linear": _read_linear,
-    "ReLU": _reader("Relu"),
-    "BatchNormalization": _reader("BatchNormalization"),
-    **{name: _reader(kind) for kind, name in (_PLAIN | _POOLS).items()},
+    **{name: partial(_read_pool, kind) for kind, name in _POOLS.items()},
+    **{name: partial(_read_plain, kind) for kind, name in _UNPARAMETERISED.items()},
 }

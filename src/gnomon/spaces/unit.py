@@ -210,11 +210,8 @@ class Net:
 
     def readers(self) -> list[int]:
         """How many inputs of nodes each node's output is read by; the net's output counts as one more."""
-        read = [0] * len(self.nodes)
-        for ref in (*(ref for node in self.nodes for ref in node.inputs), self.output):
-            if ref >= 0:
-                read[ref] += 1
-        return read
+        read = Counter([*(ref for node in self.nodes for ref in node.inputs), self.output])
+        return [read[index] for index in range(len(self.nodes))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ import pytest
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
 from gnomon.errors import ProblemError
-from gnomon.formats.tuning.logs import read_ansor_log
+from gnomon.formats.tuning.logs import read_tuner_log
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "ansor-log.json"
 STATE = [[], [["SP", 2, 0, 1, [1, 1], 1]]]
 
 
 def read(text: str | bytes) -> TuningRecords:
-    return read_ansor_log(text, key="phone", model=TunedModel(name="mobile"))
+    return read_tuner_log(text, "ansor", key="phone", model=TunedModel(name="mobile"))
 
 
 def line(state: Any = STATE, key: str = '["f", 1]', target: str = "llvm", result: Any = ((1e-3,), 0, 0.5, 16)) -> Any:

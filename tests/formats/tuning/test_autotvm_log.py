@@ -11,7 +11,7 @@ import pytest
 
 from gnomon.core.overlay.records import TunedModel, TuningRecords, configuration_id
 from gnomon.errors import ProblemError
-from gnomon.formats.tuning.logs import read_autotvm_log, read_target
+from gnomon.formats.tuning.logs import read_target, read_tuner_log
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning" / "autotvm-log.json"
 MODEL = TunedModel(name="mobile", dtype="float16")
@@ -19,7 +19,7 @@ ENTITY = [["tile_ic", "sp", [-1, 16]], ["unroll_kw", "ot", True]]
 
 
 def read(text: str | bytes) -> TuningRecords:
-    return read_autotvm_log(text, key="phone", model=MODEL)
+    return read_tuner_log(text, "autotvm", key="phone", model=MODEL)
 
 
 def line(**changed: Any) -> dict[str, Any]:

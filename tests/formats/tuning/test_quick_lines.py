@@ -20,7 +20,7 @@ from gnomon.errors import GnomonError
 from gnomon.formats.json_lines import MOST_DEPTH, json_lines, part_of_a_line
 from gnomon.formats.tuning import logs, records
 from gnomon.formats.tuning import metaschedule as databases
-from gnomon.formats.tuning.logs import read_ansor_log, read_autotvm_log
+from gnomon.formats.tuning.logs import read_tuner_log
 from gnomon.formats.tuning.metaschedule import RECORDS, WORKLOADS, _Records, read_metaschedule_database
 from gnomon.formats.tuning.records import read_tuning_records
 from gnomon.formats.tuning.texts import Texts
@@ -32,11 +32,11 @@ Read = Callable[[bytes, Texts], TuningRecords]
 
 
 def autotvm(content: bytes, texts: Texts) -> TuningRecords:
-    return read_autotvm_log(content, key="k", model=MODEL, texts=texts)
+    return read_tuner_log(content, "autotvm", key="k", model=MODEL, texts=texts)
 
 
 def ansor(content: bytes, texts: Texts) -> TuningRecords:
-    return read_ansor_log(content, key="k", model=MODEL, texts=texts)
+    return read_tuner_log(content, "ansor", key="k", model=MODEL, texts=texts)
 
 
 def metaschedule(content: bytes, texts: Texts) -> TuningRecords:

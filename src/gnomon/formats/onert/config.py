@@ -41,12 +41,7 @@ class ConfigCfg:
     @property
     def settings(self) -> dict[str, str]:
         """Key and value of each setting that counts, in the order of the keys' first lines."""
-        entries = {}
-        for line in self.text.split("\n"):
-            entry = _setting(line)
-            if entry is not None:
-                entries[entry[0]] = entry[1]
-        return entries
+        return dict(filter(None, map(_setting, self.text.split("\n"))))
 
     def with_settings(self, settings: Mapping[str, str]) -> ConfigCfg:
         """A copy in which these settings hold and everything else, comments and order too, is as before.
@@ -57,11 +52,7 @@ class ConfigCfg:
         for key, value in settings.items():
             _check(key, value)
         lines = self.text.split("\n")
-        last: dict[str, int] = {}
-        for index, line in enumerate(lines):
-            entry = _setting(line)
-            if entry is not None:
-                last[entry[0]] = index
+        last = {entry[0]: index for index, entry in enumerate(map(_setting, lines)) if entry is not None}
         for key, index in last.items():
             if key in settings and _setting(lines[index]) != (key, settings[key]):
                 lines[index] = _replaced(lines[index], key, settings[key])

@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal
 
 from gnomon.core.codec import OTHERS_TOO, decode, read_json, to_json, within
 from gnomon.core.sample import Origin, Spread, Trace, TraceOperator
@@ -26,8 +26,9 @@ from gnomon.core.strict_json import Complaints, Strict, is_text, shown
 from gnomon.errors import ProblemError
 from gnomon.wire import KernelTimes
 
-MOST_BYTES = 256 << 20
-"""The longest trace that is read: some million events."""
+_CHROME = Strict(
+    what="trace", hint="Give the trace.chrome.json that onert wrote under TRACING_MODE=1.", most_letters=256 << 20
+)
 _EVENT = re.compile(r"@([0-9]{1,9}) (\S{1,200})")
 _PLACE = re.compile(r"\$[0-9]{1,9} sess, \$([0-9]{1,9}) subg, (\S{1,200})")
 _MOST_US = 10**17
@@ -35,15 +36,9 @@ _MOST_US = 10**17
 
 def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
     """The operators of subgraph 0 by their types, indices and backends. ProblemError for what is not such a trace."""
-    if len(text) > MOST_BYTES:
-        _fail(f"{len(text)} bytes, and no more than {MOST_BYTES} are read")
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        _fail(f"not JSON: {str(error)[:100]}")
-    events = data.get("traceEvents") if isinstance(data, dict) else None
+    events = _CHROME.object(_CHROME.parse(text), "$").get("traceEvents")
     if not isinstance(events, list):
-        _fail("no list of traceEvents")
+        _CHROME.fail("$.traceEvents", "a list expected")
     begun: dict[tuple[int, str], int] = {}
     types: dict[tuple[int, str], str] = {}
     times: dict[tuple[int, str], list[int]] = {}
@@ -58,7 +53,7 @@ def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
         elif key in begun:
             took_us = at_us - begun.pop(key)
             if took_us < 0:
-                _fail(f"operator {key[0]} ends before it begins")
+                _CHROME.fail("$.traceEvents", f"operator {key[0]} ends before it begins")
             times.setdefault(key, []).append(took_us * 1000)
     return tuple(
         {"name": types[key], "sources": [key[0]], "backend": key[1], "wall_ns": times[key]} for key in sorted(times)
@@ -67,23 +62,16 @@ def read_chrome_trace(text: bytes) -> tuple[KernelTimes, ...]:
 
 def _event(event: Any) -> tuple[tuple[int, str], str, str, int] | None:
     """Index and backend, type, phase and microseconds of an operator's event; None for all other events."""
-    if not isinstance(event, dict):
-        _fail("an event that is not an object")
-    name, thread, phase, at = (event.get(key) for key in ("name", "tid", "ph", "ts"))
+    read = _CHROME.object(event, "$.traceEvents[]")
+    name, thread, phase, at = (read.get(key) for key in ("name", "tid", "ph", "ts"))
     if not isinstance(name, str) or not isinstance(thread, str) or phase not in ("B", "E"):
         return None
     operator, place = _EVENT.fullmatch(name), _PLACE.fullmatch(thread)
     if operator is None or place is None or int(place[1]) != 0:
         return None
     if not isinstance(at, str | int) or not re.fullmatch("[0-9]{1,17}", str(at)) or int(at) > _MOST_US:
-        _fail(f"an event of operator {operator[1]} has no whole microseconds")
+        _CHROME.fail("$.traceEvents", f"an event of operator {operator[1]} has no whole microseconds")
     return (int(operator[1]), place[2]), operator[2], phase, int(at)
-
-
-def _fail(what: str) -> NoReturn:
-    raise ProblemError(
-        f"the trace is malformed: {what}", hint="Give the trace.chrome.json that onert wrote under TRACING_MODE=1."
-    )
 
 
 MOST_LETTERS = 16 << 20

@@ -306,19 +306,18 @@ def _plain(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)[:_MOST_NAME] or "layer"
 
 
-def read_ansor_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
-    """Reads a log of the device `key`. ProblemError with everything that is wrong, each with its line.
+def read_tuner_log(
+    text: str | bytes, tuner: Tuner, *, key: str = "", model: TunedModel = _NO_MODEL, texts: Texts | None = None
+) -> TuningRecords:
+    """Reads a log of AutoTVM or Ansor of the device `key`. ProblemError with all faults, each with its line.
 
     A line that is not a trial is left out among more that are trials. `texts` are those that other logs have in common
     with it.
     """
-    return _log("Ansor", _ANSOR_SHAPE, texts).read(text, key, model)
-
-
-def _log(name: str, shape: LineShape, texts: Texts | None) -> TunerLog:
+    name, shape = ("Ansor", _ANSOR_SHAPE) if tuner == "ansor" else ("AutoTVM", _AUTOTVM_SHAPE)
     what, hint = f"{name} log", f"Give a log that {name} of TVM wrote, one JSON object a line."
     complaints, bad = Complaints(what=what, hint=hint), Complaints(what=what, hint=hint)
-    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts())
+    return TunerLog(complaints=complaints, bad=bad, shape=shape, texts=texts or Texts()).read(text, key, model)
 
 
 def is_ansor(value: Any) -> bool:
@@ -372,11 +371,6 @@ def _ansor_name(key: str) -> str:
 def _two_shapes(parts: Iterable[Any]) -> str:
     """The first two shapes: of the input and of the weights, without which layers of one input are not told apart."""
     return " ".join(itertools.islice(filter(None, map(shape_text, parts)), 2))
-
-
-def read_autotvm_log(text: str | bytes, *, key: str, model: TunedModel, texts: Texts | None = None) -> TuningRecords:
-    """The same of AutoTVM, as `read_ansor_log`."""
-    return _log("AutoTVM", _AUTOTVM_SHAPE, texts).read(text, key, model)
 
 
 def is_autotvm(value: Any) -> bool:
@@ -460,8 +454,7 @@ def read_tuning_log(name: str, content: bytes | Mapping[str, bytes], texts: Text
         return read_tuning_records(content, texts)
     if not is_autotvm(first) and not is_ansor(first):
         raise ProblemError(f"{shown(name)} has no tuning records{_guess(first, damage)}", hint=_HINT)
-    read = read_autotvm_log if is_autotvm(first) else read_ansor_log
-    return read(content, key="", model=_NO_MODEL, texts=texts)
+    return read_tuner_log(content, "autotvm" if is_autotvm(first) else "ansor", texts=texts)
 
 
 def _unpacked(name: str, content: bytes) -> bytes:
@@ -526,13 +519,12 @@ def logged_lines(content: bytes, tuner: Tuner, wanted: Mapping[int, TuningTrial]
 
     ProblemError for what is packed and damaged.
     """
-    read = read_autotvm_log if tuner == "autotvm" else read_ansor_log
     lines: dict[int, LoggedLine] = {}
     for number, text in enumerate(io.BytesIO(_unpacked("the log", content)), 1):
         if number in wanted:
             line = text.removeprefix(_MARK)
             with contextlib.suppress(ProblemError):
-                if read(line, key="", model=_NO_MODEL).trials == (wanted[number],):
+                if read_tuner_log(line, tuner).trials == (wanted[number],):
                     index = _renamed(json.loads(line))["config"].get("index") if tuner == "autotvm" else None
                     lines[number] = LoggedLine(line=line, index=index if type(index) is int else None)
     return lines

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, get_args
 
-from gnomon.core.codec import Least0, Must, decode, to_json
+from gnomon.core.codec import Least0, Must, decode, fields_of, to_json
 from gnomon.core.overlay.records import (
     UNTUNED,
     KeyOrNone,
@@ -110,16 +110,7 @@ class _Trial:
 
 def header_line(records: TuningRecords) -> dict[str, object]:
     """The document of the first line."""
-    header = _Header(
-        gnomon=KIND,
-        version=VERSION,
-        tuner=records.tuner,
-        device=records.device,
-        found_on=records.found_on,
-        model=records.model,
-        versions=records.versions,
-    )
-    return _document(header)
+    return _document(_Header(gnomon=KIND, version=VERSION, **fields_of(_Header, records)))
 
 
 def layer_line(layer: TuningLayer) -> dict[str, object]:

@@ -313,7 +313,7 @@ def _parsed(path: Path, limits: Limits, *, whole: bool) -> tuple[OnnxFile, bytes
         data = read_regular(path, limits.max_bytes)
     if not data:
         raise ModelError(f"{path} is empty", hint="export or copy the model again")
-    _refuse_known(path, data[:64])
+    refuse_pointer(path, data[:64])
     edits = check_parsed_size(data, onnx.ModelProto.DESCRIPTOR, limits.max_memory_bytes)
     whole = whole or not edits
     model = onnx.ModelProto()
@@ -498,11 +498,6 @@ def _check_plausible(model: onnx.ModelProto, path: Path) -> None:
         raise ModelError(
             f"{path} has {len(graph.node)} nodes, more than gnomon reads", hint="no known model has so many"
         )
-
-
-def _refuse_known(path: Path, head: bytes) -> None:
-    """Raises ModelError for files that are often given in place of an ONNX file, with where that one is."""
-    refuse_pointer(path, head)
 
 
 def _unknown(path: Path, why: str) -> NoReturn:

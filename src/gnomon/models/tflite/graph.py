@@ -29,52 +29,23 @@ def macs(kind: str, inputs: Sequence[Tensor | None], tensors: Sequence[Tensor], 
     shapes = [None if t is None else t.shape for t in inputs]
     if kind in _RECURRENT:
         return _recurrent(shapes[0] if shapes else None, shapes[slice(*_RECURRENT[kind])])
-    rule = _RULES.get(kind)
-    if rule is None:
+    if kind not in _WEIGHTS:
         return 0
     result = tensors[outputs[0]].shape if outputs else None
-    data, weights = _data_and_weights(kind, shapes)
+    turned = kind in _TRANSPOSED
+    data, weights = (*shapes[2 if turned else 0 :], None)[0], (*shapes[1:], None)[0]
     if not _fixed(data) or not _fixed(weights) or not _fixed(result):
         return None
-    return rule(data or (), weights or (), result or ())
-
-
-def _data_and_weights(kind: str, shapes: Sequence[Shape | None]) -> tuple[Shape | None, Shape | None]:
-    if kind in {"TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"}:  # (output shape, weights, data)
-        return (shapes[2], shapes[1]) if len(shapes) > 2 else (None, None)
-    return (shapes[0], shapes[1]) if len(shapes) > 1 else (None, None)
+    if kind == "BATCH_MATMUL":
+        return _batch_matmul(data or (), result or ())
+    return math.prod((data if turned else result) or ()) * math.prod((weights or ())[_WEIGHTS[kind]])
 
 
 def _fixed(shape: Shape | None) -> bool:
     return shape is not None and -1 not in shape
 
 
-def _convolution(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [outputs, height, width, inputs of a group]."""
-    return math.prod(result) * math.prod(weights[1:])
-
-
-def _depthwise(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [1, height, width, channels]."""
-    return math.prod(result) * math.prod(weights[1:-1])
-
-
-def _transposed(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [outputs, height, width, inputs], or [depth, height, width, outputs, inputs]."""
-    return math.prod(data) * math.prod(weights[:-1])
-
-
-def _convolution_3d(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [depth, height, width, inputs, outputs]."""
-    return math.prod(result) * math.prod(weights[:-1])
-
-
-def _linear(data: Shape, weights: Shape, result: Shape) -> int:
-    """Weights [outputs, inputs]."""
-    return math.prod(result) * (weights[-1] if weights else 1)
-
-
-def _batch_matmul(data: Shape, weights: Shape, result: Shape) -> int:
+def _batch_matmul(data: Shape, result: Shape) -> int:
     """Left [.., m, k] or [.., k, m]; the result [.., m, n] says which of the two is k."""
     if len(data) < 2 or len(result) < 2 or result[-2] == 0:
         return 0
@@ -96,15 +67,22 @@ def _recurrent(data: Shape | None, weights: Sequence[Shape | None]) -> int | Non
     return math.prod(data[:-1]) * sum(math.prod(shape) for shape in present)
 
 
-_RULES = {
-    "CONV_2D": _convolution,
-    "DEPTHWISE_CONV_2D": _depthwise,
-    "TRANSPOSE_CONV": _transposed,
-    "CONV_3D": _convolution_3d,
-    "CONV_3D_TRANSPOSE": _transposed,
-    "FULLY_CONNECTED": _linear,
-    "BATCH_MATMUL": _batch_matmul,
+_WEIGHTS = {
+    "CONV_2D": slice(1, None),
+    "DEPTHWISE_CONV_2D": slice(1, -1),
+    "TRANSPOSE_CONV": slice(-1),
+    "CONV_3D": slice(-1),
+    "CONV_3D_TRANSPOSE": slice(-1),
+    "FULLY_CONNECTED": slice(-1, None),
+    "BATCH_MATMUL": slice(0),
 }
+"""The axes of the weights that each number of the result meets, or (`_TRANSPOSED`) each number of the data.
+
+Weights are [outputs, height, width, inputs of a group]; depthwise [1, height, width, channels]; transposed [outputs,
+height, width, inputs], in 3-D [depth, height, width, outputs, inputs]; in 3-D [depth, height, width, inputs, outputs].
+"""
+_TRANSPOSED = frozenset({"TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"})
+"""Operators that read (output shape, weights, data)."""
 
 
 _MAX_SIZE_BYTES = 1 << 62

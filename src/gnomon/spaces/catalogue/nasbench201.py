@@ -221,10 +221,8 @@ class _Nets:
                     labels += [(self._ends[number], token) for token in cell.tokens]
                     inputs += [tuple(ref + start if ref >= 0 else before for ref in refs) for refs in cell.inputs]
                     stands[number] = cell.output + start if cell.output >= 0 else before
-        readers = [0] * len(labels)
-        for ref in (*(ref for refs in inputs for ref in refs), stands[len(self._outside.nodes) - 1]):
-            if ref >= 0:
-                readers[ref] += 1
+        read = Counter([*(ref for refs in inputs for ref in refs), stands[len(self._outside.nodes) - 1]])
+        readers = [read[index] for index in range(len(labels))]
         kinds = [(self._kind(label),) for label in labels]
         return Counter(tuple(labels[n] for n in group) for group in groups(kinds, inputs, readers, rules))
 
