@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from gnomon.core.graph import element_bits
+
 _ALIKE = """
     AddN BatchToSpaceND Conv2D Custom DepthToSpace DepthwiseConv2D EmbeddingLookup ExpandDims Fill
     FullyConnected Gather HashtableLookup If InstanceNorm LogSoftmax OneHot Pack Pow Range Rank Reshape
@@ -91,35 +93,12 @@ OPERATOR_NAMES: dict[int, str] = {
 }
 """Name of each builtin operator code; CUSTOM operators carry a name of their own."""
 CUSTOM = 32
-# Code: name as numpy or ml_dtypes says it, then the bytes of a block and the elements in it.
-_TYPES: dict[int, tuple[str, int, int]] = {
-    0: ("float32", 4, 1),
-    1: ("float16", 2, 1),
-    2: ("int32", 4, 1),
-    3: ("uint8", 1, 1),
-    4: ("int64", 8, 1),
-    5: ("string", 0, 1),
-    6: ("bool", 1, 1),
-    7: ("int16", 2, 1),
-    8: ("complex64", 8, 1),
-    9: ("int8", 1, 1),
-    10: ("float64", 8, 1),
-    11: ("complex128", 16, 1),
-    12: ("uint64", 8, 1),
-    13: ("resource", 0, 1),
-    14: ("variant", 0, 1),
-    15: ("uint32", 4, 1),
-    16: ("uint16", 2, 1),
-    17: ("int4", 1, 2),
-    18: ("bfloat16", 2, 1),
-    -1: ("uint4", 1, 2),
-    -2: ("ggml_q4_0", 18, 32),
-    -3: ("ggml_q4_1", 20, 32),
-    -4: ("ggml_q8_0", 34, 32),
-    -5: ("ggml_q8_1", 36, 32),
-    -6: ("mxfp4", 17, 32),
-    -7: ("mxint8", 33, 32),
-}
+_BLOCKS = {"ggml_q4_0": 18, "ggml_q4_1": 20, "ggml_q8_0": 34, "ggml_q8_1": 36, "mxfp4": 17, "mxint8": 33}
+"""The bytes of a block of 32 elements, for types whose elements lie in blocks."""
+_NAMES = ["float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64"]
+_NAMES += ["complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16"]
+_TYPES = {**dict(enumerate(_NAMES)), -1: "uint4"} | {-2 - place: name for place, name in enumerate(_BLOCKS)}
+"""Name of each type code, as numpy or ml_dtypes says it."""
 
 
 def ir_opcode(operator_type: str) -> str | None:
@@ -129,10 +108,13 @@ def ir_opcode(operator_type: str) -> str | None:
 
 def type_name(code: int) -> str:
     """The name of a tensor type, such as "float32"; "type_99" for one that is not known."""
-    return _TYPES[code][0] if code in _TYPES else f"type_{code}"
+    return _TYPES.get(code, f"type_{code}")
 
 
 def size_bytes(code: int, elements: int) -> int | None:
     """The bytes that so many elements of a tensor type take; None where the type has no fixed size."""
-    _, block, per_block = _TYPES.get(code, ("", 0, 1))
-    return -(-elements // per_block) * block if block else None
+    name = _TYPES.get(code, "")
+    if name in _BLOCKS:
+        return -(-elements // 32) * _BLOCKS[name]
+    bits = element_bits(name)
+    return -(-elements * bits // 8) if bits else None

@@ -245,14 +245,10 @@ class _File:
         header = self.header
         assert header is not None  # noqa: S101 - any fault of it was raised above
         return TuningRecords(
-            device=header.device,
-            model=header.model,
             layers=tuple(self.layers.values()),
             trials=self.trials.columns(),
-            found_on=header.found_on,
-            tuner=next(tuner for tuner in get_args(Tuner) if tuner == header.tuner),
-            versions=header.versions,
             left_out=self.complaints.cut,
+            **fields_of(TuningRecords, header),
         )
 
     def _header(self, place: str, value: dict[str, object]) -> _Header | None:

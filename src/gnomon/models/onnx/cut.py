@@ -44,16 +44,7 @@ def submodel(source: Source, nodes: Sequence[int], inputs: Sequence[int], output
     """
     onnx = onnx_package()
     original, names = source.model, [tensor.name for tensor in source.graph.tensors]
-    result = onnx.ModelProto()
-    for field, value in original.ListFields():
-        if field.name != "graph":
-            target = getattr(result, field.name)
-            if hasattr(value, "extend"):
-                target.extend(value)
-            elif hasattr(value, "CopyFrom"):
-                target.CopyFrom(value)
-            else:
-                setattr(result, field.name, value)
+    result = onnx.ModelProto(**{field.name: value for field, value in original.ListFields() if field.name != "graph"})
     graph = result.graph
     graph.name = original.graph.name or source.graph.name
     read: set[str] = set()

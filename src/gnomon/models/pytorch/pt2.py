@@ -20,7 +20,7 @@ from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, ProblemError
 from gnomon.models.model import Row, named_operators
-from gnomon.models.pytorch.types import TYPES, macs
+from gnomon.models.pytorch.types import macs, type_of
 
 _SCHEMA = 8
 _MOST_LETTERS = 256 << 20
@@ -129,7 +129,7 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     # The file counts types from 1, with a first that is unknown.
     number = meta["dtype"]
     c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
-    dtype, size = TYPES.get(c10, ("unknown", 0))
+    dtype, size = type_of(c10)
     shape = tuple(_dimension(entry) for entry in meta["sizes"])
     total = None if -1 in shape or not size else math.prod(shape) * size
     if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:

@@ -13,7 +13,7 @@ from mmap import mmap
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
 from gnomon.models.model import Row, named_operators
-from gnomon.models.pytorch.types import TYPES, macs
+from gnomon.models.pytorch.types import macs, type_of
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 _TENSOR, _BOOL, _LISTS = 5, 3, (10, 11)
@@ -124,7 +124,7 @@ class _Reader:
 def _tensor(table: Table, name: str) -> Tensor:
     """A tensor; a shape with an upper bound counts as that bound, for which ExecuTorch has planned its memory."""
     shape = table.integers(2) or ()
-    dtype, size = TYPES.get(table.integer(0, 1), ("unknown", 0))
+    dtype, size = type_of(table.integer(0, 1))
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
         broken("a tensor's shape cannot be")
     if table.integer(8, 1) == _UNBOUND:

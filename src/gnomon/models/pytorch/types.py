@@ -5,29 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gnomon.core.graph import element_bits
+
 Shape = tuple[int, ...]
 
-TYPES = {
-    0: ("uint8", 1),
-    1: ("int8", 1),
-    2: ("int16", 2),
-    3: ("int32", 4),
-    4: ("int64", 8),
-    5: ("float16", 2),
-    6: ("float32", 4),
-    7: ("float64", 8),
-    9: ("complex64", 8),
-    10: ("complex128", 16),
-    11: ("bool", 1),
-    15: ("bfloat16", 2),
-    27: ("uint16", 2),
-    28: ("uint32", 4),
-    29: ("uint64", 8),
-}
-"""numpy's name of a type and the bytes of an element, by c10's number of the type."""
+_NAMES = dict(enumerate(["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]))
+_NAMES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64"}
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
 """The input of a product that is its left side, whose last axis is summed up."""
+
+
+def type_of(number: int) -> tuple[str, int]:
+    """numpy's name of a type, and the bytes of an element, by c10's number of the type; "unknown" and 0 for another."""
+    name = _NAMES.get(number, "unknown")
+    return name, element_bits(name) // 8
 
 
 def macs(name: str, shapes: Sequence[Shape], result: Shape | None, *, transposed: bool = False) -> int | None:

@@ -11,11 +11,13 @@ but for their kernels, so that one grouping of numbered nodes, without any shape
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial, reduce
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,8 @@ from gnomon.spaces.features import Assignment, CountTables, Step
 from gnomon.spaces.fuse import UNFUSED, Chain, FusionRules, groups
 from gnomon.spaces.layers import layer
 from gnomon.spaces.unit import Net, Symbol, Trace, Unit
+
+T = TypeVar("T")
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -81,17 +85,15 @@ def head(x: Symbol) -> Symbol:
 
 def cell(x: Symbol, operations: Sequence[int]) -> Symbol:
     """A cell: each node is the sum of the operations on its edges."""
+    return _wired(x, lambda edge, source: operation(OPERATIONS[operations[edge]], source), operator.add)
+
+
+def _wired(x: T, operation: Callable[[int, T], T], add: Callable[[T, T], T]) -> T:
+    """The last node of a cell, by a function of the number of an edge and its source, and one that adds two terms."""
     nodes = [x]
     for target in (1, 2, 3):
-        terms = [
-            operation(OPERATIONS[choice], nodes[source])
-            for (source, end), choice in zip(EDGES, operations, strict=True)
-            if end == target
-        ]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        nodes.append(total)
+        terms = [operation(edge, nodes[source]) for edge, (source, end) in enumerate(EDGES) if end == target]
+        nodes.append(reduce(add, terms))
     return nodes[-1]
 
 
@@ -270,18 +272,9 @@ class _Nets:
 def _cell_graph(operations: Sequence[int]) -> _Graph:
     """The nodes of a cell, whose input is -1."""
     graph = _Graph()
-    nodes = [-1]
-    for target in (1, 2, 3):
-        terms = [
-            _edge(graph, edge, OPERATIONS[operations[edge]], nodes[source])
-            for edge, (source, end) in enumerate(EDGES)
-            if end == target
-        ]
-        total = terms[0]
-        for term in terms[1:]:
-            total = graph.add("Add", total, term)
-        nodes.append(total)
-    graph.output = nodes[-1]
+    graph.output = _wired(
+        -1, lambda edge, source: _edge(graph, edge, OPERATIONS[operations[edge]], source), partial(graph.add, "Add")
+    )
     return graph
 
 

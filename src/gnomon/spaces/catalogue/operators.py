@@ -41,9 +41,8 @@ def _scaled(x: Symbol) -> Symbol:
 
 def _apart(x: Symbol) -> Symbol:
     """A hard swish, taken apart as some exporters do."""
-    scalar = _text([None, {"dtype": "float32", "shape": []}])
-    gate = x.layer("onnx.Add", shape=x.shape, operands=scalar).relu6()
-    return (x * gate).layer("onnx.Div", shape=x.shape, operands=scalar)
+    gate = _generic(x, "Add", x.shape, constants=[("float32", ())]).relu6()
+    return _generic(x * gate, "Div", x.shape, constants=[("float32", ())])
 
 
 def _classified(x: Symbol, classes: int) -> Symbol:
@@ -159,13 +158,12 @@ def _line(x: Symbol) -> Symbol:
 def _encoded(x: Symbol, heads: int, wide: int = 2) -> Symbol:
     """A layer of a transformer's encoder."""
     length, width = x.shape[1:]
-    scale = _text([None, {"dtype": "float32", "shape": []}])
 
     def split(perm: Sequence[int]) -> Symbol:
         return x.linear(width).reshape(1, length, heads, width // heads).transpose(*perm)
 
     scores = split((0, 2, 1, 3)).matmul(split((0, 2, 3, 1)))
-    scores = scores.layer("onnx.Div", shape=scores.shape, operands=scale).softmax()
+    scores = _generic(scores, "Div", scores.shape, constants=[("float32", ())]).softmax()
     y = scores.matmul(split((0, 2, 1, 3))).transpose(0, 2, 1, 3).reshape(1, length, width)
     x = (y.linear(width) + x).layer_norm()
     return (x.linear(wide * width).gelu().linear(width) + x).layer_norm()
@@ -213,6 +211,29 @@ def _generic(
     return x.layer(f"onnx.{kind}", shape=tuple(shape), macs=macs, attributes=text, operands=operands)
 
 
+def _enlarged(x: Symbol, channels: int) -> Symbol:
+    """A transposed convolution that doubles height and width."""
+    n, c, h, w = x.shape
+    shape, weights = (n, channels, 2 * h, 2 * w), [("float32", (c, channels, 2, 2))]
+    macs = h * w * c * channels * 4
+    return _generic(x, "ConvTranspose", shape, macs=macs, constants=weights, kernel_shape=[2, 2], strides=[2, 2])
+
+
+def _repeated(x: Symbol, **attributes: Any) -> Symbol:
+    """Each pixel four times: height and width doubled."""
+    n, c, h, w = x.shape
+    scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
+    return _generic(x, "Resize", (n, c, 2 * h, 2 * w), constants=scales, mode="nearest", **attributes)
+
+
+def _recurrent(x: Symbol, hidden: int) -> Symbol:
+    """An LSTM over (L, N, C); (L, 1, N, hidden) comes out."""
+    length, n, width = x.shape
+    sizes = [("float32", (1, 4 * hidden, width)), ("float32", (1, 4 * hidden, hidden)), ("float32", (1, 8 * hidden))]
+    macs = length * 4 * hidden * (width + hidden)
+    return _generic(x, "LSTM", (length, 1, n, hidden), macs=macs, constants=sizes, hidden_size=hidden)
+
+
 def _rare(x: Symbol) -> Symbol:
     """Operators of only some networks, each at two sizes."""
     for width, stride in ((96, 4), (192, 2)):
@@ -231,49 +252,18 @@ def _rare(x: Symbol) -> Symbol:
         x = _generic(x, "Pow", x.shape, constants=[("float32", (), [2.0])])
         x = _generic(x, "Exp", x.shape)
         x = _generic(x, "InstanceNormalization", x.shape, constants=[("float32", (c,)), ("float32", (c,))])
-        more = ("float32", (c, c // 2, 2, 2))
-        large = _generic(
-            x,
-            "ConvTranspose",
-            (n, c // 2, 2 * h, 2 * w),
-            macs=h * w * c * (c // 2) * 4,
-            kernel_shape=[2, 2],
-            strides=[2, 2],
-            constants=[more],
-        )
-        scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
-        small = _generic(
-            x,
-            "Resize",
-            (n, c, 2 * h, 2 * w),
-            constants=scales,
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        )
-        x = large.concat(small)
+        large = _enlarged(x, c // 2)
+        x = large.concat(_repeated(x, coordinate_transformation_mode="asymmetric", nearest_mode="floor"))
         ends = [("int64", (1,), [v]) for v in (0, c, 1)]
         x = _generic(x, "Slice", (n, c, 2 * h, 2 * w), constants=ends)
-        x = _generic(
-            x,
-            "Pad",
-            (n, c, 2 * h + 2, 2 * w + 2),
-            constants=[("int64", (8,), [0, 0, 1, 1, 0, 0, 1, 1])],
-            mode="reflect",
-        )
+        pads = [("int64", (8,), [0, 0, 1, 1, 0, 0, 1, 1])]
+        x = _generic(x, "Pad", (n, c, 2 * h + 2, 2 * w + 2), constants=pads, mode="reflect")
         x = x.average_pool(3, stride=2)
     x = x.conv(64, 1, bias=True)
     for hidden in (64, 256):
-        n, length, width = x.shape[0], x.shape[2] * x.shape[3], x.shape[1]
-        rows = x.reshape(n, width, length).transpose(2, 0, 1)
-        sizes = [
-            ("float32", (1, 4 * hidden, width)),
-            ("float32", (1, 4 * hidden, hidden)),
-            ("float32", (1, 8 * hidden)),
-        ]
-        macs = length * 4 * hidden * (width + hidden)
-        rows = _generic(rows, "LSTM", (length, 1, n, hidden), macs=macs, constants=sizes, hidden_size=hidden)
-        x = rows.reshape(length, n, hidden).transpose(1, 2, 0).reshape(n, hidden, x.shape[2], x.shape[3])
+        n, width, h, w = x.shape
+        rows = _recurrent(x.reshape(n, width, h * w).transpose(2, 0, 1), hidden)
+        x = rows.reshape(h * w, n, hidden).transpose(1, 2, 0).reshape(n, hidden, h, w)
     mean = _generic(x, "ReduceMean", (*x.shape[:3], 1), axes=[3], keepdims=1)
     return mean.global_average_pool().linear(100)
 
@@ -285,15 +275,8 @@ def _large(x: Symbol) -> Symbol:
     x = _apart(first.conv(48, 1, bias=True)).depthwise(5, stride=2).batch_norm().hard_swish()
     x = x.conv(48, 3, bias=True).relu() + x
     x = x * x.conv(48, 1, bias=True).layer("Sigmoid")
-    n, c, h, w = x.shape
-    scales = [("float32", (0,), []), ("float32", (4,), [1.0, 1.0, 2.0, 2.0])]
-    x = _generic(x, "Resize", (n, c, 2 * h, 2 * w), constants=scales, mode="nearest")
-    x = x.concat(first).conv(16, 3, bias=True).swish()
-    n, c, h, w = x.shape
-    weights, macs = ("float32", (c, 8, 2, 2)), h * w * c * 8 * 4
-    shape = (n, 8, 2 * h, 2 * w)
-    x = _generic(x, "ConvTranspose", shape, macs=macs, constants=[weights], kernel_shape=[2, 2], strides=[2, 2]).relu()
-    return x.conv(2, 1, bias=True).layer("Sigmoid")
+    x = _repeated(x).concat(first).conv(16, 3, bias=True).swish()
+    return _enlarged(x, 8).relu().conv(2, 1, bias=True).layer("Sigmoid")
 
 
 def _sound(x: Symbol) -> Symbol:
@@ -325,23 +308,11 @@ def _pulse(x: Symbol) -> Symbol:
         n, c, length = x.shape
         after = (length + 2 * (kernel // 2) - kernel) // stride + 1
         sizes = [("float32", (width, c, kernel)), ("float32", (width,))]
-        x = _generic(
-            x,
-            "Conv",
-            (n, width, after),
-            macs=width * c * kernel * after,
-            constants=sizes,
-            kernel_shape=[kernel],
-            pads=[kernel // 2, kernel // 2],
-            strides=[stride],
-        ).relu()
+        window: dict[str, Any] = {"kernel_shape": [kernel], "pads": [kernel // 2, kernel // 2], "strides": [stride]}
+        x = _generic(x, "Conv", (n, width, after), macs=width * c * kernel * after, constants=sizes, **window).relu()
         x = _generic(_generic(x, "Sqrt", x.shape), "Log", x.shape).layer("Tanh")
     n, c, length = x.shape
-    weights = [("float32", (1, 4 * c, c)), ("float32", (1, 4 * c, c)), ("float32", (1, 8 * c))]
-    x = x.transpose(2, 0, 1)
-    x = _generic(x, "LSTM", (length, 1, n, c), macs=length * 8 * c * c, constants=weights, hidden_size=c).reshape(
-        length * n, c
-    )
+    x = _recurrent(x.transpose(2, 0, 1), c).reshape(length * n, c)
     return x.linear(16).relu().linear(4).softmax()
 
 
