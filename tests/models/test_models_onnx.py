@@ -19,7 +19,7 @@ from tests.models.modelkit import model, node, save, value  # noqa: E402
 from gnomon.errors import ModelError, RuntimeMissingError  # noqa: E402
 from gnomon.models import Limits, dynamic_inputs, load  # noqa: E402
 from gnomon.models.model import unique_names  # noqa: E402
-from gnomon.models.onnx.file import make_tensor  # noqa: E402
+from gnomon.models.onnx.graph import make_tensor  # noqa: E402
 
 
 def ones(*shape: int) -> Any:
@@ -128,7 +128,7 @@ def test_recorded_shapes_and_inferred_ones_are_the_same(zoo_model: Callable[[str
 
 def test_element_types_and_their_sizes() -> None:
     for number in TensorProto.DataType.values():
-        tensor = make_tensor("t", number, (3, 5), constant=False)
+        tensor = make_tensor("t", {"t": (number, (3, 5))}, False, ())
         if number in {TensorProto.UNDEFINED, TensorProto.STRING}:
             assert tensor.size_bytes is None
             continue
@@ -137,7 +137,7 @@ def test_element_types_and_their_sizes() -> None:
         bits = {**narrow, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(tensor.dtype)
         bits = bits or helper.tensor_dtype_to_np_dtype(number).itemsize * 8
         assert tensor.size_bytes == -(-15 * bits // 8)
-    assert make_tensor("t", 99, None, constant=False).dtype == "type_99"
+    assert make_tensor("t", {"t": (99, None)}, False, ()).dtype == "type_99"
 
 
 def external(folder: Path, location: str, length: int = 16) -> Path:

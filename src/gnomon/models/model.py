@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from gnomon.core.graph import Graph, Operator, Tensor
+from gnomon.core.graph import Graph, Operator, Tensor, element_bits
 from gnomon.errors import ModelError
 from gnomon.system import files
 from gnomon.wire import Feed
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from gnomon.formats.onert.config import ConfigCfg
     from gnomon.formats.onert.manifest import Manifest
 
+MOST_BYTES = 1 << 62
+"""The size of a tensor, at most: what claims more is broken."""
 NCNN_MAGIC = b"7767517"
 """The first bytes of an ncnn ``.param`` file."""
 OPENVINO_STARTS = (b"<?xml", b"<net", b"<!--", b"\xef\xbb\xbf<")
@@ -124,6 +127,29 @@ class Model:
 def is_known(tensor: Tensor) -> bool:
     """Whether a tensor's shape is."""
     return tensor.shape is not None and -1 not in tensor.shape
+
+
+def typed_tensor(
+    name: str,
+    shape: tuple[int, ...] | None,
+    dtype: str,
+    *,
+    other: str = "unknown",
+    constant: bool = False,
+    dims: tuple[str, ...] = (),
+) -> Tensor:
+    """A tensor whose size follows from its shape and type; `other` is the name of a type that is not known ("").
+
+    ModelError for a size that no memory has.
+    """
+    bits, size = element_bits(dtype), None
+    if bits and shape is not None and -1 not in shape:
+        size = -(-math.prod(shape) * bits // 8)
+        if size > MOST_BYTES:
+            raise ModelError(
+                f"tensor {name!r} would be larger than any memory", hint="the file is broken: export it again"
+            )
+    return Tensor(name=name, shape=shape, dtype=dtype or other, size_bytes=size, constant=constant, dims=dims)
 
 
 def is_float64(graph: Graph) -> bool:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 from xml.parsers import expat
@@ -29,6 +29,7 @@ from gnomon.models.model import (
     open_regular,
     read_regular,
     refuse_pointer,
+    typed_tensor,
     weights_of,
 )
 from gnomon.wire import Feed
@@ -296,19 +297,14 @@ def _called(layer: _Layer, number: int, port: _Port) -> str:
 def _tensor(name: str, layer: _Layer, port: _Port, *, unranked: bool, constant: bool) -> Tensor:
     precision = port.precision or layer.data.get("element_type", "")
     dtype = _dtype(re.sub("^fp", "f", precision.lower()))
-    bits, dtype = element_bits(dtype), dtype or precision.lower() or "unknown"
     # A tensor of any rank has no dimensions in its port, just as a scalar: only what it comes from tells.
     shape = None if unranked and not port.dims else tuple(port.dims)
-    size = None if shape is None or -1 in shape or not bits else (math.prod(shape) * bits + 7) // 8
-    if size is not None and size > 1 << 62:
-        _broken("a tensor is larger than any memory")
-    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
+    return typed_tensor(name, shape, dtype, other=precision.lower() or "unknown", constant=constant)
 
 
 def _typed(tensor: Tensor, dtype: str) -> Tensor:
-    """The tensor in another type, of four bytes an element."""
-    fixed = tensor.shape is not None and -1 not in tensor.shape
-    return replace(tensor, dtype=dtype, size_bytes=4 * math.prod(tensor.shape or ()) if fixed else None)
+    """The tensor in another type."""
+    return typed_tensor(tensor.name, tensor.shape, dtype, constant=tensor.constant)
 
 
 _INT32 = frozenset({"int64", "uint64", "int32", "uint32"})

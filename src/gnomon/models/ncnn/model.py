@@ -19,7 +19,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import UsageError
 from gnomon.formats.ncnn_param import ARRAY, MAX_CHARACTERS, Layer, NcnnParam, parse_ncnn_param
-from gnomon.models.model import Limits, Model, Row, add_to_digest, named_operators, read_text, weights_of
+from gnomon.models.model import Limits, Model, Row, add_to_digest, named_operators, read_text, typed_tensor, weights_of
 
 Shape = tuple[int, ...] | None
 Known = tuple[int, ...]
@@ -321,8 +321,7 @@ def ncnn_graph(param: NcnnParam, *, name: str, digest: str) -> Graph:
         for blob, shape in zip(layer.outputs, results, strict=True):
             places[blob] = len(tensors)
             shapes.append(shape)
-            size = None if shape is None else 4 * math.prod(shape)
-            tensors.append(Tensor(name=blob, shape=shape, dtype="float32", size_bytes=size))
+            tensors.append(typed_tensor(blob, shape, "float32"))
         reads, writes = (tuple(places[blob] for blob in blobs) for blobs in (layer.inputs, layer.outputs))
         rows.append((layer.type, reads, writes, layer_macs(layer, read, results)))
     read_blobs = {blob for layer in param.layers for blob in layer.inputs}

@@ -21,7 +21,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gnomon.core.graph import Tensor, element_bits
 from gnomon.errors import ModelError
 from gnomon.installing import needed
 from gnomon.models.model import FORMATS, Limits, add_to_digest, inside, open_regular, read_regular, refuse_pointer
@@ -186,7 +185,6 @@ def _broken(why: str) -> NoReturn:
     raise ModelError(f"the ONNX file is broken: {why}", hint="export or copy the model again")
 
 
-MAX_SIZE_BYTES = 1 << 62
 MAX_RANK = 64
 
 # What numpy or ml_dtypes calls otherwise than ONNX does.
@@ -205,20 +203,6 @@ def onnx_package() -> Any:
     with needed("reading an ONNX model needs the package onnx, which cannot be loaded", "onnx", python=sys.executable):
         import onnx
     return onnx
-
-
-def make_tensor(name: str, number: int, shape: tuple[int, ...] | None, *, constant: bool) -> Tensor:
-    """A tensor of an ONNX element type; -1 in `shape` is a dimension that is not fixed."""
-    dtype = element_type(number)
-    bits, size = element_bits(dtype), None
-    if bits and shape is not None and -1 not in shape:
-        size = -(-math.prod(shape) * bits // 8)
-        if size > MAX_SIZE_BYTES:
-            raise ModelError(
-                f"tensor {name!r} would be larger than any memory", hint="the file is broken: export it again"
-            )
-    dtype = dtype or (f"type_{number}" if number else "unknown")
-    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=size, constant=constant)
 
 
 @lru_cache

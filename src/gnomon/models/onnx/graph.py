@@ -16,17 +16,16 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import DeviceError, ModelError
-from gnomon.models.model import Limits, Model, Row, dynamic_inputs, model_errors, named_operators
+from gnomon.models.model import Limits, Model, Row, dynamic_inputs, model_errors, named_operators, typed_tensor
 from gnomon.models.onnx.file import (
     check_rank,
     dimension_names,
-    make_tensor,
+    element_type,
     node_names,
     onnx_package,
     read_onnx,
@@ -88,19 +87,13 @@ def _recurrent(data: Shape, weights: Shape, result: Shape) -> int:
 
 _Rule = Callable[[Shape, Shape, Shape], int]
 _RULES: dict[str, tuple[tuple[int, int], _Rule]] = {
-    "Conv": ((0, 1), _convolution),
-    "FusedConv": ((0, 1), _convolution),
-    "ConvInteger": ((0, 1), _convolution),
+    **dict.fromkeys(("Conv", "FusedConv", "ConvInteger"), ((0, 1), _convolution)),
     "QLinearConv": ((0, 3), _convolution),
     "ConvTranspose": ((0, 1), _transposed),
-    "MatMul": ((0, 1), _matmul),
-    "MatMulInteger": ((0, 1), _matmul),
-    "MatMulNBits": ((0, 1), _matmul),
+    **dict.fromkeys(("MatMul", "MatMulInteger", "MatMulNBits"), ((0, 1), _matmul)),
     "QLinearMatMul": ((0, 3), _matmul),
     "Gemm": ((0, 1), _gemm),
-    "RNN": ((0, 1), _recurrent),
-    "GRU": ((0, 1), _recurrent),
-    "LSTM": ((0, 1), _recurrent),
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), ((0, 1), _recurrent)),
 }
 """By operator with multiply-accumulates: the places of its two factors, and the function that counts."""
 _OPEN = frozenset({"If", "Loop", "Scan"})
@@ -232,7 +225,7 @@ def onnx_graph(model: onnx.ModelProto, shapes: Shapes, *, name: str, digest: str
         for result in results:
             index.setdefault(result, len(index))
     named = {value.name: dimension_names(value) for value in source.input}
-    tensors = tuple(_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
+    tensors = tuple(make_tensor(label, shapes, label in constants, named.get(label, ())) for label in index)
     numbered: list[Row] = []
     functions = {(function.domain, function.name) for function in model.functions}
     for node, (reads, results) in zip(source.node, rows, strict=True):
@@ -274,12 +267,13 @@ def _check_order(rows: list[tuple[tuple[str, ...], tuple[str, ...]]], index: dic
             written.add(label)
 
 
-def _tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) -> Tensor:
+def make_tensor(name: str, shapes: Shapes, constant: bool, dims: tuple[str, ...]) -> Tensor:
+    """A tensor by the number of its ONNX type and its shape, where -1 is a dimension that is not fixed. ModelError."""
     kind, shape = shapes.get(name, (0, None))
     if shape is not None and any(n < (0 if constant else -1) for n in shape):
         _broken(f"tensor {name!r} has a negative dimension")
-    tensor = make_tensor(name, kind, shape, constant=constant)
-    return replace(tensor, dims=dims) if dims else tensor
+    other = f"type_{kind}" if kind else "unknown"
+    return typed_tensor(name, shape, element_type(kind), other=other, constant=constant, dims=dims)
 
 
 def _broken(why: str) -> NoReturn:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
 import re
 import zipfile
 import zlib
@@ -19,8 +18,8 @@ from typing import Any, BinaryIO, cast
 from gnomon.core.graph import Graph, Tensor
 from gnomon.core.strict_json import Strict
 from gnomon.errors import ModelError, ProblemError
-from gnomon.models.model import Row, named_operators
-from gnomon.models.pytorch.types import macs, type_of
+from gnomon.models.model import Row, named_operators, typed_tensor
+from gnomon.models.pytorch.types import TYPES, macs
 
 _SCHEMA = 8
 _MOST_LETTERS = 256 << 20
@@ -129,14 +128,12 @@ def _tensor(name: str, meta: Mapping[str, Any], constant: bool) -> Tensor:
     # The file counts types from 1, with a first that is unknown.
     number = meta["dtype"]
     c10 = {13: 15, 28: 27, 34: 28, 35: 29}.get(number, number - 1 if number <= 12 else -1)
-    dtype, size = type_of(c10)
     shape = tuple(_dimension(entry) for entry in meta["sizes"])
-    total = None if -1 in shape or not size else math.prod(shape) * size
-    if not isinstance(name, str) or len(shape) > 64 or (total or 0) > 1 << 62:
+    if not isinstance(name, str) or len(shape) > 64:
         raise ModelError("a tensor's shape cannot be", hint=_EXPORT)
     named = [_SYMBOL.fullmatch(str(entry.get("as_expr", {}).get("expr_str"))) for entry in meta["sizes"]]
     dims = tuple(match[1] if match and size == -1 else "" for match, size in zip(named, shape, strict=True))
-    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total, constant=constant, dims=dims)
+    return typed_tensor(name, shape, TYPES.get(c10, ""), constant=constant, dims=dims)
 
 
 def _dimension(entry: Mapping[str, Any]) -> int:

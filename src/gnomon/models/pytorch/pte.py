@@ -7,13 +7,12 @@ which delegates, but nothing of what is inside a delegate, which is that backend
 from __future__ import annotations
 
 import hashlib
-import math
 from mmap import mmap
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError
-from gnomon.models.model import Row, named_operators
-from gnomon.models.pytorch.types import macs, type_of
+from gnomon.models.model import Row, named_operators, typed_tensor
+from gnomon.models.pytorch.types import TYPES, macs
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 _TENSOR, _BOOL, _LISTS = 5, 3, (10, 11)
@@ -124,7 +123,6 @@ class _Reader:
 def _tensor(table: Table, name: str) -> Tensor:
     """A tensor; a shape with an upper bound counts as that bound, for which ExecuTorch has planned its memory."""
     shape = table.integers(2) or ()
-    dtype, size = type_of(table.integer(0, 1))
     if len(shape) > _MOST_RANK or any(n < 0 for n in shape):
         broken("a tensor's shape cannot be")
     if table.integer(8, 1) == _UNBOUND:
@@ -132,9 +130,6 @@ def _tensor(table: Table, name: str) -> Tensor:
     extra = table.table(9)
     if extra is not None and extra.integer(2, 1) == _EXTERNAL:
         raise ModelError("the program's weights are in another file (.ptd)", hint="Export it with its weights inside.")
-    total = math.prod(shape) * size
-    if total > 1 << 62:
-        broken("a tensor is larger than any memory")
     # With data and without planned memory it is constant; with both it is a state that begins with that data.
     constant = table.unsigned(5) > 0 and table.table(6) is None
-    return Tensor(name=name, shape=shape, dtype=dtype, size_bytes=total if size else None, constant=constant)
+    return typed_tensor(name, shape, TYPES.get(table.integer(0, 1), ""), constant=constant)

@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gnomon.core.graph import element_bits
-
 Shape = tuple[int, ...]
 
-_NAMES = dict(enumerate(["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]))
-_NAMES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64"}
+TYPES = dict(enumerate(["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]))
+TYPES |= {9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 27: "uint16", 28: "uint32", 29: "uint64"}
+"""numpy's name of a type by c10's number of it."""
 
 _PRODUCTS = {"addmm": 1, "mm": 0, "bmm": 0, "matmul": 0, "linear": 0}
 """The input of a product that is its left side, whose last axis is summed up."""
-
-
-def type_of(number: int) -> tuple[str, int]:
-    """numpy's name of a type, and the bytes of an element, by c10's number of the type; "unknown" and 0 for another."""
-    name = _NAMES.get(number, "unknown")
-    return name, element_bits(name) // 8
 
 
 def macs(name: str, shapes: Sequence[Shape], result: Shape | None, *, transposed: bool = False) -> int | None:

@@ -177,21 +177,11 @@ OPTION_VECTORS = {3: (1, 2), 17: (0,), 30: (0,), 115: (0,)}
 OPTION_REFUSED = {8: (5,), 111: (0, 1)}
 
 REFUSED_TYPES = {
-    "ASSIGN_VARIABLE": "variables",
-    "CALL": "calls of other subgraphs",
-    "CALL_ONCE": "calls of other subgraphs",
-    "HASHTABLE": "hash tables",
-    "HASHTABLE_FIND": "hash tables",
-    "HASHTABLE_IMPORT": "hash tables",
-    "HASHTABLE_SIZE": "hash tables",
-    "IF": "control flow",
-    "MULTINOMIAL": "random numbers",
-    "RANDOM_STANDARD_NORMAL": "random numbers",
-    "RANDOM_UNIFORM": "random numbers",
-    "READ_VARIABLE": "variables",
-    "STABLEHLO_COMPOSITE": "calls of other subgraphs",
-    "VAR_HANDLE": "variables",
-    "WHILE": "control flow",
+    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"), "variables"),
+    **dict.fromkeys(("CALL", "CALL_ONCE", "STABLEHLO_COMPOSITE"), "calls of other subgraphs"),
+    **dict.fromkeys(("HASHTABLE", "HASHTABLE_FIND", "HASHTABLE_IMPORT", "HASHTABLE_SIZE"), "hash tables"),
+    **dict.fromkeys(("IF", "WHILE"), "control flow"),
+    **dict.fromkeys(("MULTINOMIAL", "RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM"), "random numbers"),
 }
 _SHAPE, _TYPE, _BUFFER, _NAME, _QUANTIZATION, _SIGNATURE, _HAS_RANK = 0, 1, 2, 3, 4, 7, 8
 #: Fields that a part cannot have: field -> (bytes of the scalar or 0 for an offset, what it stands for).

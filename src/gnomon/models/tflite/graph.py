@@ -15,7 +15,7 @@ from mmap import mmap
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.formats.onert import operators as tflite_codes
-from gnomon.models.model import FLAT_MAGICS, Row, named_operators
+from gnomon.models.model import FLAT_MAGICS, MOST_BYTES, Row, named_operators
 from gnomon.models.tflite.file import Buffer, Table, broken
 
 Shape = tuple[int, ...]
@@ -85,7 +85,6 @@ _TRANSPOSED = frozenset({"TRANSPOSE_CONV", "CONV_3D_TRANSPOSE"})
 """Operators that read (output shape, weights, data)."""
 
 
-_MAX_SIZE_BYTES = 1 << 62
 _MAX_RANK = 64
 
 
@@ -212,7 +211,7 @@ class _Reader:
             broken("a tensor's buffer is not listed")
         kind = table.integer(1, 1)
         size = None if -1 in shape else tflite_codes.size_bytes(kind, math.prod(shape))
-        if size is not None and size > _MAX_SIZE_BYTES:
+        if size is not None and size > MOST_BYTES:
             broken("a tensor is larger than any memory")
         return Tensor(
             name=table.text(3) or f"tensor_{index}",
