@@ -48,7 +48,7 @@ from gnomon.jobs.overlay.job import Analysis, analyze
 from gnomon.jobs.overlay.report import measured_of, network_sentence
 from gnomon.measure.effort import Effort
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 LOOP = """
 import json, os, sys, time
@@ -207,8 +207,8 @@ NETWORKS = {"convolutions": network, "mixer": mixer, "separable": separable}
 def libraries(analysis: Analysis, model: Path, folder: Path) -> dict[str, tuple[Path, Path]]:
     """The network compiled for each device under the choice, and under the device's own best."""
     made = {}
-    with Workshop() as shop:
-        read = Network(shop, Source(path=model))
+    with TvmPool() as pool:
+        read = Network(pool, Source(path=model))
         for device in {one.device.key: one.device for one in analysis.records}.values():
             read.layers(device.target)
             paths = []

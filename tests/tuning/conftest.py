@@ -1,4 +1,4 @@
-"""One workshop, one child and one small network for all tests of the door: a child takes seconds to start."""
+"""One workshop, one child and one small network for all tests of the worker: a child takes seconds to start."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.tuning.tvmkit import MISSING
 from gnomon.core.overlay.records import TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.tuning.networks import Network, Source
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
 
 class Kit:
-    """A workshop; a door to a child that any job can be asked of; a small network as it has read it."""
+    """A workshop; a worker to a child that any job can be asked of; a small network as it has read it."""
 
-    def __init__(self, shop: Workshop, folder: Path) -> None:
-        self.shop, self.folder = shop, folder
-        self.door = shop.door(threads=2, job_timeout_s=120.0)
+    def __init__(self, pool: TvmPool, folder: Path) -> None:
+        self.pool, self.folder = pool, folder
+        self.worker = pool.worker(threads=2, job_timeout_s=120.0)
         self.model = folder / "small.onnx"
         self.model.write_bytes(small_net())
         self._layers: tuple[TuningLayer, ...] = ()
@@ -31,16 +31,16 @@ class Kit:
 
     def asked(self, **job: Any) -> Mapping[str, Any]:
         """The facts of a job that must succeed."""
-        said = self.door.ask("test", job)
+        said = self.worker.ask("test", job)
         assert not isinstance(said, Failure), said
         return said
 
     def network(self, source: Source) -> Network:
         """A network that reads in the shared child, at once. It is the last that this child has read."""
-        network = Network(self.shop, source)
-        network.door = self.door
-        self.door.start()
-        failure = network._read(self.door)
+        network = Network(self.pool, source)
+        network.worker = self.worker
+        self.worker.start()
+        failure = network._read(self.worker)
         assert failure is None, failure
         return network
 
@@ -70,5 +70,5 @@ class Kit:
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kit]:
     if MISSING:
         pytest.skip(MISSING)
-    with Workshop() as shop:
-        yield Kit(shop, tmp_path_factory.mktemp("kit"))
+    with TvmPool() as pool:
+        yield Kit(pool, tmp_path_factory.mktemp("kit"))

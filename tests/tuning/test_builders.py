@@ -51,9 +51,9 @@ MALFORMED: tuple[Any, ...] = (
 
 def builders(kit: Kit, **device: Any) -> Builders:
     """Builders whose one child is the shared one."""
-    made = Builders(kit.shop, TunedDevice(**{"key": "local", "target": TARGET, **device}), timeout_s=60.0)
-    made._doors, made.count, made._folder = queue.SimpleQueue(), 1, kit.folder
-    made._doors.put(kit.door)
+    made = Builders(kit.pool, TunedDevice(**{"key": "local", "target": TARGET, **device}), timeout_s=60.0)
+    made._workers, made.count, made._folder = queue.SimpleQueue(), 1, kit.folder
+    made._workers.put(kit.worker)
     return made
 
 
@@ -115,12 +115,12 @@ def test_for_another_processor(kit: Kit) -> None:
     ],
 )
 def test_what_cannot_be_compiled_for_is_told(kit: Kit, device: dict[str, Any], told: str) -> None:
-    starts, before = kit.door.starts, {*kit.folder.glob("*.so*")}
+    starts, before = kit.worker.starts, {*kit.folder.glob("*.so*")}
     (made,) = builders(kit, **device).build([(kit.named("softmax"), None)])
     assert isinstance(made, Failure) and (made.stage, made.kind) == ("build", "refused"), made
     assert re.search(told, made.message), made.message
     assert {*kit.folder.glob("*.so*")} == before, "nothing is left of it"
-    assert kit.door.starts == starts
+    assert kit.worker.starts == starts
 
 
 def malformed(layer: TuningLayer) -> list[tuple[TuningLayer, Any]]:
@@ -145,13 +145,13 @@ def malformed(layer: TuningLayer) -> list[tuple[TuningLayer, Any]]:
 
 def test_malformed_workloads_and_traces_are_refused_and_the_child_goes_on(kit: Kit) -> None:
     layer = kit.named("softmax")
-    starts = kit.door.starts
+    starts = kit.worker.starts
     wanted = malformed(layer)
     for (one, trace), made in zip(wanted, builders(kit).build(wanted), strict=True):
         case = (one.layer, one.workload[:40], trace)
         assert isinstance(made, Failure) and made.kind == "refused" and made.message, (case, made)
         assert len(made.message) <= 2000
-    assert kit.door.starts == starts, "none of them ended the child"
+    assert kit.worker.starts == starts, "none of them ended the child"
     good = builders(kit).build([(layer, None), (layer, [[BLOCK, LOOPS, TILE], [[2, [1, 5]]]])])
     assert all(isinstance(one, LayerCall) for one in good), good
 
@@ -173,18 +173,18 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     device = TunedDevice(key="local", target=TARGET, linker=linker)
-    own = Builders(kit.shop, device, timeout_s=10.0)
+    own = Builders(kit.pool, device, timeout_s=10.0)
     own._folder = tmp_path
     assert own.count == 1
-    own._doors.get()
-    own._doors.put(kit.door)  # it is there already; a build that crashes needs no clock
+    own._workers.get()
+    own._workers.put(kit.worker)  # it is there already; a build that crashes needs no clock
     layer = kit.named("softmax")
     first, crashed = own.build([(layer, None)] * 2)
     assert isinstance(first, LayerCall), first
     assert isinstance(crashed, Failure) and (crashed.stage, crashed.kind) == ("build", "crash")
     assert "SIGSEGV" in crashed.message
     monkeypatch.setattr("gnomon.tuning.bench._WAITS", 1.0)
-    own = Builders(kit.shop, device, timeout_s=10.0)
+    own = Builders(kit.pool, device, timeout_s=10.0)
     own._folder = tmp_path
     hung, last = own.build([(layer, None)] * 2)
     assert isinstance(last, LayerCall), last
@@ -195,7 +195,7 @@ def test_a_build_that_hangs_or_crashes_costs_its_order_only(
 
 def test_a_build_ends_by_its_processor_time(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnomon.tuning.bench._WAITS", 1e5)  # as if by the clock there were hours
-    own = Builders(kit.shop, TunedDevice(key="local", target=TARGET), timeout_s=1e-3)
+    own = Builders(kit.pool, TunedDevice(key="local", target=TARGET), timeout_s=1e-3)
     own._folder = tmp_path
     (said,) = own.build([(kit.named("softmax"), None)])
     assert isinstance(said, Failure) and (said.stage, said.kind) == ("build", "hang")

@@ -63,10 +63,10 @@ def saved(kit: Kit, content: bytes, suffix: str = ".onnx") -> Path:
 
 def refusal(kit: Kit, path: Path, **more: Any) -> str:
     """Why a file is refused, by a child that goes on."""
-    starts = kit.door.starts
-    said = kit.door.ask("load", {"do": "open", "path": str(path), "dtype": "float32", "shapes": {}, **more})
+    starts = kit.worker.starts
+    said = kit.worker.ask("load", {"do": "open", "path": str(path), "dtype": "float32", "shapes": {}, **more})
     assert isinstance(said, Failure) and said.kind == "refused", said
-    assert kit.door.starts == starts or starts == 0
+    assert kit.worker.starts == starts or starts == 0
     return said.message
 
 
@@ -239,12 +239,12 @@ def test_a_target_that_is_none_is_no_fault_of_the_model(kit: Kit) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_an_error_with_the_next_step(kit: Kit) -> None:
-    network = Network(kit.shop, Source(path=saved(kit, b"", ".tflite" if not _tflite() else ".onnx")))
+    network = Network(kit.pool, Source(path=saved(kit, b"", ".tflite" if not _tflite() else ".onnx")))
     with pytest.raises(ModelError) as refused:
         network.layers(TARGET)
     assert str(network.source.path) in refused.value.message
     assert ".onnx" in (refused.value.hint or "") or "ONNX" in (refused.value.hint or "")
-    network.door.close()
+    network.worker.close()
 
 
 def _tflite() -> bool:
@@ -253,7 +253,7 @@ def _tflite() -> bool:
 
 @with_tflite
 def test_a_tflite_file_of_real_weights(kit: Kit, zoo_model: Callable[[str], Path]) -> None:
-    network = Network(kit.shop, Source(path=zoo_model("efficientnet-lite0.tflite")))
+    network = Network(kit.pool, Source(path=zoo_model("efficientnet-lite0.tflite")))
     layers = network.layers({"kind": "llvm", "num-cores": 1})
     assert sum(layer.weight for layer in layers) > len(layers) > 20
     assert all(layer.workload and layer.arguments for layer in layers)
@@ -268,9 +268,9 @@ def test_a_tflite_file_of_real_weights(kit: Kit, zoo_model: Callable[[str], Path
 
 def test_without_its_package_a_tflite_file_is_refused_with_what_to_install(kit: Kit, tmp_path: Path) -> None:
     (tmp_path / "tflite.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
-    door = kit.shop.door(environment={"PYTHONPATH": str(tmp_path)})
-    said = door.ask("load", {"do": "open", "path": str(saved(kit, b"garbage", ".tflite"))})
-    door.close()
+    worker = kit.pool.worker(environment={"PYTHONPATH": str(tmp_path)})
+    said = worker.ask("load", {"do": "open", "path": str(saved(kit, b"garbage", ".tflite"))})
+    worker.close()
     assert isinstance(said, Failure) and "-m pip install 'tflite>=2.10'" in said.message
 
 
@@ -493,7 +493,7 @@ def test_an_exported_program_cannot_run_what_it_likes(kit: Kit, tmp_path: Path) 
     assert refusal(kit, bad)
     inputs = tmp_path / "inputs.npz"
     np.savez(inputs, names=np.array(json.dumps(["x"])), in_0=np.zeros((1, 3), np.float32))
-    said = kit.door.ask(
+    said = kit.worker.ask(
         "x", {"do": "reference", "path": str(bad), "inputs": str(inputs), "keep": str(kit.path(".npz"))}
     )
     assert isinstance(said, Failure) and said.kind == "refused"
@@ -502,6 +502,6 @@ def test_an_exported_program_cannot_run_what_it_likes(kit: Kit, tmp_path: Path) 
 
 
 def test_a_reference_needs_who_made_the_network(kit: Kit) -> None:
-    said = kit.door.ask("x", {"do": "reference", "path": "n.xmodel", "inputs": "", "keep": ""})
+    said = kit.worker.ask("x", {"do": "reference", "path": "n.xmodel", "inputs": "", "keep": ""})
     assert isinstance(said, Failure) and said.kind == "refused" and "nothing but TVM runs .xmodel" in said.message
     assert onnx.load(str(kit.model)).graph.node

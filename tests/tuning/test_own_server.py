@@ -49,9 +49,9 @@ def servers_on(board: Board) -> list[int]:
 
 def test_sessions_on_a_device_behind_ssh(board: Board, kit: Kit) -> None:
     config, core = board.config(), min(os.sched_getaffinity(0))
-    with OwnServer(replace(config, pin=(core,)), kit.shop.guard, lambda sentence: None) as server:
-        assert server.hello.mtriple.startswith(os.uname().machine)
-        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+    with OwnServer(replace(config, pin=(core,)), kit.pool.guard, lambda sentence: None) as server:
+        assert server.info.mtriple.startswith(os.uname().machine)
+        bench = Bench(kit.pool, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
         first = pid_there(bench, kit)
         assert first in board.processes() and pid_there(bench, kit) == first
         assert os.sched_getaffinity(first) == {core}
@@ -76,8 +76,8 @@ def test_a_connection_that_is_lost_in_a_call_and_a_server_that_stands_still(
 ) -> None:
     begun = tmp_path / "begun"
     asleep = library(kit, f'if (open("{begun}", O_CREAT | O_EXCL, 0600) >= 0) sleep(1000);')
-    with OwnServer(board.config(), kit.shop.guard, lambda sentence: None) as server:
-        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+    with OwnServer(board.config(), kit.pool.guard, lambda sentence: None) as server:
+        bench = Bench(kit.pool, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
 
         def lose() -> None:
             assert becomes(begun.exists)
@@ -101,7 +101,7 @@ def test_a_connection_that_is_lost_in_a_call_and_a_server_that_stands_still(
 def test_a_board_that_is_switched_off_and_one_where_tvm_hangs(
     board: Board, kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with OwnServer(board.config(), kit.shop.guard, lambda sentence: None) as server:
+    with OwnServer(board.config(), kit.pool.guard, lambda sentence: None) as server:
         switch_off(board)
         assert becomes(lambda: not server._run or not server._run.alive)
         with pytest.raises(DeviceError, match="refuses the connection") as away:
@@ -114,7 +114,7 @@ def test_a_board_that_is_switched_off_and_one_where_tvm_hangs(
     monkeypatch.setattr(servers, "_HELLO_S", 1.0)
     hanging = board.config(environment={"PYTHONPATH": str(tmp_path)})
     with pytest.raises(DeviceError, match="on board says nothing for 1 s") as silent:
-        OwnServer(hanging, kit.shop.guard, lambda sentence: None).__enter__()
+        OwnServer(hanging, kit.pool.guard, lambda sentence: None).__enter__()
     assert "import tvm" in silent.value.hint
     assert board.clean()
 
@@ -124,14 +124,14 @@ def test_tvm_is_brought_to_a_python_without_it(
 ) -> None:
     bare = board.config(python=str(python_with(tmp_path / "bare")))
     told: list[str] = []
-    with OwnServer(bare, kit.shop.guard, told.append) as server:
-        bench = Bench(kit.shop, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
+    with OwnServer(bare, kit.pool.guard, told.append) as server:
+        bench = Bench(kit.pool, TunedDevice(key="board", target=TARGET, threads=1), server, wait_s=20.0)
         assert pid_there(bench, kit) in board.processes()
         bench.fresh()
     assert "apache-tvm" in " ".join(told)
     monkeypatch.setattr(servers, "extras", lambda: {"tvm": dict.fromkeys(servers._NEEDED, "no-such-package==1")})
     with pytest.raises(RuntimeMissingError, match=r"No module named 'tvm'.*none can be installed"):
-        OwnServer(bare, kit.shop.guard, told.append).__enter__()
+        OwnServer(bare, kit.pool.guard, told.append).__enter__()
     assert board.clean()
 
 
@@ -139,5 +139,5 @@ def test_tvm_is_brought_to_a_python_without_it(
 def test_other_devices_have_servers_of_their_owners(address: str, kit: Kit) -> None:
     config = DeviceConfig(name="phone", address=parse_address(address))
     with pytest.raises(UsageError, match="cannot start TVM's server on phone") as refused:
-        OwnServer(config, kit.shop.guard, lambda sentence: None)
+        OwnServer(config, kit.pool.guard, lambda sentence: None)
     assert "tvm://HOST:PORT/KEY" in refused.value.hint

@@ -106,7 +106,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
         ({"do": "tell", "layer": "12", "times_s": []}, "was not begun"),
     ]
     for job, why in turns:
-        said = kit.door.ask("search", job)
+        said = kit.worker.ask("search", job)
         assert isinstance(said, Failure) and said.kind == "refused" and why in said.message, said
     told(kit, layer, [[1e-3]] * count)
     good: dict[str, Any] = {
@@ -124,7 +124,7 @@ def test_jobs_out_of_turn_are_refused(kit: Kit) -> None:
         ({"target": {"kind": "llvm", "mcpu": "no-such"}}, "not one that LLVM knows"),
     ]
     for changed, why in changes:
-        said = kit.door.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})
+        said = kit.worker.ask("search", {"do": "search", "layer": layer.layer, "strategy": "random", **good, **changed})
         assert isinstance(said, Failure) and said.kind == "refused" and why in said.message, said
 
 
@@ -157,7 +157,7 @@ def searched(searches: Searches, layer: TuningLayer, count: int) -> tuple[Any, .
 
 def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, like: tuple[TuningLayer, TuningLayer]) -> None:
     small, large = like
-    searches = Searches(kit.shop, SETTINGS)
+    searches = Searches(kit.pool, SETTINGS)
     known = searched(searches, small, 4)
     assert searches.tell(small.layer, [(trace, (1e-3 if trace is known[-1] else 2e-3,)) for trace in known]) is None
     traces = searched(searches, large, 2)
@@ -170,19 +170,19 @@ def test_what_was_best_for_a_like_layer_is_tried_first(kit: Kit, like: tuple[Tun
     assert searches.tell(large.layer, [(trace, (1e-3,)) for trace in traces]) is None
     own = searches.ask(large.layer, 4)
     assert isinstance(own, tuple) and len(own) == 4, "then come the search's own"
-    searches._door.close()
+    searches._worker.close()
 
 
 def test_what_failed_for_a_like_layer_is_not_carried_over(kit: Kit, like: tuple[TuningLayer, TuningLayer]) -> None:
     small, large = like
     found = []
     for failed in (True, False):
-        searches = Searches(kit.shop, SETTINGS)
+        searches = Searches(kit.pool, SETTINGS)
         if failed:
             known = searched(searches, small, 4)
             assert searches.tell(small.layer, [(trace, ()) for trace in known]) is None
         found.append(searched(searches, large, 8))
-        searches._door.close()
+        searches._worker.close()
     assert found[0] == found[1], "the search's own candidates, as if nothing were known"
 
 
@@ -201,10 +201,10 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     """One search of several layers in one child, which is killed between two jobs."""
     dense, soft = kit.named("fused_matmul"), kit.named("softmax")
     settings = SearchSettings(target=TARGET, strategy="replay-trace", trials=64, per_round=4, seed=5)
-    searches = Searches(kit.shop, settings)
-    door = searches._door
+    searches = Searches(kit.pool, settings)
+    worker = searches._worker
     assert searches.begin(dense, []) is None and searches.begin(soft, []) is None
-    assert door.starts == 1
+    assert worker.starts == 1
     first = searches.ask(dense.layer, 8)
     assert isinstance(first, tuple) and first
     bad = TuningLayer(layer="1", name="bad", workload="AAAA")
@@ -214,16 +214,16 @@ def test_a_lost_child_knows_what_it_was_told(kit: Kit) -> None:
     assert isinstance(unknown, Failure) and "was not begun" in unknown.message
     # A layer that cannot be searched any more costs itself, and not the others.
     searches._layers[bad.layer] = bad
-    os.kill(door.start()._program._process.pid, signal.SIGKILL)
-    assert becomes(lambda: not door.alive)
-    # Told before and taught after: this is not a failure, though the child that asked is gone.
+    os.kill(worker.start()._program._process.pid, signal.SIGKILL)
+    assert becomes(lambda: not worker.alive)
+    # TraceTimes before and taught after: this is not a failure, though the child that asked is gone.
     assert searches.tell(dense.layer, [(trace, (1e-3,)) for trace in first]) is None
-    assert door.starts == 2
+    assert worker.starts == 2
     second = searches.ask(dense.layer, 8)
     assert isinstance(second, tuple) and second
     assert set(names(dense, second)) != set(names(dense, first)), "it does not begin from the start"
     soft_traces = searches.ask(soft.layer, 8)
-    assert isinstance(soft_traces, tuple) and soft_traces and door.starts == 2
+    assert isinstance(soft_traces, tuple) and soft_traces and worker.starts == 2
     assert bad.layer not in searches._layers
     assert searches.tell(soft.layer, [(trace, ()) for trace in soft_traces]) is None
-    door.close()
+    worker.close()

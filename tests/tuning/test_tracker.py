@@ -140,7 +140,7 @@ def test_a_server_that_was_there_before_is_waited_for(known: bool, monkeypatch: 
     monkeypatch.setattr("gnomon.tuning.tracker.time.sleep", lambda seconds: None)
     device = TrackedDevice(tracker=Tracker(host="t", port=1), key="phone")
     if known:
-        device.require(60.0, known=True)
+        device.require(60.0, expected=True)
         assert len(looks) == 9
     else:
         with pytest.raises(DeviceError, match="no server of the tracker"):

@@ -109,7 +109,7 @@ def failed(said: Timed | Failure, kind: str, stage: str = "run") -> Failure:
 @pytest.fixture(scope="module")
 def here(kit: Kit) -> Iterator[Bench]:
     """This machine, in a process of its own."""
-    bench = Bench(kit.shop, TunedDevice(key="local", target=TARGET, threads=2), None)
+    bench = Bench(kit.pool, TunedDevice(key="local", target=TARGET, threads=2), None)
     yield bench
     bench.fresh()
 
@@ -118,8 +118,8 @@ def here(kit: Kit) -> Iterator[Bench]:
 def away(kit: Kit, rpc_devices: Tracked) -> Iterator[Bench]:  # noqa: F811 - the fixture
     """The server `wide`; its session is in the shared child."""
     device = TunedDevice(key="wide", target=TARGET)
-    bench = Bench(kit.shop, device, TrackedDevice(tracker=rpc_devices.tracker, key="wide"), wait_s=20.0)
-    bench._door = kit.door
+    bench = Bench(kit.pool, device, TrackedDevice(tracker=rpc_devices.tracker, key="wide"), wait_s=20.0)
+    bench._worker = kit.worker
     yield bench
     bench.fresh()
 
@@ -147,7 +147,7 @@ def test_a_layer_is_compared_and_timed(bench: Bench, kit: Kit, rpc_devices: Trac
 
 
 def test_one_thread_here_is_timed_by_its_cpu_time(kit: Kit) -> None:
-    bench = Bench(kit.shop, TunedDevice(key="local", target=TARGET, threads=1), None)
+    bench = Bench(kit.pool, TunedDevice(key="local", target=TARGET, threads=1), None)
     # Half of each call is waiting, which is what other processes make of one that is busy.
     body = "struct timespec t = {0, 4000000}; nanosleep(&t, 0); volatile int k = 0; while (k < 2000000) ++k;"
     try:
@@ -160,7 +160,7 @@ def test_one_thread_here_is_timed_by_its_cpu_time(kit: Kit) -> None:
 
 def test_samples_are_long_enough_by_cpu_time(kit: Kit) -> None:
     """A call that mostly waits, as on a busy machine: by the wall's clock three of them are a sample."""
-    bench = Bench(kit.shop, TunedDevice(key="local", target=TARGET, threads=1), None)
+    bench = Bench(kit.pool, TunedDevice(key="local", target=TARGET, threads=1), None)
     calls = kit.path(".txt")
     body = "struct timespec t = {0, 4000000}; nanosleep(&t, 0); volatile int k = 0; while (k < 20000) ++k;"
     body += f'FILE *f = fopen("{calls}", "a"); fputc(120, f); fclose(f);'
@@ -174,7 +174,7 @@ def test_samples_are_long_enough_by_cpu_time(kit: Kit) -> None:
 
 def test_nothing_that_was_uploaded_is_left(bench: Bench, kit: Kit, rpc_devices: Tracked) -> None:  # noqa: F811
     timed(bench.call(built(kit, kit.named("softmax")), LOOP))
-    folder = kit.shop.folder if bench.device.key == "local" else rpc_devices.folder
+    folder = kit.pool.folder if bench.device.key == "local" else rpc_devices.folder
     assert not list(folder.glob("**/*.so"))
 
 
@@ -191,7 +191,7 @@ def test_a_session_is_another_process(bench: Bench, kit: Kit) -> None:
     if bench.device.key == "local":
         # A child that was killed between two calls had the session.
         os.kill(first, signal.SIGKILL)
-        while bench._door.alive:
+        while bench._worker.alive:
             time.sleep(0.01)
     else:
         bench.fresh()
@@ -206,7 +206,7 @@ def test_only_this_machine_is_watched_and_its_processes_count_as_gnomons_own(ben
     if bench.device.key != "local":
         assert not bench.environments
         return
-    assert not bench._door.alive
+    assert not bench._worker.alive
     (pair,) = bench.environments[seen:]
     before, after = pair["before"], pair["after"]
     assert before["pid"] == after["pid"] == os.getpid()
@@ -358,7 +358,7 @@ def test_times_that_none_can_be_are_a_failure(
 ) -> None:
     here.connect()
     said = {"times_s": times, "cpu_s": cpu}
-    monkeypatch.setattr(here._door, "ask", lambda *given, **named: {**said, "error": None})
+    monkeypatch.setattr(here._worker, "ask", lambda *given, **named: {**said, "error": None})
     told = failed(here.call(vectors(Path("x.so")), LOOP), "wrong-output")
     assert "invalid times" in told.message and told.transient
 
@@ -378,7 +378,7 @@ def test_a_crash_here_is_data_and_one_that_does_not_come_again_is_none(here: Ben
 def test_a_call_here_that_does_not_return_is_ended(here: Bench, kit: Kit) -> None:
     endless = vectors(library(kit, "for (;;) sleep(1);"))
     failed(here.call(endless, dataclasses.replace(LOOP, timeout_s=1.0)), "hang")
-    assert not here._door.alive
+    assert not here._worker.alive
 
 
 def test_a_call_away_that_does_not_return_keeps_its_server_for_a_moment_only(
@@ -430,8 +430,8 @@ def test_a_server_that_stands_still_is_left_by_the_clock(
 ) -> None:
     away.fresh()  # the shared child has one session at a time
     servers = TrackedDevice(tracker=rpc_devices.tracker, key="narrow")
-    narrow = Bench(kit.shop, TunedDevice(key="narrow", target=TARGET), servers, wait_s=1.0)
-    narrow._door = kit.door
+    narrow = Bench(kit.pool, TunedDevice(key="narrow", target=TARGET), servers, wait_s=1.0)
+    narrow._worker = kit.worker
     path, short = library(kit, ""), dataclasses.replace(LOOP, timeout_s=2.0)
     timed(narrow.call(vectors(path), LOOP))
     group = rpc_devices.of("narrow").group
@@ -452,8 +452,8 @@ def test_a_server_that_stands_still_is_left_by_the_clock(
 def test_a_device_that_is_left_is_free_for_others(away: Bench, here: Bench, kit: Kit) -> None:
     path = library(kit, "")
     timed(away.call(vectors(path), LOOP))
-    other = Bench(kit.shop, away.device, away._servers, wait_s=1.0)
-    other._door = here._door
+    other = Bench(kit.pool, away.device, away._servers, wait_s=1.0)
+    other._worker = here._worker
     here.fresh()
     with pytest.raises(DeviceError, match="became free"):
         other.call(vectors(path), LOOP)

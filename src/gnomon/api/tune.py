@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gnomon.devices.config import DeviceConfig
     from gnomon.jobs.overlay.document import AnalyzeDocument, CollectedDocument
     from gnomon.jobs.tune.document import ExecDocument, TunedFilesDocument, TuneDocument
-    from gnomon.jobs.tune.request import Care, DeviceWish
+    from gnomon.jobs.tune.request import DeviceOptions, TuneEffort
 
 _DEVICE = option(
     "--device",
@@ -190,7 +190,7 @@ def tune(
     asked = TuneRequest(
         model=Path(model),
         device=wishes[0],
-        care=_care(options),
+        effort=_care(options),
         out=_out(options),
         trials=trials,
         strategy=strategy,
@@ -236,7 +236,7 @@ def execute(
         model=None if model is None else Path(model),
         shapes=dict(shapes or {}),
         layers=layers,
-        care=_care(options),
+        effort=_care(options),
         out=_out(options),
     )
     return job.execute(asked, watch=on_progress, tell=_tell(on_message))
@@ -292,14 +292,14 @@ def overlay_collect(
         layers = ()
     wishes = _wishes(devices, options) if configurations or not close else []
 
-    def request(wish: DeviceWish) -> job.CollectRequest:
+    def request(wish: DeviceOptions) -> job.CollectRequest:
         return job.CollectRequest(
             logs=paths,
             device=wish,
             best=best,
             close=configurations,
             layers=names_of(layers),
-            care=_care(options),
+            effort=_care(options),
             out=_out(options),
             fresh=fresh,
         )
@@ -367,7 +367,7 @@ def overlay_analyze(
         portfolio=portfolio or 0,
         resamples=resamples,
         seed=options.get("seed", 0),
-        told=job.told_of(names, paths),
+        names=job.told_of(names, paths),
         watch=on_progress,
     )
     document = analysis.document
@@ -378,7 +378,7 @@ def overlay_analyze(
             devices=tuple(_config(name, options) for name in names if is_place(name)),
             model=None if model is None else Path(model),
             shapes=dict(shapes or {}),
-            care=_care(options),
+            effort=_care(options),
             out=_out(options),
         )
         document = deploy.deploy(analysis, asked, watch=on_progress, tell=_tell(on_message))
@@ -395,8 +395,8 @@ def _tell(on_message: Any) -> Callable[[str], None]:
 
 
 def _reporting(
-    wishes: Sequence[DeviceWish], on_progress: Any, on_message: Any
-) -> Iterator[tuple[DeviceWish, dict[str, Any]]]:
+    wishes: Sequence[DeviceOptions], on_progress: Any, on_message: Any
+) -> Iterator[tuple[DeviceOptions, dict[str, Any]]]:
     """Each device, and what a job reports to there: of several devices by the name of each."""
     for wish in wishes:
         watch, tell, name = on_progress, on_message, wish.config.name
@@ -405,13 +405,13 @@ def _reporting(
         yield wish, {"watch": watch, "tell": _tell(tell)}
 
 
-def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceWish]:
+def _wishes(devices: Sequence[str], options: TuneOptions) -> list[DeviceOptions]:
     """The devices that are meant, each once: `devices`, or that of the options."""
-    from gnomon.jobs.tune.request import DeviceWish
+    from gnomon.jobs.tune.request import DeviceOptions
 
     names = dict.fromkeys(names_of(devices)) or [options.get("device", "local")]
     how: dict[str, Any] = {key: options[key] for key in ("target", "linker", "threads", "wait_s") if key in options}
-    return [DeviceWish(config=_config(name, options), **how) for name in names]
+    return [DeviceOptions(config=_config(name, options), **how) for name in names]
 
 
 def _config(name: str, options: CareOptions) -> DeviceConfig:
@@ -421,11 +421,11 @@ def _config(name: str, options: CareOptions) -> DeviceConfig:
     return replace(config, fetch=True) if options.get("fetch") else config
 
 
-def _care(options: CareOptions) -> Care:
-    from gnomon.jobs.tune.request import Care
+def _care(options: CareOptions) -> TuneEffort:
+    from gnomon.jobs.tune.request import TuneEffort
 
     names = ("processes", "repeat", "min_repeat_ms", "timeout_s", "build_timeout_s", "seed")
-    return Care(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
+    return TuneEffort(**{name: options[name] for name in names if name in options})  # type: ignore[literal-required]
 
 
 def _out(options: CareOptions) -> Path | None:

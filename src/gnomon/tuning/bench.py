@@ -26,7 +26,7 @@ from gnomon.core.overlay.records import TunedDevice, TuningLayer, configuration_
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
 from gnomon.tuning.tracker import FreeServer
-from gnomon.tuning.tvm import Door, Workshop
+from gnomon.tuning.tvm import TvmPool, TvmWorker
 from gnomon.wire import Environment
 
 T = TypeVar("T")
@@ -139,7 +139,7 @@ class Bench:
 
     def __init__(
         self,
-        shop: Workshop,
+        pool: TvmPool,
         device: TunedDevice,
         servers: Servers | None,
         *,
@@ -149,8 +149,8 @@ class Bench:
     ) -> None:
         self.device, self._servers, self._wait_s = device, servers, wait_s
         here = servers is None
-        self._door = (
-            shop.door(threads=device.threads, environment=environment, pin=pin) if here else shop.door(threads=1)
+        self._worker = (
+            pool.worker(threads=device.threads, environment=environment, pin=pin) if here else pool.worker(threads=1)
         )
         self.server = ""
         self.threads = 0
@@ -161,7 +161,7 @@ class Bench:
 
     def here(self) -> Mapping[str, Any]:
         """This machine's processor: mcpu and triple. DeviceError where it cannot be told."""
-        said = self._door.ask("probe", {"do": "here"})
+        said = self._worker.ask("probe", {"do": "here"})
         if isinstance(said, Failure):
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
@@ -174,9 +174,9 @@ class Bench:
     def fresh(self) -> None:
         """What is measured next is measured in a new session: in a fresh process of the device."""
         if self._servers is None:
-            self._door.close()
-        elif self._open and self._door.alive:
-            said = self._door.ask("run", {"do": "leave"}, timeout_s=_LEAVE_S)
+            self._worker.close()
+        elif self._open and self._worker.alive:
+            said = self._worker.ask("run", {"do": "leave"}, timeout_s=_LEAVE_S)
             self._ends_s = self._ends_s if isinstance(said, Failure) else 0.0
         self._open = False
 
@@ -203,11 +203,11 @@ class Bench:
         DeviceError where the device cannot be had, with what the tracker says of it.
         """
         ends = self._servers is not None and time.monotonic() + call_s > self._ends_s
-        if self._open and (ends or not self._door.alive):  # a child that was lost had the session
+        if self._open and (ends or not self._worker.alive):  # a child that was lost had the session
             self.fresh()
         session_s = 2 * call_s + _MARGIN_S
         while not self._open:
-            self._door.start()  # before a server is promised: a promise lasts some seconds only
+            self._worker.start()  # before a server is promised: a promise lasts some seconds only
             free = self._free()
             job = {
                 "do": "connect",
@@ -216,7 +216,7 @@ class Bench:
                 "timeout_s": session_s,
             }
             began_s = time.monotonic()
-            said = self._door.ask("load", job, timeout_s=_CONNECT_S)
+            said = self._worker.ask("load", job, timeout_s=_CONNECT_S)
             if not isinstance(said, Failure):
                 self._open, self._lost_in_turn = True, 0
                 self._ends_s = began_s + session_s
@@ -272,7 +272,7 @@ class Bench:
             "tolerance": loop.tolerance,
             "seed": loop.seed,
         }
-        said = self._door.ask("run", job, timeout_s=loop.timeout_s)
+        said = self._worker.ask("run", job, timeout_s=loop.timeout_s)
         if isinstance(said, Failure) and said.kind != "refused":
             self.fresh()
         return said
@@ -296,13 +296,13 @@ class Builders:
     A build is ended after `timeout_s` of processor time.
     """
 
-    def __init__(self, shop: Workshop, device: TunedDevice, *, timeout_s: float) -> None:
-        self._device, self._folder, self._numbers = device, shop.folder, itertools.count()
+    def __init__(self, pool: TvmPool, device: TunedDevice, *, timeout_s: float) -> None:
+        self._device, self._folder, self._numbers = device, pool.folder, itertools.count()
         self._timeout_s = timeout_s
-        self._doors: queue.SimpleQueue[Door] = queue.SimpleQueue()
+        self._workers: queue.SimpleQueue[TvmWorker] = queue.SimpleQueue()
         self.count = max(1, min(_MOST_BUILDERS, len(os.sched_getaffinity(0))))
         for _ in range(self.count):
-            self._doors.put(shop.door(job_timeout_s=_WAITS * timeout_s))
+            self._workers.put(pool.worker(job_timeout_s=_WAITS * timeout_s))
 
     def build(self, wanted: Sequence[tuple[TuningLayer, Any]]) -> tuple[LayerCall | Failure, ...]:
         """The call of each layer as compiled with a configuration (None: untuned), or the failure, in their order."""
@@ -322,11 +322,11 @@ class Builders:
             "library": _path(library),
             "cpu_s": self._timeout_s,
         }
-        door = self._doors.get()
+        worker = self._workers.get()
         try:
-            said = door.ask("build", job)
+            said = worker.ask("build", job)
         finally:
-            self._doors.put(door)
+            self._workers.put(worker)
         if isinstance(said, Failure) and said.message.endswith(_OVERTIME):
             return replace(said, kind="hang", message=f"took longer than {self._timeout_s:g} s of processor time")
         if isinstance(said, Failure):
@@ -336,9 +336,9 @@ class Builders:
 
 def discard(*built: LayerCall | Failure) -> None:
     """Remove libraries that were measured."""
-    for one in built:
-        if isinstance(one, LayerCall):
-            one.library.unlink(missing_ok=True)
+    for call in built:
+        if isinstance(call, LayerCall):
+            call.library.unlink(missing_ok=True)
 
 
 def visits(

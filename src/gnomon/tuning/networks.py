@@ -14,13 +14,13 @@ from gnomon.core.overlay.records import TunedDevice, TuningLayer
 from gnomon.core.sample import Failure
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.load import load
-from gnomon.tuning.tvm import Door, Workshop
+from gnomon.tuning.tvm import TvmPool, TvmWorker
 
 _READ_S = 600.0
 _KINDS = (".onnx", ".pt2", ".tflite")
 STRATEGIES = ("evolutionary", "replay-trace", "random")
 _ASK_S = 300.0
-Told = tuple[Any, tuple[float, ...]]
+TraceTimes = tuple[Any, tuple[float, ...]]
 """A trace and its samples in seconds; no samples where it failed."""
 
 
@@ -53,7 +53,7 @@ class Source:
             if self.shapes:
                 raise ModelError(f"the shapes of {self.path.name} are in it", hint="Leave out --shape.")
             return
-        inputs = {one.name: one.shape for one in (graph.tensors[index] for index in graph.inputs)}
+        inputs = {tensor.name: tensor.shape for tensor in (graph.tensors[index] for index in graph.inputs)}
         if unknown := sorted(set(self.shapes) - inputs.keys()):
             raise ModelError(
                 f"the network has no input {unknown[0]!r}", hint=f"Its inputs are {', '.join(sorted(inputs))}."
@@ -64,18 +64,18 @@ class Source:
 
 def _check_shape(name: str, dims: Sequence[int] | None, given: Sequence[int] | None) -> None:
     """ModelError for the shape of an input that is left open, or is another than the one that is given."""
-    told = ",".join("?" if d < 0 else str(d) for d in dims or ())
+    shape = ",".join("?" if d < 0 else str(d) for d in dims or ())
     if given is None and (dims is None or min(dims, default=1) <= 0):
         fixed = ",".join(str(d) if d > 0 else "1" for d in dims or (1, 3, 224, 224))
         raise ModelError(
-            f"the shape of input {name!r} is left open{f': {told}' if told else ''}",
+            f"the shape of input {name!r} is left open{f': {shape}' if shape else ''}",
             hint=f"Give it, such as with --shape {shlex.quote(f'{name}={fixed}')}",
         )
     if given is not None and dims is not None:
         fits = len(given) == len(dims) and all(d <= 0 or d == g for d, g in zip(dims, given, strict=True))
         if not fits or min(given, default=1) <= 0:
             raise ModelError(
-                f"the shape {list(given)} does not fit input {name!r}, which is {told or 'a scalar'}",
+                f"the shape {list(given)} does not fit input {name!r}, which is {shape or 'a scalar'}",
                 hint="Give as many sizes above 0, and those that it has.",
             )
 
@@ -91,9 +91,9 @@ class CompiledNetwork:
 class Network:
     """A network that a child has read. Belongs to one thread."""
 
-    def __init__(self, shop: Workshop, source: Source) -> None:
+    def __init__(self, pool: TvmPool, source: Source) -> None:
         self.source = source
-        self.door = shop.door(job_timeout_s=_READ_S, renew=self._read)
+        self.worker = pool.worker(job_timeout_s=_READ_S, renew=self._read)
         self.inputs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def layers(self, target: Mapping[str, Any]) -> tuple[TuningLayer, ...]:
@@ -101,21 +101,21 @@ class Network:
 
         ModelError where the file cannot be read, UsageError for a target that TVM does not take.
         """
-        said = self.door.ask("load", {"do": "layers", "target": dict(target)})
+        said = self.worker.ask("load", {"do": "layers", "target": dict(target)})
         if isinstance(said, Failure):
-            if self.door.alive:
-                wrong = self.door.ask("load", {"do": "target", "target": dict(target)})
+            if self.worker.alive:
+                wrong = self.worker.ask("load", {"do": "target", "target": dict(target)})
                 if isinstance(wrong, Failure) and wrong.kind == "refused":
                     raise UsageError(
                         wrong.message, hint="Give --target, such as native, x86-64-v3 or aarch64-cortex-a72."
                     )
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
-        rows = [{name: value for name, value in one.items() if name != "outputs"} for one in said["layers"]]
+        rows = [{name: value for name, value in row.items() if name != "outputs"} for row in said["layers"]]
         return from_json(tuple[TuningLayer, ...], rows)
 
     def lacking(self, target: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[str, ...]:
         """The instructions that code for a target may use and another has not; none where that is not known."""
-        said = self.door.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
+        said = self.worker.ask("load", {"do": "lacking", "target": dict(target), "here": dict(here)})
         return () if isinstance(said, Failure) else tuple(said["lacking"])
 
     def compile(
@@ -142,14 +142,14 @@ class Network:
             "inputs": str(inputs.absolute()) if inputs else "",
             "seed": seed,
         }
-        said = self.door.ask("compile", job, timeout_s=_READ_S)
+        said = self.worker.ask("compile", job, timeout_s=_READ_S)
         if isinstance(said, Failure):
             return said
         return CompiledNetwork(functions=int(said["functions"]), scheduled=int(said["scheduled"]))
 
     def save_module(self, path: Path) -> Failure | None:
         """Write the network as TVM's own JSON, before any configuration: what a database of its layers applies to."""
-        said = self.door.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
+        said = self.worker.ask("compile", {"do": "module", "path": str(path.absolute())}, timeout_s=_READ_S)
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
@@ -160,13 +160,13 @@ class Network:
             "inputs": str(inputs.absolute()),
             "keep": str(keep.absolute()),
         }
-        said = self.door.ask("run", job)
+        said = self.worker.ask("run", job)
         return said if isinstance(said, Failure) else str(said["by"])
 
-    def _read(self, door: Door) -> Failure | None:
+    def _read(self, worker: TvmWorker) -> Failure | None:
         """Bring a child that was just started where the last one was."""
         shapes = {name: list(shape) for name, shape in self.source.shapes.items()}
-        said = door.ask(
+        said = worker.ask(
             "load",
             {"do": "open", "path": str(self.source.path.absolute()), "dtype": self.source.dtype, "shapes": shapes},
         )
@@ -202,17 +202,17 @@ class Searches:
     A child that is lost is started again and taught what was told before.
     """
 
-    def __init__(self, shop: Workshop, settings: SearchSettings) -> None:
+    def __init__(self, pool: TvmPool, settings: SearchSettings) -> None:
         self._settings = settings
-        self._door = shop.door(job_timeout_s=_ASK_S, renew=self._taught)
+        self._worker = pool.worker(job_timeout_s=_ASK_S, renew=self._taught)
         self._layers: dict[str, TuningLayer] = {}
-        self._told: dict[str, list[Told]] = {}
+        self._told: dict[str, list[TraceTimes]] = {}
         self.learns = True  # whether it has a cost model that learns
 
-    def begin(self, layer: TuningLayer, told: Sequence[Told]) -> Failure | None:
+    def begin(self, layer: TuningLayer, results: Sequence[TraceTimes]) -> Failure | None:
         """Begin the search of a layer, of which this is known already."""
-        self._told[layer.layer] = list(told)
-        said = self._door.ask("search", self._job(layer))
+        self._told[layer.layer] = list(results)
+        said = self._worker.ask("search", self._job(layer))
         if isinstance(said, Failure):
             return said
         self._layers[layer.layer], self.learns = layer, bool(said["learns"])
@@ -220,34 +220,34 @@ class Searches:
 
     def ask(self, layer: str, most: int) -> tuple[Any, ...] | Failure:
         """The traces of the next candidates, so many at most; none where the search is at its end."""
-        said = self._door.ask("search", {"do": "ask", "layer": layer, "most": most})
+        said = self._worker.ask("search", {"do": "ask", "layer": layer, "most": most})
         return said if isinstance(said, Failure) else tuple(said["traces"])
 
-    def tell(self, layer: str, told: Sequence[Told]) -> Failure | None:
+    def tell(self, layer: str, results: Sequence[TraceTimes]) -> Failure | None:
         """What became of all candidates of the last question, in their order."""
-        self._told[layer] += told
-        job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in told]}
-        alive = self._door.alive
-        said = self._door.ask("search", job)
+        self._told[layer] += results
+        job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in results]}
+        alive = self._worker.alive
+        said = self._worker.ask("search", job)
         # One that was started again has just been taught this.
         return said if isinstance(said, Failure) and alive else None
 
-    def _taught(self, door: Door) -> Failure | None:
+    def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
-            if isinstance(said := door.ask("search", self._job(layer)), Failure):
+            if isinstance(said := worker.ask("search", self._job(layer)), Failure):
                 # What cannot be searched on costs its own layer, and not all others at every start from now on.
                 del self._layers[layer.layer]
-                if not door.alive:
+                if not worker.alive:
                     return said
         return None
 
     def _job(self, layer: TuningLayer) -> Mapping[str, Any]:
-        asked, told = self._settings, self._told[layer.layer]
+        asked, results = self._settings, self._told[layer.layer]
         return {
             "do": "search",
             "layer": layer.layer,
             "workload": layer.workload,
             **to_json(asked),
-            "seed": asked.seed + len(told),
-            "told": [[trace, list(times)] for trace, times in told],
+            "seed": asked.seed + len(results),
+            "told": [[trace, list(times)] for trace, times in results],
         }

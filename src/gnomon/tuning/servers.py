@@ -40,7 +40,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class ServerInfo:
     """What a server says first: its port there, and the processor that it runs on."""
 
     port: int
@@ -71,7 +71,7 @@ class OwnServer:
         self._run: _Run | None = None
         self._forward = contextlib.ExitStack()
         self._place = ("", 0)
-        self.hello = Hello(port=0, mcpu="", mtriple="")
+        self.info = ServerInfo(port=0, mcpu="", mtriple="")
 
     def __enter__(self) -> Self:
         self._start()
@@ -102,8 +102,8 @@ class OwnServer:
     def _start(self) -> None:
         self._run = _Run(self._config, self._key, self._tell)
         try:
-            self.hello = self._run.hello()
-            self._place = self._forward.enter_context(forwarded(self._config, self.hello.port, self._guard))
+            self.info = self._run.info()
+            self._place = self._forward.enter_context(forwarded(self._config, self.info.port, self._guard))
         except BaseException:
             self._end()
             raise
@@ -121,7 +121,7 @@ class _Run:
     def __init__(self, config: DeviceConfig, key: str, tell: Tell) -> None:
         self._config, self._key, self._tell = config, key, tell
         self._stop = threading.Event()
-        self._said: queue.SimpleQueue[Hello | BaseException] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[ServerInfo | BaseException] = queue.SimpleQueue()
         self._began_s = math.inf
         self._thread = threading.Thread(target=self._serve, name="gnomon-tvm-server", daemon=True)
         self._thread.start()
@@ -130,12 +130,12 @@ class _Run:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def hello(self) -> Hello:
+    def info(self) -> ServerInfo:
         """What it said first; raises what kept it from starting, DeviceError if that is a program that hangs."""
         while time.monotonic() < self._began_s + _HELLO_S:
             with contextlib.suppress(queue.Empty):
                 said = self._said.get(timeout=_POLL_S)
-                if isinstance(said, Hello):
+                if isinstance(said, ServerInfo):
                     return said
                 raise said
         raise DeviceError(
@@ -186,11 +186,11 @@ class _Run:
         def heard(line: str) -> None:
             nonlocal missing
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-                told: Mapping[str, Any] = json.loads(line)
-                missing = str(told.get("missing", ""))
+                facts: Mapping[str, Any] = json.loads(line)
+                missing = str(facts.get("missing", ""))
                 if not missing:
-                    made = Hello(port=int(told["port"]), mcpu=str(told["mcpu"]), mtriple=str(told["mtriple"]))
-                    self._said.put(made)
+                    info = ServerInfo(port=int(facts["port"]), mcpu=str(facts["mcpu"]), mtriple=str(facts["mtriple"]))
+                    self._said.put(info)
 
         # By its standard input: arguments are seen by every user of the device, and the key is in it.
         call = f"\nmain({self._key!r}, {list(self._config.pin)!r})\n"

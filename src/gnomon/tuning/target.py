@@ -94,25 +94,26 @@ def _foreign(family: str, triple: str, mcpu: str) -> dict[str, Any]:
 
 def _old(text: str) -> dict[str, Any]:
     """A target of old TVM, ``llvm -mcpu=cortex-a72 -mattr=+neon``, as today's TVM takes it."""
-    found = read_old_target(text)
-    _check_kind(found["kind"])
-    made: dict[str, Any] = {"kind": found.pop("kind")}
-    for given, value in found.items():
+    options = read_old_target(text)
+    _check_kind(options["kind"])
+    target: dict[str, Any] = {"kind": options.pop("kind")}
+    for given, value in options.items():
         name = "mtriple" if given == "target" else given  # as it was called before TVM 0.7
         if name in _OF_MODELS:
             continue
         if name in _LISTS and isinstance(value, str):
-            made[name] = value.split(",")
+            target[name] = value.split(",")
         elif name in _NUMBERS and str(value).isdecimal():
-            made[name] = int(value)
+            target[name] = int(value)
         elif name in _TEXTS and isinstance(value, str) and value:
-            made[name] = value
+            target[name] = value
         else:
-            told = f"-{given}" if value is True else f"-{given}={value}"
+            option = f"-{given}" if value is True else f"-{given}={value}"
             raise UsageError(
-                f"today's TVM has no {told} in a target", hint=f"Leave it out, or give the target otherwise: {_FORMS}."
+                f"today's TVM has no {option} in a target",
+                hint=f"Leave it out, or give the target otherwise: {_FORMS}.",
             )
-    return made
+    return target
 
 
 def _check_kind(kind: str) -> None:
@@ -176,22 +177,22 @@ def _given(text: str) -> str:
         return ""
     try:
         name, *options = shlex.split(text)
-        found = shutil.which(name)
+        path = shutil.which(name)
     except ValueError:  # nothing but blanks, a quote that is left open, a letter that no name can have
-        found = None
-    if found is None:
+        path = None
+    if path is None:
         raise UsageError(f"there is no linker {text!r} here", hint="Give a compiler's name or path, with options.")
     # The child that links works in a folder of its own.
-    return shlex.join([str(Path(found).absolute()), *options]) if os.sep in name else text
+    return shlex.join([str(Path(path).absolute()), *options]) if os.sep in name else text
 
 
 def _android(triple: str) -> str:
-    if found := os.environ.get("TVM_NDK_CC"):
-        if shutil.which(found) is None:
+    if compiler := os.environ.get("TVM_NDK_CC"):
+        if shutil.which(compiler) is None:
             raise RuntimeMissingError(
-                f"TVM_NDK_CC names {found!r}, which is not here", hint="Set it to the clang++ of an Android NDK."
+                f"TVM_NDK_CC names {compiler!r}, which is not here", hint="Set it to the clang++ of an Android NDK."
             )
-        return shlex.quote(found)
+        return shlex.quote(compiler)
     triple = _ANDROID.get(triple, triple)
     homes = [os.environ[name] for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT") if os.environ.get(name)]
     for home in homes:

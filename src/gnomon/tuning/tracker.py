@@ -137,11 +137,11 @@ class TrackerSummary:
         """DeviceError that lists the known keys if no server has this one."""
         if self.of(key):
             return
-        told = ", ".join(shown(one) for one in self.keys[:_MOST_KEYS_TOLD])
+        keys = ", ".join(shown(name) for name in self.keys[:_MOST_KEYS_TOLD])
         more = len(self.keys) - _MOST_KEYS_TOLD
-        known = f"its keys: {told}{f' and {more} more' if more > 0 else ''}" if told else "it has no server at all"
+        words = f"its keys: {keys}{f' and {more} more' if more > 0 else ''}" if keys else "it has no server at all"
         raise DeviceError(
-            f"no server of the tracker at {address} has the key {shown(key)}; {known}",
+            f"no server of the tracker at {address} has the key {shown(key)}; {words}",
             hint=did_you_mean(key, self.keys)
             or f"Give one of its keys, or start one: python -m tvm.exec.rpc_server --tracker {address} --key KEY",
             transient=True,
@@ -300,8 +300,8 @@ def _linked(host: str, port: int, address: str, until_s: float) -> socket.socket
     except TimeoutError:
         raise LateError(address) from None
     except OSError as error:
-        told = f"no tracker can be reached at {address}: {error.strerror or error}"
-        raise DeviceError(told, hint=hint, transient=True) from error
+        message = f"no tracker can be reached at {address}: {error.strerror or error}"
+        raise DeviceError(message, hint=hint, transient=True) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,10 +346,10 @@ class Tracker:
             with connected(self.host, self.port, time.monotonic() + self.reply_s) as wire:
                 # Looked up on this side: a request for an unknown key would wait, and make the tracker list it for
                 # ever. A server that has just ended may have been seen a moment ago: it is waited for as well.
-                found = self._summary(wire, time.monotonic() + self.reply_s)
-                if not found.of(key) and time.monotonic() < appear_by_s:
+                summary = self._summary(wire, time.monotonic() + self.reply_s)
+                if not summary.of(key) and time.monotonic() < appear_by_s:
                     continue
-                found.require(key, self.address)
+                summary.require(key, self.address)
                 wire.send([_REQUEST, key, "", _PRIORITY], time.monotonic() + self.reply_s)
                 try:
                     reply = wire.receive(max(until_s, time.monotonic() + _POLL_S))
@@ -369,9 +369,9 @@ class Tracker:
             time.sleep(_POLL_S)
 
     def _busy(self, key: str, timeout_s: float) -> DeviceError:
-        found = self.summary()
-        found.require(key, self.address)
-        count, waiting = len(found.of(key)), found.queue(key).pending
+        summary = self.summary()
+        summary.require(key, self.address)
+        count, waiting = len(summary.of(key)), summary.queue(key).pending
         who = "its only server is" if count == 1 else f"all its {count} servers are"
         return DeviceError(
             f"no server with the key {shown(key)} became free within {timeout_s:g} s: {who} busy, lost, or promised to "
@@ -392,16 +392,16 @@ class TrackedDevice:
         """One of them that is free, `again` or not: their owner starts them. DeviceError as of `Tracker.request`."""
         return self.tracker.request(self.key, wait_s, appear_s=_APPEAR_S)
 
-    def require(self, wait_s: float, *, known: bool = False) -> None:
+    def require(self, wait_s: float, *, expected: bool = False) -> None:
         """DeviceError, with the keys that there are, if no server has it.
 
-        One that was there before (`known`) is started again, perhaps, and waited for; else it may be a typing error,
+        One that was there before (`expected`) is started again, perhaps, and waited for; else it may be a typing error,
         which is told soon.
         """
-        until_s = time.monotonic() + (wait_s if known else min(wait_s, _SOON_S))
-        while not (found := self.tracker.summary()).of(self.key):
+        until_s = time.monotonic() + (wait_s if expected else min(wait_s, _SOON_S))
+        while not (summary := self.tracker.summary()).of(self.key):
             if time.monotonic() > until_s:
-                found.require(self.key, self.tracker.address)
+                summary.require(self.key, self.tracker.address)
             time.sleep(_POLL_S)
 
 

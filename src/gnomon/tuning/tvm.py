@@ -1,4 +1,4 @@
-"""The door to TVM: child programs that are asked a job at a time, and started again when one was lost.
+"""Workers that run TVM: child programs that take one job at a time, and are started again when one is lost.
 
 No process of gnomon loads TVM: a broken pair of its versions, a crash of LLVM or of tuned code, a build that does not
 end are answers of a child, and cost the job that it was at.
@@ -21,35 +21,35 @@ _LINE_BYTES = 256 << 20
 _START_S = 120.0
 
 
-class Workshop:
+class TvmPool:
     """A folder that goes away, and the guard that ends what was started in it even if gnomon is killed.
 
     A context manager; doors that are opened in it are closed with it.
     """
 
     def __init__(self) -> None:
-        self._doors: list[Door] = []
+        self._workers: list[TvmWorker] = []
 
     def __enter__(self) -> Self:
         self.guard, self.folder = guarded("gnomon-tvm-")
         return self
 
     def __exit__(self, *raised: object) -> None:
-        for door in self._doors:
-            door.close()
+        for worker in self._workers:
+            worker.close()
         self.guard.close()
 
-    def door(
+    def worker(
         self,
         *,
         job_timeout_s: float = 60.0,
         threads: int = 0,
         environment: Mapping[str, str] | None = None,
         pin: Sequence[int] = (),
-        renew: Callable[[Door], Failure | None] | None = None,
-    ) -> Door:
-        """A door to a child of its own: seconds for a job, threads of what runs in it (0: as TVM has it), and the cores
-        that it may use (none: all). `renew` is called whenever a child was started, to bring it where it was.
+        renew: Callable[[TvmWorker], Failure | None] | None = None,
+    ) -> TvmWorker:
+        """A worker with a child of its own: seconds for a job, threads of what runs in it (0: TVM's default), and the
+        cores that it may use (none: all). `renew` runs after each start of a child, to restore its state.
         """
         # Beside an older PyTorch the import of TVM would compile an extension for it, which nothing here uses.
         variables = {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1", **(environment or {})}
@@ -65,16 +65,16 @@ class Workshop:
             start_timeout_s=_START_S,
             line_bytes=_LINE_BYTES,
         )
-        made = Door(self, program, renew)
-        self._doors.append(made)
-        return made
+        opened = TvmWorker(self, program, renew)
+        self._workers.append(opened)
+        return opened
 
 
-class Door:
+class TvmWorker:
     """A child that is there when it is asked. Belongs to one thread."""
 
-    def __init__(self, shop: Workshop, program: Program, renew: Callable[[Door], Failure | None] | None) -> None:
-        self._shop, self._program, self._renew = shop, program, renew
+    def __init__(self, pool: TvmPool, program: Program, renew: Callable[[TvmWorker], Failure | None] | None) -> None:
+        self._pool, self._program, self._renew = pool, program, renew
         self._child: ChildProcess | None = None
         self.versions: Mapping[str, str] = {}
         self.starts = 0
@@ -108,7 +108,7 @@ class Door:
         if self._child is not None and self._child.alive:
             return self._child
         self.close()
-        child = ChildProcess(self._program, self._shop.folder, self._shop.guard)
+        child = ChildProcess(self._program, self._pool.folder, self._pool.guard)
         said = child.ready(self._program.start_timeout_s)
         if isinstance(said, Failure):
             child.kill()

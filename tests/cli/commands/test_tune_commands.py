@@ -18,7 +18,7 @@ from gnomon.cli.main import run
 from gnomon.devices.opening import resolve
 from gnomon.jobs.documents import read_document
 from gnomon.jobs.tune.records import write_records
-from gnomon.jobs.tune.request import Care, DeviceWish, TuneRequest
+from gnomon.jobs.tune.request import DeviceOptions, TuneEffort, TuneRequest
 from gnomon.measure.progress import Progress, Watch
 from gnomon.tuning.tracker import Queue, TrackedServer, Tracker, TrackerSummary
 
@@ -159,15 +159,15 @@ def test_options_reach_the_job(requests: list[Any]) -> None:
         *("--wait", "5", "--processes", "4", "--repeat", "5", "--min-repeat-ms", "6", "--timeout", "7"),
         *("--build-timeout", "8", "--seed", "9", "--out", "there"),
     )
-    device = DeviceWish(
+    device = DeviceOptions(
         config=replace(resolve("local"), fetch=True), target="generic", linker="cc", threads=2, wait_s=5.0
     )
-    care = Care(processes=4, repeat=5, min_repeat_ms=6, timeout_s=7.0, build_timeout_s=8.0, seed=9)
+    effort = TuneEffort(processes=4, repeat=5, min_repeat_ms=6, timeout_s=7.0, build_timeout_s=8.0, seed=9)
     assert requests == [
         TuneRequest(
             model=Path("m.onnx"),
             device=device,
-            care=care,
+            effort=effort,
             out=Path("there"),
             trials=7,
             strategy="random",

@@ -70,7 +70,7 @@ def test_what_is_only_proved_is_compiled_for_the_proof_alone(
         return Failure(stage="compile", kind="crash", transient=False, message="no compiler")
 
     for name, played in {
-        "Workshop": contextlib.nullcontext,
+        "TvmPool": contextlib.nullcontext,
         "Network": lambda *asked: SimpleNamespace(save_module=lambda path: None),
         "check_device": lambda *asked: None,
         "open_device": opened,

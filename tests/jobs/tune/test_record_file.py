@@ -266,7 +266,7 @@ def test_a_file_that_is_put_aside_while_one_waits_is_not_written_to(
     monkeypatch.setattr(fcntl, "flock", flock)
     before = path.read_bytes()
     file = RecordFile(path, EMPTY)
-    assert file.found is None
+    assert file.records is None
     file.write(["{}"])
     file.close()
     assert (tmp_path / "aside.json").read_bytes() == before

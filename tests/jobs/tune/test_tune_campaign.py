@@ -15,7 +15,7 @@ from gnomon.core.sample import Failure, Run
 from gnomon.core.stats import Block, blocks_of
 from gnomon.jobs.tune.campaign import CallCampaign, TrialCampaign
 from gnomon.jobs.tune.networks import measure_calls, ratio_of, times_of
-from gnomon.jobs.tune.request import Care
+from gnomon.jobs.tune.request import TuneEffort
 from gnomon.measure.campaign import Measured
 from gnomon.store.base import CampaignQuery, RunQuery
 from gnomon.store.sqlite import SqliteStore
@@ -54,8 +54,8 @@ class FakeBench:
 def measured(
     bench: FakeBench, campaign: CallCampaign, called: Mapping[str, NetworkCall | LayerCall] = CALLS
 ) -> dict[str, Measured]:
-    care, how = Care(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
-    return measure_calls(bench, called, care, **how, campaign=campaign)  # type: ignore[arg-type]
+    effort, how = TuneEffort(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
+    return measure_calls(bench, called, effort, **how, campaign=campaign)  # type: ignore[arg-type]
 
 
 def calls(**details: Any) -> CallCampaign:

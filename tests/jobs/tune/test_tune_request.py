@@ -13,8 +13,8 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.devices.lease import lease_folder, lease_holder
 from gnomon.devices.opening import resolve
 from gnomon.errors import DeviceError, UsageError
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, TuneRequest, open_device
-from gnomon.tuning.tvm import Workshop
+from gnomon.jobs.tune.request import TOLERANCES, DeviceOptions, TuneEffort, TuneRequest, open_device
+from gnomon.tuning.tvm import TvmPool
 
 REQUEST = TuneRequest(model=Path("m.onnx"))
 
@@ -33,13 +33,13 @@ REQUEST = TuneRequest(model=Path("m.onnx"))
 )
 def test_what_records_call_a_device(address: str, name: str, key: str) -> None:
     config = DeviceConfig(name=name, address=parse_address(address)) if name else resolve(address)
-    assert DeviceWish(config=config).key == key
+    assert DeviceOptions(config=config).key == key
 
 
 def test_a_device_of_a_tracker_is_not_leased() -> None:
-    wish = DeviceWish(config=resolve("tvm://127.0.0.1:1/phone"), target="generic", wait_s=0.1)
+    wish = DeviceOptions(config=resolve("tvm://127.0.0.1:1/phone"), target="generic", wait_s=0.1)
     refused = pytest.raises(DeviceError, match=r"no tracker can be reached at 127\.0\.0\.1:1")
-    with Workshop() as shop, refused, open_device(shop, wish):
+    with TvmPool() as pool, refused, open_device(pool, wish):
         pass
     assert lease_holder(lease_folder(), "local") is None  # a tracker sees to that itself
 
@@ -59,11 +59,11 @@ def test_what_can_be_meant() -> None:
         {"plateau": -1},
         {"budget_s": 0.0},
         {"budget_s": float("nan")},
-        {"care": Care(repeat=0)},
-        {"care": Care(processes=0)},
-        {"care": Care(seed=-1)},
-        {"care": Care(timeout_s=0.0)},
-        {"care": Care(build_timeout_s=float("nan"))},
+        {"effort": TuneEffort(repeat=0)},
+        {"effort": TuneEffort(processes=0)},
+        {"effort": TuneEffort(seed=-1)},
+        {"effort": TuneEffort(timeout_s=0.0)},
+        {"effort": TuneEffort(build_timeout_s=float("nan"))},
     ],
 )
 def test_what_cannot(change: dict[str, Any]) -> None:
@@ -73,8 +73,8 @@ def test_what_cannot(change: dict[str, Any]) -> None:
 
 
 def test_the_loop_is_as_tolerant_as_the_data_type() -> None:
-    care = Care(repeat=7, min_repeat_ms=9, seed=4, timeout_s=3.0)
+    effort = TuneEffort(repeat=7, min_repeat_ms=9, seed=4, timeout_s=3.0)
     for dtype, tolerance in TOLERANCES.items():
-        loop = care.loop(dtype)
+        loop = effort.loop(dtype)
         assert (loop.tolerance, loop.repeat, loop.min_repeat_ms, loop.seed) == (tolerance, 7, 9, 4)
         assert loop.timeout_s == 3.0

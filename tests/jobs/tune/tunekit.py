@@ -24,7 +24,7 @@ from gnomon.core.sample import Failure
 from gnomon.jobs.tune.records import made_trial
 from gnomon.system.children import ChildProcess, Program
 from gnomon.system.process import Guard, guarded_folder
-from gnomon.tuning import tvm as door
+from gnomon.tuning import tvm as worker
 
 QUICK: dict[str, Any] = {"repeat": 2, "min_repeat_ms": 1, "processes": 1}
 
@@ -54,7 +54,7 @@ def layerless_net() -> bytes:
 
 
 class _Shared(ChildProcess):
-    """A child that is put back when its door is closed, if it is in order."""
+    """A child that is put back when its worker is closed, if it is in order."""
 
     def __init__(self, pool: _Pool, key: str, program: Program, folder: Path, guard: Guard) -> None:
         self._pool, self._key, self._asked = pool, key, False
@@ -134,7 +134,7 @@ _POOL = _Pool()
 def pooling() -> Iterator[pytest.MonkeyPatch]:
     """The doors of the block use shared children."""
     with _POOL, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(door, "ChildProcess", _POOL.start)
+        patch.setattr(worker, "ChildProcess", _POOL.start)
         yield patch
 
 

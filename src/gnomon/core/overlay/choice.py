@@ -121,8 +121,8 @@ def least_worst(choice: LayerChoice) -> LayerChoice:
     if least >= choice.worst * (1 - _ROUNDING) - _ROUNDING:
         return choice
     tied = rows[worst <= least + _ROUNDING * (least + 1)]
-    found = int(tied[np.argmin(choice.metric[tied])])
-    return _choice(times, cleaned, choice.theta_s, choice.metric, found)
+    row = int(tied[np.argmin(choice.metric[tied])])
+    return _choice(times, cleaned, choice.theta_s, choice.metric, row)
 
 
 def _choice(times: LayerTimes, cleaned: Floats, theta: Floats, metric: Floats, chosen: int | None) -> LayerChoice:
@@ -230,13 +230,13 @@ def _chosen(times_s: Floats, theta_s: Floats, metric: Floats) -> int:
 def _own_best(times: LayerTimes, cleaned: Floats) -> list[int]:
     """Index of each device's own best: of the configurations that it found, the fastest on it."""
     places = {device: i for i, device in enumerate(times.devices)}
-    found: list[list[int]] = [[] for _ in times.devices]
+    by_host: list[list[int]] = [[] for _ in times.devices]
     for configuration, hosts in enumerate(times.hosts):
         for host in hosts:
             if host in places:
-                found[places[host]].append(configuration)
+                by_host[places[host]].append(configuration)
     best = []
-    for device, rows in enumerate(found):
+    for device, rows in enumerate(by_host):
         own = cleaned[rows, device]
         if not np.isnan(own).all():
             best.append(rows[int(np.nanargmin(own))])

@@ -63,11 +63,11 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     layer of two weights, trials of a layer that no set describes.
     """
     described = _described(record_sets)
-    told = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
-    if told:
-        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    problems = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
+    if problems:
+        more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
         raise ProblemError(
-            f"the tuning records do not belong together: {'; '.join(told[:_MOST_TOLD])}{more}",
+            f"the tuning records do not belong together: {'; '.join(problems[:_MOST_TOLD])}{more}",
             hint="Join records of one model, data type and tuner, and give each device a key of its own.",
         )
     devices = tuple(dict.fromkeys(records.device.key for records in record_sets))
@@ -143,20 +143,20 @@ class _Bins:
         for number, k, column in self.wrong:
             wrong[number].append(int(places[number][k]) * width + column)
         layers, tables = [], []
-        for number, told in enumerate(self.layers):
+        for number, described in enumerate(self.layers):
             here = order[bounds[number] : bounds[number + 1]]
             cells = row[here].astype(np.int64) * width + device[here]
             good = ~np.isin(cells, wrong[number])
             here = here[good]
-            found = gathered(width, cells[good], starts[here], counts[here], samples_s)
-            tables.append(found)
-            times_s = found.medians(len(places[number]))
+            table = gathered(width, cells[good], starts[here], counts[here], samples_s)
+            tables.append(table)
+            times_s = table.medians(len(places[number]))
             untuned = not np.isnan(times_s[-1]).all()
             layers.append(
                 LayerTimes(
-                    name=told.name,
-                    layer=told.layer,
-                    weight=told.weight,
+                    name=described.name,
+                    layer=described.layer,
+                    weight=described.weight,
                     devices=self.devices,
                     configurations=(*(self.rows[number][k] for k in met[number]), *[UNTUNED] * untuned),
                     hosts=(*(self.hosts[number][k] for k in met[number]), *[()] * untuned),
@@ -175,8 +175,8 @@ class _Bins:
                 self.rows[number].append(name[1])
                 self.hosts[number].append(())
         number, row = place
-        if row != _UNTUNED_ROW and host not in (known := self.hosts[number][row]):
-            more = (*known, host)
+        if row != _UNTUNED_ROW and host not in (hosts := self.hosts[number][row]):
+            more = (*hosts, host)
             self.hosts[number][row] = self.known_hosts.setdefault(more, more)
         return place
 
@@ -204,9 +204,9 @@ def _lie(times_s: Sequence[float]) -> Failure:
 
 def _as_met(columns: TrialColumns, mask: NDArray[np.bool_]) -> list[int]:
     """The configurations of the trials of a mask, in the order in which they are met."""
-    found, first = np.unique(columns.which[mask], return_index=True)
-    made: list[int] = found[np.argsort(first)].tolist()
-    return made
+    indices, first = np.unique(columns.which[mask], return_index=True)
+    ordered: list[int] = indices[np.argsort(first)].tolist()
+    return ordered
 
 
 Set = tuple[TuningRecords, TrialColumns]
@@ -217,11 +217,11 @@ def _of_one_clock(record_sets: Sequence[TuningRecords]) -> list[TrialColumns]:
 
     Between the two clocks nothing can be compared: on a busy machine the same code takes less by the first.
     """
-    columns = [columns_of(one.trials) for one in record_sets]
+    columns = [columns_of(records.trials) for records in record_sets]
     by_wall: dict[str, set[str]] = {}
-    for one, mine in zip(record_sets, columns, strict=True):
-        by_wall.setdefault(one.device.key, set()).update(mine.without_cpu())
-    return [mine.by_wall(by_wall[one.device.key]) for one, mine in zip(record_sets, columns, strict=True)]
+    for records, mine in zip(record_sets, columns, strict=True):
+        by_wall.setdefault(records.device.key, set()).update(mine.without_cpu())
+    return [mine.by_wall(by_wall[records.device.key]) for records, mine in zip(record_sets, columns, strict=True)]
 
 
 def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
@@ -260,16 +260,16 @@ def _identity(columns: TrialColumns, k: int) -> tuple[object, ...]:
 
 def _described(record_sets: Sequence[TuningRecords]) -> dict[str, TuningLayer]:
     """The first description of each layer."""
-    found: dict[str, TuningLayer] = {}
+    layers: dict[str, TuningLayer] = {}
     for records in record_sets:
         for layer in records.layers:
-            found.setdefault(layer.layer, layer)
-    return found
+            layers.setdefault(layer.layer, layer)
+    return layers
 
 
 def _without_times(times: LayerTimes) -> tuple[str, ...]:
-    found = [bool(hosts) for hosts in times.hosts]
-    timed = np.flatnonzero(~np.isnan(times.times_s[found]).all(axis=0)).tolist()
+    hosted = [bool(hosts) for hosts in times.hosts]
+    timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)
 
 
@@ -288,18 +288,18 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
         if not _same_model(records, first):
             yield f"{labels[k]} is of another model ({records.model.name}) than {labels[0]} ({first.model.name})"
         other = by_key.setdefault(records.device.key, k)
-        told = record_sets[other].device
+        device = record_sets[other].device
         for what in ("target", "threads"):
-            if getattr(records.device, what) != getattr(told, what):
+            if getattr(records.device, what) != getattr(device, what):
                 values = (
-                    f"{getattr(told, what)!r} in {labels[other]} and {getattr(records.device, what)!r} in {labels[k]}"
+                    f"{getattr(device, what)!r} in {labels[other]} and {getattr(records.device, what)!r} in {labels[k]}"
                 )
-                yield f"device {told.key} has the {what} {values}"
+                yield f"device {device.key} has the {what} {values}"
         for layer in records.layers:
-            known, where = layers.setdefault(layer.layer, (layer, k))
-            if (known.weight, known.arguments) != (layer.weight, layer.arguments):
+            before, where = layers.setdefault(layer.layer, (layer, k))
+            if (before.weight, before.arguments) != (layer.weight, layer.arguments):
                 yield (
-                    f"layer {layer.name} ({layer.layer}) has weight {known.weight} in {labels[where]} and"
+                    f"layer {layer.name} ({layer.layer}) has weight {before.weight} in {labels[where]} and"
                     f" {layer.weight} in {labels[k]}, or arguments of other types or shapes"
                 )
 
@@ -333,15 +333,15 @@ def side_by_side(given: tuple[TuningRecords, ...]) -> tuple[TuningRecords, ...]:
     What was collected on a device was measured side by side there; the times of the search before were taken one by
     one, and the best of them was partly lucky. These go where a configuration has the former.
     """
-    sets = [(one, columns_of(one.trials)) for one in given]
+    sets = [(records, columns_of(records.trials)) for records in given]
     collected: set[tuple[str, Name]] = set()
-    for one, columns in sets:
-        if one.found_on:
-            collected |= {(one.device.key, columns.names[index]) for index in _as_met(columns, columns.sound())}
-    made = []
-    for one, columns in sets:
-        both = np.array([(one.device.key, name) in collected for name in columns.names], dtype=np.bool_)
-        searched = both[columns.which] & (not one.found_on)
+    for records, columns in sets:
+        if records.found_on:
+            collected |= {(records.device.key, columns.names[index]) for index in _as_met(columns, columns.sound())}
+    kept = []
+    for records, columns in sets:
+        both = np.array([(records.device.key, name) in collected for name in columns.names], dtype=np.bool_)
+        searched = both[columns.which] & (not records.found_on)
         searched[list(columns.failures)] = False
-        made.append(replace(one, trials=columns.kept(~searched)) if searched.any() else one)
-    return tuple(made)
+        kept.append(replace(records, trials=columns.kept(~searched)) if searched.any() else records)
+    return tuple(kept)

@@ -252,11 +252,11 @@ def best_portfolio(
         return _portfolio(costs, rows, floor, True, nodes)
     # Of equal configurations one is enough.
     single = np.sort(np.unique(costs, axis=0, return_index=True)[1])
-    found = search(costs[single], min(size, len(single)), value, out_of_time=stop)
-    better = [] if found.rows is None else single[list(found.rows)].tolist()
+    branching = search(costs[single], min(size, len(single)), value, out_of_time=stop)
+    better = [] if branching.rows is None else single[list(branching.rows)].tolist()
     if better and _value(costs, better) < value:
-        rows = tuple(better) if found.done else _swapped(tamed, better)
-    return _portfolio(costs, rows, max(found.bound, floor), found.done, nodes + found.nodes)
+        rows = tuple(better) if branching.done else _swapped(tamed, better)
+    return _portfolio(costs, rows, max(branching.bound, floor), branching.done, nodes + branching.nodes)
 
 
 def _checked(regrets: Floats, size: int) -> Floats:
@@ -314,12 +314,12 @@ def _tamed(costs: Floats) -> Floats:
 def _swapped_from_all(costs: Floats, size: int, out_of_time: Callable[[], bool]) -> tuple[int, ...]:
     """The best set of rows that swapping reaches from the greedy one and, while there is time, from random ones."""
     generator = np.random.default_rng(0)
-    found = [_swapped(costs, _greedy(costs, size))]
+    sets = [_swapped(costs, _greedy(costs, size))]
     for _ in range(_STARTS):
         if out_of_time():
             break
-        found.append(_swapped(costs, generator.choice(len(costs), size, replace=False).tolist()))
-    return min(found, key=lambda rows: _value(costs, rows))
+        sets.append(_swapped(costs, generator.choice(len(costs), size, replace=False).tolist()))
+    return min(sets, key=lambda rows: _value(costs, rows))
 
 
 def _greedy(costs: Floats, size: int) -> list[int]:

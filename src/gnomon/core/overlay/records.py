@@ -206,8 +206,8 @@ class LayerProgress:
     @property
     def now_s(self) -> float:
         """The best time that is known; 0 where there is none."""
-        known = [t for t in (self.untuned_s, self.best_s[-1] if self.best_s else None) if t is not None]
-        return min(known, default=0.0)
+        times = [t for t in (self.untuned_s, self.best_s[-1] if self.best_s else None) if t is not None]
+        return min(times, default=0.0)
 
     def gain_s(self) -> float:
         """What the next round may save the network, in seconds.
@@ -237,8 +237,8 @@ def next_layer(layers: Mapping[str, LayerProgress]) -> str | None:
     As long as one that matters (see `relevant`) was not tried, of these the one that takes most of the time; then that
     of which another round may save most.
     """
-    matter = {id(one) for one in relevant(layers.values()) if one.untuned_s is not None}
-    waiting = {name: one.gain_s() for name, one in layers.items() if not one.ended}
+    matter = {id(layer) for layer in relevant(layers.values()) if layer.untuned_s is not None}
+    waiting = {name: layer.gain_s() for name, layer in layers.items() if not layer.ended}
     untried = [name for name in waiting if not layers[name].best_s and id(layers[name]) in matter]
     return max(untried or waiting, key=waiting.__getitem__, default=None)
 
@@ -253,17 +253,17 @@ def first_round(layers: Iterable[LayerProgress], *, trials: int, per_round: int)
 
 def relevant(layers: Iterable[LayerProgress]) -> list[LayerProgress]:
     """The fewest layers that take 99 % of the untuned network's time, and those too slow to be timed."""
-    open_ = sorted(layers, key=lambda one: -one.weight * (one.untuned_s or 0.0))
-    total = sum(one.weight * (one.untuned_s or 0.0) for one in open_)
-    made, seen = [one for one in open_ if one.untuned_s is None], 0.0
-    for one in open_:
-        if one.untuned_s is not None and seen < _MATTERS * total:
-            seen += one.weight * one.untuned_s
-            made.append(one)
-    return made
+    open_ = sorted(layers, key=lambda layer: -layer.weight * (layer.untuned_s or 0.0))
+    total = sum(layer.weight * (layer.untuned_s or 0.0) for layer in open_)
+    chosen, seen = [layer for layer in open_ if layer.untuned_s is None], 0.0
+    for layer in open_:
+        if layer.untuned_s is not None and seen < _MATTERS * total:
+            seen += layer.weight * layer.untuned_s
+            chosen.append(layer)
+    return chosen
 
 
 def shares(layers: Sequence[LayerProgress]) -> list[float | None]:
     """Each layer's share of the untuned network's time; None where one is unknown."""
-    total = sum(one.weight * (one.untuned_s or 0.0) for one in layers)
-    return [None if one.untuned_s is None or total <= 0 else one.weight * one.untuned_s / total for one in layers]
+    total = sum(row.weight * (row.untuned_s or 0.0) for row in layers)
+    return [None if row.untuned_s is None or total <= 0 else row.weight * row.untuned_s / total for row in layers]

@@ -67,7 +67,7 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
 
     def medians(self, rows: int) -> Floats:
         """The medians (configurations, devices), as `gnomon.core.stats.median` has them; NaN without samples."""
-        made = np.full(rows * self.width, np.nan)
+        middle = np.full(rows * self.width, np.nan)
         firsts = self.ends[self.begins]
         counts = np.diff(firsts)
         for count in np.unique(counts).tolist():
@@ -75,8 +75,8 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
             ordered = np.sort(self.samples_s[firsts[mine, None] + np.arange(count)], axis=1)
             below = (count - 1) // 2
             least = ordered[:, below]
-            made[self.cells[mine]] = least + (0.5 * (count - 1) - below) * (ordered[:, count // 2] - least)
-        return made.reshape(rows, self.width)
+            middle[self.cells[mine]] = least + (0.5 * (count - 1) - below) * (ordered[:, count // 2] - least)
+        return middle.reshape(rows, self.width)
 
 
 def table(samples: Samples, width: int) -> SampleTable:
@@ -88,9 +88,9 @@ def table(samples: Samples, width: int) -> SampleTable:
     return SampleTable(
         width=width,
         cells=np.array([row * width + column for row, column in places], dtype=np.int64),
-        begins=_bounds([len(one) for one in blocks]),
-        ends=_bounds([len(block) for one in blocks for block in one]),
-        samples_s=np.array([t for one in blocks for block in one for t in block], dtype=np.float64),
+        begins=_bounds([len(cell) for cell in blocks]),
+        ends=_bounds([len(block) for cell in blocks for block in cell]),
+        samples_s=np.array([t for cell in blocks for block in cell for t in block], dtype=np.float64),
     )
 
 

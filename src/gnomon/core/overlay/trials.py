@@ -62,7 +62,7 @@ class TrialColumns(Sequence[TuningTrial]):
             return tuple(self[k] for k in range(*place.indices(len(self))))
         place = range(len(self))[place]
         index = int(self.which[place])
-        return self._made(place, json.loads("".join(self.traces[index])))
+        return self._trial(place, json.loads("".join(self.traces[index])))
 
     def __iter__(self) -> Iterator[TuningTrial]:
         """All trials; those of a configuration share its trace."""
@@ -70,7 +70,7 @@ class TrialColumns(Sequence[TuningTrial]):
         for place, index in enumerate(self.which.tolist()):
             if index not in traces:
                 traces[index] = json.loads("".join(self.traces[index]))
-            yield self._made(place, traces[index])
+            yield self._trial(place, traces[index])
 
     def __eq__(self, other: object) -> bool:
         """Whether another sequence has the same trials."""
@@ -93,17 +93,17 @@ class TrialColumns(Sequence[TuningTrial]):
 
     def counts(self) -> NDArray[np.int64]:
         """How many samples each trial has."""
-        made: NDArray[np.int64] = np.diff(self.ends, prepend=0)
-        return made
+        sizes: NDArray[np.int64] = np.diff(self.ends, prepend=0)
+        return sizes
 
     def sound(self) -> NDArray[np.bool_]:
         """Which trials have times: no failure, and all samples finite and above 0."""
         with np.errstate(invalid="ignore"):
             bad = ~(np.isfinite(self.samples_s) & (self.samples_s > 0))
         wrong = np.diff(np.concatenate([[0], np.cumsum(bad)])[np.concatenate([[0], self.ends])]) > 0
-        made: NDArray[np.bool_] = (self.counts() > 0) & ~wrong
-        made[list(self.failures)] = False
-        return made
+        mask: NDArray[np.bool_] = (self.counts() > 0) & ~wrong
+        mask[list(self.failures)] = False
+        return mask
 
     def without_cpu(self) -> set[str]:
         """The layers of which a trial has times of the wall's clock alone."""
@@ -140,7 +140,7 @@ class TrialColumns(Sequence[TuningTrial]):
             failures={int(places[k]): failure for k, failure in self.failures.items() if mask[k]},
         )
 
-    def _made(self, place: int, trace: Any) -> TuningTrial:
+    def _trial(self, place: int, trace: Any) -> TuningTrial:
         layer, configuration = self.names[self.which[place]]
         error = float(self.errors[place])
         samples_s = tuple(self.samples_of(place).tolist())
@@ -230,18 +230,18 @@ def _put(column: array[Any], place: int, value: float, blank: float) -> None:
 
 
 def _filled(column: array[Any], count: int, blank: float, kind: type[Any]) -> NDArray[Any]:
-    made = np.full(count, blank, dtype=kind)
-    made[: len(column)] = column
-    return made
+    filled = np.full(count, blank, dtype=kind)
+    filled[: len(column)] = column
+    return filled
 
 
 def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
     """Trials in columns; those that are stay as they are."""
     if isinstance(trials, TrialColumns):
         return trials
-    made = TrialBuilder()
+    builder = TrialBuilder()
     for trial in trials:
-        made.add(
+        builder.add(
             (trial.layer, trial.configuration),
             (json.dumps(trial.trace),),
             trial.times_s,
@@ -251,19 +251,19 @@ def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
             error=trial.error,
             server=trial.server,
         )
-    return made.columns()
+    return builder.columns()
 
 
 def by_layer(trials: Sequence[TuningTrial]) -> dict[str, list[TuningTrial]]:
     """The trials of each layer, in order."""
-    made: dict[str, list[TuningTrial]] = {}
+    layers: dict[str, list[TuningTrial]] = {}
     for trial in trials:
-        made.setdefault(trial.layer, []).append(trial)
-    return made
+        layers.setdefault(trial.layer, []).append(trial)
+    return layers
 
 
 def traces_of(trials: Sequence[TuningTrial], wanted: Collection[Name]) -> dict[Name, Any]:
     """The traces of those configurations that are among the wanted ones."""
     columns = columns_of(trials)
-    found = zip(columns.names, columns.traces, strict=True)
-    return {name: json.loads("".join(trace)) for name, trace in found if name in wanted}
+    pairs = zip(columns.names, columns.traces, strict=True)
+    return {name: json.loads("".join(trace)) for name, trace in pairs if name in wanted}

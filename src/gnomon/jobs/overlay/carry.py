@@ -34,7 +34,7 @@ Chosen = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class WrittenChoice:
     """What was written; AutoTVM's index of the choice, by layer and device; the file or folder of each build."""
 
     written: WrittenPart
@@ -42,7 +42,7 @@ class Carried:
     builds: tuple[Path, ...]
 
 
-def carry(analysis: Analysis, folder: TuneFolder) -> Carried:
+def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     """Write the choice for each device and for all together, and each build of a portfolio.
 
     UsageError or RecordError where that is not possible, ProblemError where a log has changed since it was read.
@@ -65,23 +65,23 @@ def carry(analysis: Analysis, folder: TuneFolder) -> Carried:
             _save_lines(lines, chosen, path)
         indices: dict[str, dict[str, int]] = {}
         for layer, configuration in analysis.chosen().items():
-            found = {key: lines[key, (layer, configuration)].index for key in devices}
-            indices[layer] = {key: index for key, index in found.items() if index is not None}
+            by_device = {key: lines[key, (layer, configuration)].index for key in devices}
+            indices[layer] = {key: index for key, index in by_device.items() if index is not None}
         written = WrittenPart(lines=_texts(paths), whole=str(logs[0]))
-        return Carried(written=written, indices=indices, builds=logs[1:])
+        return WrittenChoice(written=written, indices=indices, builds=logs[1:])
     for key, path in own.items():
         write_records(path, _records(analysis, devices[key], choice[key]))
     written = WrittenPart(records=_texts(own))
     if not all(layer.workload for layer in analysis.described):
-        return Carried(written=written, indices={}, builds=())
+        return WrittenChoice(written=written, indices={}, builds=())
     databases = {key: path.with_suffix(".metaschedule") for key, path in own.items()}
     for key, path in databases.items():
         _save_database(path, [_records(analysis, devices[key], choice[key])])
     folders = tuple(path.with_suffix(".metaschedule") for path in places)
     for chosen, path in zip(sets, folders, strict=True):
-        _save_database(path, [_records(analysis, devices[key], one) for key, one in chosen.items()])
+        _save_database(path, [_records(analysis, devices[key], names) for key, names in chosen.items()])
     written = replace(written, databases=_texts(databases), whole=str(folders[0]))
-    return Carried(written=written, indices={}, builds=folders[1:])
+    return WrittenChoice(written=written, indices={}, builds=folders[1:])
 
 
 def save_selection(analysis: Analysis, folder: TuneFolder, builds: Sequence[Path], libraries: Mapping[str, str]) -> str:
@@ -104,8 +104,8 @@ def save_selection(analysis: Analysis, folder: TuneFolder, builds: Sequence[Path
 def devices_of(analysis: Analysis) -> dict[str, TunedDevice]:
     """The devices by their keys."""
     devices: dict[str, TunedDevice] = {}
-    for one in analysis.records:
-        devices.setdefault(one.device.key, one.device)
+    for log in analysis.records:
+        devices.setdefault(log.device.key, log.device)
     return devices
 
 
@@ -118,8 +118,8 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
 
     What was collected goes before what a search timed, as it does in the choice.
     """
-    wanted = {(key, name) for chosen in sets for key, one in chosen.items() for name in one.items()}
-    found: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
+    wanted = {(key, name) for chosen in sets for key, names in chosen.items() for name in names.items()}
+    best: dict[tuple[str, Name], tuple[tuple[bool, float, bytes], LoggedLine]] = {}
     for path, records in zip(analysis.logs, analysis.records, strict=True):
         key, columns = records.device.key, columns_of(records.trials)
         mine = np.array([(key, name) in wanted for name in columns.names], dtype=np.bool_)[columns.which]
@@ -131,13 +131,13 @@ def _lines(analysis: Analysis, sets: Sequence[Chosen]) -> dict[tuple[str, Name],
         for number, trial in trials.items():
             place = key, (trial.layer, trial.configuration)
             ranked = (not records.found_on, median(trial.samples_s), lines[number].line), lines[number]
-            found[place] = min(ranked, found.get(place, ranked), key=lambda one: one[0])
-    return {name: line for name, (_, line) in found.items()}
+            best[place] = min(ranked, best.get(place, ranked), key=lambda entry: entry[0])
+    return {name: line for name, (_, line) in best.items()}
 
 
 def _save_lines(lines: Mapping[tuple[str, Name], LoggedLine], chosen: Chosen, path: Path) -> None:
     """Write lines as they stood, each once; a last one that had no end gets one."""
-    texts = [lines[key, name].line for key, one in chosen.items() for name in one.items()]
+    texts = [lines[key, name].line for key, names in chosen.items() for name in names.items()]
     with system_errors(RecordError, str(path), hint="Give another --out."):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(b"".join(text if text.endswith(b"\n") else text + b"\n" for text in dict.fromkeys(texts)), path)
@@ -146,7 +146,7 @@ def _save_lines(lines: Mapping[tuple[str, Name], LoggedLine], chosen: Chosen, pa
 def _records(analysis: Analysis, device: TunedDevice, chosen: Mapping[str, str]) -> TuningRecords:
     """The chosen configurations with their times on a device."""
     trials: list[TuningTrial] = []
-    mine = by_layer([t for one in analysis.records if one.device.key == device.key for t in one.trials])
+    mine = by_layer([t for log in analysis.records if log.device.key == device.key for t in log.trials])
     for layer in analysis.described:
         trial = pooled_trials(mine.get(layer.layer, ())).get(chosen.get(layer.layer, UNTUNED))
         if trial is not None and trial.failure is None:
@@ -157,7 +157,7 @@ def _records(analysis: Analysis, device: TunedDevice, chosen: Mapping[str, str])
 
 def _save_database(folder: Path, records: Sequence[TuningRecords]) -> None:
     """Write record sets of the same layers as one database: each record has the target of its device."""
-    texts = [write_metaschedule_database(one) for one in records]
+    texts = [write_metaschedule_database(part) for part in records]
     with system_errors(RecordError, str(folder), hint="Give another --out."):
         folder.mkdir(parents=True, exist_ok=True)
     for name, text in zip(FOLDER_FILES, (texts[0][0], "".join(rows for _, rows in texts)), strict=True):

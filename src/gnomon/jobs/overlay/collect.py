@@ -35,11 +35,11 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.records import best_of, best_trial, check_record, measured_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
+from gnomon.jobs.tune.request import DeviceOptions, TuneEffort, check_device, open_device
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, LayerCall, Loop, Timed, discard, once, visits
 from gnomon.tuning.servers import Tell
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 _AT_ONCE = 128
 _AGAIN = 4
@@ -51,15 +51,15 @@ class CollectRequest:
     """Records whose `best` configurations of each layer (None: all) are to be measured on a device.
 
     `layers` are names or numbers (none: all). `close` are configurations by layer (the digests of both): only these are
-    measured then, by themselves, in four times as many processes as the care says; the logs may be of the same host.
+    measured then, by themselves, in four times as many processes as the effort says; the logs may be of the same host.
     """
 
     logs: tuple[Path, ...]
-    device: DeviceWish
+    device: DeviceOptions
     best: int | None = None
     close: Mapping[str, Collection[str]] | None = None
     layers: tuple[str, ...] = ()
-    care: Care = field(default_factory=Care)
+    effort: TuneEffort = field(default_factory=TuneEffort)
     out: Path | None = None
     fresh: bool = False
 
@@ -80,14 +80,14 @@ def collect(
 ) -> list[CollectDocument]:
     """Measure configurations on a device, all of a layer side by side; a document for each log.
 
-    Each configuration is measured in so many fresh processes as the care says, in random order, its outputs compared
+    Each configuration is measured in so many fresh processes as the effort says, in random order, its outputs compared
     with the untuned layer's there. What was measured before is not measured again. Raises GnomonError.
     """
     began_s = time.monotonic()
-    logs, model, known = check_collect(request)
+    logs, model, recorded = check_collect(request)
     folder = tune_folder(request.out)
-    with Workshop() as shop, ExitStack() as stack:
-        device, bench = stack.enter_context(open_device(shop, request.device, known, tell))
+    with TvmPool() as pool, ExitStack() as stack:
+        device, bench = stack.enter_context(open_device(pool, request.device, recorded, tell))
         versions = tuner_versions()
         campaigns: dict[str, TrialCampaign] = {}
         for log in logs.values():
@@ -99,8 +99,8 @@ def collect(
             campaigns[log.host] = stack.enter_context(campaign)
             campaign.add_layers(log.layers)
         candidates = list(_candidates(request, list(logs.values()), campaigns))
-        builders = Builders(shop, device, timeout_s=request.care.build_timeout_s)
-        _Run(shop.folder, bench, builders, request.care.loop(model.dtype)).measure(candidates, watch)
+        builders = Builders(pool, device, timeout_s=request.effort.build_timeout_s)
+        _Run(pool.folder, bench, builders, request.effort.loop(model.dtype)).measure(candidates, watch)
         seconds = time.monotonic() - began_s
         for host, campaign in campaigns.items():
             campaign.finish(f"{campaign.count} trials of what {host} found, on {device.key}")
@@ -116,14 +116,14 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     """All that can be refused without TVM; the records of the layers that are meant by their files, their model, and
     the device as records describe it. Raises GnomonError.
     """
-    check_fields(request.care)
+    check_fields(request.effort)
     logs = every = read_logs(request.logs)
     replayable(request.logs, logs)
     model, folder = one_model(logs), tune_folder(request.out)
     paths = list(request.logs)
     if request.close is not None:
         # Of what a host found its own log says all; what was collected stands for it where that is not given.
-        first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda one: not one[1].found_on)}
+        first = {log.host: k for k, log in sorted(enumerate(logs), key=lambda pair: not pair[1].found_on)}
         logs, paths = [logs[k] for k in first.values()], [paths[k] for k in first.values()]
     hosts = [log.host for log in logs]
     if len(set(hosts)) < len(hosts):
@@ -131,25 +131,25 @@ def check_collect(request: CollectRequest) -> tuple[dict[Path, TuningRecords], T
     logs = only_layers(logs, request.layers)
     for host in hosts:
         check_record(folder.collected(TunedDevice(key=request.device.key, target={}), host, model))
-    known = _known(request, every, folder, model)
-    check_device(request.device, known)
-    return dict(zip(paths, logs, strict=True)), model, known
+    recorded = _recorded_device(request, every, folder, model)
+    check_device(request.device, recorded)
+    return dict(zip(paths, logs, strict=True)), model, recorded
 
 
-def _known(
+def _recorded_device(
     request: CollectRequest, logs: Sequence[TuningRecords], folder: TuneFolder, model: TunedModel
 ) -> TunedDevice | None:
     """The device as a log describes it, or as it was tuned for into the same folder: what is compared is compiled
     alike.
     """
     key = request.device.key
-    found = next((log.device for log in logs if log.device.key == key), None)
+    device = next((log.device for log in logs if log.device.key == key), None)
     path = folder.record(TunedDevice(key=key, target={}), model)
-    if found is None and path.is_file():
+    if device is None and path.is_file():
         (own,) = read_logs([path])
         replayable([path], [own])
-        found = own.device if own.device.key == key else None
-    return found
+        device = own.device if own.device.key == key else None
+    return device
 
 
 def _candidates(
@@ -157,18 +157,18 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Every configuration once, whoever found it, and each layer untuned; layer by layer."""
     layers = {layer.layer: layer for log in logs for layer in log.layers}
-    close, processes = request.close, request.care.processes
+    close, processes = request.close, request.effort.processes
     if close is not None:
         layers = {name: layer for name, layer in layers.items() if name in close}
         processes *= _AGAIN
-    found = {log.host: by_layer(log.trials) for log in logs}
+    by_host = {log.host: by_layer(log.trials) for log in logs}
     for layer in layers.values():
         traces: dict[str, Any] = {UNTUNED: None}
         holders: dict[str, list[TrialCampaign]] = {UNTUNED: []}
         for log in logs:
-            if layer.layer in {one.layer for one in log.layers}:
+            if layer.layer in {own.layer for own in log.layers}:
                 holders[UNTUNED].append(campaigns[log.host])
-                for trial in _meant(request, layer, found[log.host]):
+                for trial in _meant(request, layer, by_host[log.host]):
                     traces[trial.configuration] = trial.trace
                     holders.setdefault(trial.configuration, []).append(campaigns[log.host])
         for name, trace in traces.items():
@@ -197,47 +197,47 @@ class _Run:
 
     def measure(self, candidates: list[_Candidate], watch: Watch | None) -> None:
         """Measure what is missing, and write each result down at once."""
-        left = sum(self._missing(one) for one in candidates)
+        left = sum(self._missing(candidate) for candidate in candidates)
         meter = Meter("configurations", left, watch)
         for part in _parts(candidates):
-            if any(self._missing(one) for one in part):
+            if any(self._missing(candidate) for candidate in part):
                 self._part(part, meter)
         meter.finish()
 
-    def _missing(self, one: _Candidate) -> int:
+    def _missing(self, candidate: _Candidate) -> int:
         """How many processes are still to measure a candidate; one that failed is not tried again."""
         counts = []
-        for campaign in one.campaigns:
-            trials = [t for t in campaign.trials(one.layer.layer) if t.configuration == one.configuration]
+        for campaign in candidate.campaigns:
+            trials = [t for t in campaign.trials(candidate.layer.layer) if t.configuration == candidate.configuration]
             # One that took its server along is not tried again either: it would end every run.
             failed = any(
                 t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
             )
-            counts.append(0 if failed else one.processes - sum(1 for t in trials if t.failure is None))
+            counts.append(0 if failed else candidate.processes - sum(1 for t in trials if t.failure is None))
         return max(0, *counts, 0)
 
     def _part(self, part: list[_Candidate], meter: Meter) -> None:
         """Measure some layers. Without an untuned layer's outputs on this device its candidates cannot be compared, and
         are left for another time.
         """
-        wanted = [one for one in part if self._missing(one) or one.trace is None]
-        built = self._builders.build([(one.layer, one.trace) for one in wanted])
+        wanted = [candidate for candidate in part if self._missing(candidate) or candidate.trace is None]
+        built = self._builders.build([(candidate.layer, candidate.trace) for candidate in wanted])
         calls: dict[int, LayerCall] = {}
         compared = set()
-        for number, (one, call) in enumerate(zip(wanted, built, strict=True)):
-            outputs = self._folder / f"outputs-{one.layer.layer}.npz"
+        for number, (candidate, call) in enumerate(zip(wanted, built, strict=True)):
+            outputs = self._folder / f"outputs-{candidate.layer.layer}.npz"
             said: LayerCall | Timed | Failure = call
-            if one.trace is None and isinstance(call, LayerCall):
+            if candidate.trace is None and isinstance(call, LayerCall):
                 said = self._bench.call(replace(call, keep=outputs), once(self._loop))
                 if isinstance(said, Timed):
-                    compared.add(one.layer.layer)
+                    compared.add(candidate.layer.layer)
             if isinstance(said, Failure):
-                if missing := self._missing(one):
-                    self._write(one, said)
+                if missing := self._missing(candidate):
+                    self._write(candidate, said)
                     meter.step(missing)
-            elif isinstance(call, LayerCall) and one.layer.layer in compared:
-                calls[number] = replace(call, reference=None if one.trace is None else outputs)
-        processes = max((one.processes for one in wanted), default=0)
+            elif isinstance(call, LayerCall) and candidate.layer.layer in compared:
+                calls[number] = replace(call, reference=None if candidate.trace is None else outputs)
+        processes = max((candidate.processes for candidate in wanted), default=0)
         for number, _ in visits(
             self._bench, calls, processes, self._loop.seed, lambda number, _: self._missing(wanted[number])
         ):
@@ -246,20 +246,20 @@ class _Run:
         discard(*built)
 
     @staticmethod
-    def _write(one: _Candidate, said: Timed | Failure) -> None:
-        trial = measured_trial(one.layer, one.trace, said)
-        for campaign in one.campaigns:
+    def _write(candidate: _Candidate, said: Timed | Failure) -> None:
+        trial = measured_trial(candidate.layer, candidate.trace, said)
+        for campaign in candidate.campaigns:
             campaign.add(trial)
 
 
 def _parts(candidates: list[_Candidate]) -> Iterator[list[_Candidate]]:
     """Whole layers together, about so many candidates at a time: what is compared is measured side by side."""
     part: list[_Candidate] = []
-    for one in candidates:
-        if len(part) >= _AT_ONCE and one.trace is None:
+    for candidate in candidates:
+        if len(part) >= _AT_ONCE and candidate.trace is None:
             yield part
             part = []
-        part.append(one)
+        part.append(candidate)
     if part:
         yield part
 

@@ -22,7 +22,7 @@ from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, failure_part
 from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, tuner_versions
 from gnomon.jobs.tune.networks import Choice, Compiled, compile_network, error_of, measure_calls, ratio_of, times_of
-from gnomon.jobs.tune.request import Care, DeviceWish, check_device, open_device
+from gnomon.jobs.tune.request import DeviceOptions, TuneEffort, check_device, open_device
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt, worst
 from gnomon.measure.progress import Watch
@@ -30,7 +30,7 @@ from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.servers import Tell
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 _README = Path(__file__).with_name("README.txt")
 """How libraries and databases are used without gnomon, which goes beside them."""
@@ -50,7 +50,7 @@ class DeployRequest:
     devices: tuple[DeviceConfig, ...] = ()
     model: Path | None = None
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    care: Care = field(default_factory=Care)
+    effort: TuneEffort = field(default_factory=TuneEffort)
     out: Path | None = None
 
 
@@ -62,15 +62,15 @@ def deploy(
     tell: Tell = lambda sentence: None,
 ) -> AnalyzeDocument:
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
-    check_fields(request.care)
-    folder, document = tune_folder(request.out), analysis.document
+    check_fields(request.effort)
+    folder, document, seed = tune_folder(request.out), analysis.document, request.effort.seed
     gone = next(filter(None, map(replay_problem, analysis.records)), "")
     if gone and request.prove:
         raise UsageError(f"the choice cannot be compiled: {gone}", hint="Leave out --prove.")
-    wishes = _wishes(analysis, request) if request.prove else {}
+    options = _device_options(analysis, request) if request.prove else {}
     source = f"Nothing was compiled: {gone}." if gone else _source(analysis, request, folder)
-    for key, wish in wishes.items():
-        check_device(wish, devices_of(analysis)[key])
+    for key, own in options.items():
+        check_device(own, devices_of(analysis)[key])
     carried = carry(analysis, folder)
     rows: list[MeasuredChoice] = []
     doubts: list[Doubt] = []
@@ -79,23 +79,23 @@ def deploy(
     of_builds: dict[str, str] = {}
     module = ""
     if isinstance(source, Source):
-        with Workshop() as shop:
-            network = Network(shop, source)
+        with TvmPool() as pool:
+            network = Network(pool, source)
             for device in devices_of(analysis).values():
                 if request.prove:
-                    with open_device(shop, wishes[device.key], device, tell) as (_, bench):
-                        rows += _proved(shop, bench, network, analysis, device, request, watch)
+                    with open_device(pool, options[device.key], device, tell) as (_, bench):
+                        rows += _proved(pool, bench, network, analysis, device, request, watch)
                         doubts += worst(bench.environments)
                 if not request.compile:
                     continue
                 library = folder.library(device, document.model, choice=OVERLAY)
                 choice = _choice(analysis, analysis.chosen())
-                made = compile_network(network, device, choice, library, model=document.model, seed=request.care.seed)
-                if isinstance(made, Failure):
-                    notes.append(f"The network could not be compiled for {device.key}: {made.message}")
+                built = compile_network(network, device, choice, library, model=document.model, seed=seed)
+                if isinstance(built, Failure):
+                    notes.append(f"The network could not be compiled for {device.key}: {built.message}")
                 else:
-                    compiled[device.key] = made
-            of_builds = _compiled_builds(network, analysis, folder, compiled, request.care.seed, notes)
+                    compiled[device.key] = built
+            of_builds = _compiled_builds(network, analysis, folder, compiled, seed, notes)
             module = str(folder.module(document.model))
             if (failed := network.save_module(Path(module))) is not None:
                 notes.append(f"The network's module could not be written: {failed.message}")
@@ -109,7 +109,7 @@ def deploy(
         layers=tuple(replace(layer, index=carried.indices.get(layer.layer, {})) for layer in document.layers),
         written=replace(
             carried.written,
-            libraries={key: str(one.library) for key, one in compiled.items()},
+            libraries={key: str(build.library) for key, build in compiled.items()},
             module=module,
             selection=save_selection(analysis, folder, carried.builds, of_builds) if analysis.builds else "",
         ),
@@ -157,9 +157,9 @@ def _compiled_builds(
                 library = folder.library(device, analysis.document.model, choice=f"build-{number}")
                 choice = _choice(analysis, build.configurations)
                 model, untuned = analysis.document.model, compiled[key].untuned
-                made = compile_network(network, device, choice, library, model=model, seed=seed, untuned=untuned)
-                if isinstance(made, Failure):
-                    notes.append(f"Build {number} could not be compiled for {key}: {made.message}")
+                built = compile_network(network, device, choice, library, model=model, seed=seed, untuned=untuned)
+                if isinstance(built, Failure):
+                    notes.append(f"Build {number} could not be compiled for {key}: {built.message}")
                 else:
                     alike[compiled_for] = str(library)
             if compiled_for in alike:
@@ -167,61 +167,61 @@ def _compiled_builds(
     return libraries
 
 
-def _wishes(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceWish]:
+def _device_options(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceOptions]:
     """The devices of the records, by what they call them; UsageError for one that nobody knows, before any is used."""
-    given = {wish.key: wish for wish in (DeviceWish(config=config) for config in request.devices)}
-    made = {}
+    given = {options.key: options for options in (DeviceOptions(config=config) for config in request.devices)}
+    options = {}
     for key, device in devices_of(analysis).items():
         if key not in given:
             try:
-                given[key] = DeviceWish(config=resolve(key))
+                given[key] = DeviceOptions(config=resolve(key))
             except UsageError as error:
                 raise UsageError(
                     f"where the device {key!r} of these records is, is not known here",
                     hint="Give --device tvm://HOST:PORT/KEY or a name of the file of devices (gnomon devices add).",
                 ) from error
-        made[key] = replace(given[key], threads=device.threads)
-    return made
+        options[key] = replace(given[key], threads=device.threads)
+    return options
 
 
 def _proved(
-    shop: Workshop,
+    pool: TvmPool,
     bench: Bench,
     network: Network,
     analysis: Analysis,
-    known: TunedDevice,
+    device: TunedDevice,
     request: DeployRequest,
     watch: Watch | None,
 ) -> list[MeasuredChoice]:
     """The whole network on a device under each choice, interleaved: a row each."""
     choices: dict[str, Mapping[str, str]] = {"untuned": {}, OVERLAY: analysis.chosen()}
     choices |= {f"own:{host}": own for host in analysis.document.hosts if (own := analysis.own(host))}
-    care, model = request.care, analysis.document.model
-    network.layers(known.target)
-    inputs, outputs = shop.folder / "in.npz", shop.folder / "out.npz"
+    effort, model = request.effort, analysis.document.model
+    network.layers(device.target)
+    inputs, outputs = pool.folder / "in.npz", pool.folder / "out.npz"
     calls, rows = {}, {}
     for number, (name, choice) in enumerate(choices.items()):
-        library = shop.folder / f"{safe(known.key)}-{number}.so"
-        made = network.compile(known, _choice(analysis, choice), library, inputs=inputs, seed=care.seed)
-        if isinstance(made, Failure):
-            rows[name] = _network_row(known.key, name, {name: Measured(key=name, runs=(), failure=made)})
+        library = pool.folder / f"{safe(device.key)}-{number}.so"
+        built = network.compile(device, _choice(analysis, choice), library, inputs=inputs, seed=effort.seed)
+        if isinstance(built, Failure):
+            rows[name] = _network_row(device.key, name, {name: Measured(key=name, runs=(), failure=built)})
         else:
             calls[name] = library
     outputs.unlink(missing_ok=True)
     if isinstance(network.reference(inputs, outputs), Failure) and "untuned" in calls:
         # Without other software the untuned network's own outputs are what the others are compared with.
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
-        bench.call(keep, once(care.loop(model.dtype)))
+        bench.call(keep, once(effort.loop(model.dtype)))
     reference = outputs if outputs.exists() else None
     networks = {
         name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()
     }
-    stage = f"networks on {known.key}"
-    asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **care.details()}
-    with CallCampaign("overlay-proof", (known, model), tuner_versions(), asked, seed=care.seed) as campaign:
-        times = measure_calls(bench, networks, care, dtype=model.dtype, stage=stage, watch=watch, campaign=campaign)
-        campaign.finish(f"{len(calls)} choices of {model.name} on {known.key}", OVERLAY)
-    rows |= {name: _network_row(known.key, name, times) for name in times}
+    stage = f"networks on {device.key}"
+    asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **effort.details()}
+    with CallCampaign("overlay-proof", (device, model), tuner_versions(), asked, seed=effort.seed) as campaign:
+        times = measure_calls(bench, networks, effort, dtype=model.dtype, stage=stage, watch=watch, campaign=campaign)
+        campaign.finish(f"{len(calls)} choices of {model.name} on {device.key}", OVERLAY)
+    rows |= {name: _network_row(device.key, name, times) for name in times}
     return [rows[name] for name in choices]
 
 
@@ -247,7 +247,7 @@ def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> Mea
 def _choice(analysis: Analysis, chosen: Mapping[str, str]) -> Choice:
     """The traces of configurations."""
     wanted = {(layer, name) for layer, name in chosen.items() if name != UNTUNED}
-    traces = {name: trace for one in analysis.records for name, trace in traces_of(one.trials, wanted).items()}
+    traces = {name: trace for log in analysis.records for name, trace in traces_of(log.trials, wanted).items()}
     return [
         (layer, traces[layer.layer, chosen[layer.layer]])
         for layer in analysis.described

@@ -52,7 +52,7 @@ from gnomon.jobs.overlay.document import (
 )
 from gnomon.jobs.tune.document import FailureKind
 from gnomon.jobs.tune.folder import chosen_layers, read_logs
-from gnomon.jobs.tune.request import DeviceWish
+from gnomon.jobs.tune.request import DeviceOptions
 from gnomon.measure.progress import Meter, Watch
 
 _PORTFOLIO_S = 60.0
@@ -70,7 +70,7 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
     for text in devices:
         key, sign, file = text.partition("=")
         if not sign:
-            keys.append(DeviceWish(config=resolve(text)).key if is_place(text) else text)
+            keys.append(DeviceOptions(config=resolve(text)).key if is_place(text) else text)
             continue
         meant = [str(log) for log in logs if log.absolute() == Path(file).absolute()]
         if not key or not meant:
@@ -115,22 +115,22 @@ def analyze(
     portfolio: int = 0,
     resamples: int = 1000,
     seed: int = 0,
-    told: Told = NOTHING,
+    names: Told = NOTHING,
     watch: Watch | None = None,
 ) -> Analysis:
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.
 
     `layers` are names or numbers (none: all), `portfolio` is how many configurations a layer may have (0: no
-    portfolio), `resamples` and `seed` are of the confidence; `told` is what the user says of the logs.
+    portfolio), `resamples` and `seed` are of the confidence; `names` is what the user says of the logs.
     """
-    given = read_logs(logs, told)
+    given = read_logs(logs, names)
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    described = {layer.layer: layer for one in given for layer in one.layers}
+    described = {layer.layer: layer for log in given for layer in log.layers}
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
     # In an order of their own, so that the order in which they were given decides nothing.
-    ordered = sorted(zip(given, logs, strict=True), key=lambda one: (one[0].device.key, one[0].found_on, str(one[1])))
-    records = side_by_side(tuple(one for one, _ in ordered))
+    ordered = sorted(zip(given, logs, strict=True), key=lambda row: (row[0].device.key, row[0].found_on, str(row[1])))
+    records = side_by_side(tuple(log for log, _ in ordered))
     pooled = pool(records, [str(path) for _, path in ordered])
     if portfolio > len(pooled.devices):
         raise UsageError(
@@ -154,13 +154,13 @@ def analyze(
         meter.step()
     if records[0].tuner != "metaschedule":
         chosen = {(row.layer, row.configuration) for row in rows}
-        found = {name: trace for one in records for name, trace in traces_of(one.trials, chosen).items()}
-        rows = [replace(row, entity=found[row.layer, row.configuration]) for row in rows]
+        traces = {name: trace for log in records for name, trace in traces_of(log.trials, chosen).items()}
+        rows = [replace(row, entity=traces[row.layer, row.configuration]) for row in rows]
     builds = best_builds(network, portfolio) if portfolio and rows else None
     document = AnalyzeDocument(
         model=records[0].model,
         devices=tuple(pooled.devices),
-        hosts=tuple(sorted({one.host for one in records})),
+        hosts=tuple(sorted({log.host for log in records})),
         replayable=not _gone(records),
         layers=tuple(rows),
         undecided=tuple(undecided),
@@ -347,9 +347,9 @@ def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> Port
                 serves={device: names[row] for device, row in zip(times.devices, best.serves, strict=True)},
             )
         )
-    found = PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
+    part = PortfolioPart(size=size, layers=tuple(rows), M=_finite(total))
     if builds is None:
-        return found
+        return part
     layers = {choice.times.layer: choice.times.name for choice in network.layers}
     parts = [
         BuildPart(
@@ -358,20 +358,20 @@ def _portfolio(network: NetworkChoice, size: int, builds: Builds | None) -> Port
         )
         for build in builds.builds
     ]
-    return replace(found, builds=tuple(parts), M_builds=_finite(builds.value), builds_proven=builds.proven)
+    return replace(part, builds=tuple(parts), M_builds=_finite(builds.value), builds_proven=builds.proven)
 
 
 def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
-    for one in records:
-        if one.left_out:
-            yield f"Lines of a log of {one.device.key} that are cut off or no trials, and left out: {one.left_out}."
+    for log in records:
+        if log.left_out:
+            yield f"Lines of a log of {log.device.key} that are cut off or no trials, and left out: {log.left_out}."
     if len(pooled.devices) < 2:
         yield "All records are of one device: the choice is simply its fastest."
     for a, b in _copies(pooled):
         yield f"The times of {a} and {b} are the same to the last digit: is one log a copy?"
-    measured = {(one.found_on, one.device.key) for one in records}
+    measured = {(log.found_on, log.device.key) for log in records}
     searched = [
-        one.device.key for one in records if not one.found_on and (one.device.key, one.device.key) not in measured
+        log.device.key for log in records if not log.found_on and (log.device.key, log.device.key) not in measured
     ]
     if searched and len(pooled.devices) > 1 and not _gone(records):
         yield (
@@ -379,7 +379,7 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
             f"beside the others': {_COLLECT} of the device's own log on itself measures them again."
         )
     advice = "its tuner is gone from today's TVM" if _gone(records) else f"{_COLLECT} does that"
-    for host in sorted({one.host for one in records}):
+    for host in sorted({log.host for log in records}):
         timed = np.sum([_timed(times, host) for times in pooled.layers], axis=0)
         absent = [device for device, count in zip(pooled.devices, timed, strict=True) if not count]
         if absent:
@@ -388,8 +388,8 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
 
 def _timed(times: LayerTimes, host: str) -> Floats:
     """How many of a layer's configurations that a device found have a time on each device."""
-    found = [host in hosts for hosts in times.hosts]
-    counts: Floats = np.isfinite(times.times_s[found]).sum(axis=0)
+    mask = [host in hosts for hosts in times.hosts]
+    counts: Floats = np.isfinite(times.times_s[mask]).sum(axis=0)
     return counts
 
 
@@ -404,7 +404,7 @@ def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
 
 def _gone(records: Sequence[TuningRecords]) -> bool:
     """Whether nothing of these can be measured any more, so that nobody should be sent to do it."""
-    return all(replay_problem(one) is not None for one in records)
+    return all(replay_problem(log) is not None for log in records)
 
 
 def _finite(value: float) -> float | None:

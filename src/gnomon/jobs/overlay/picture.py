@@ -25,7 +25,7 @@ _CHOICES = {CHOSEN: "the overlay's choice", _OWN: "its own best", _OTHER: "anoth
 def overlay_pictures(document: AnalyzeDocument) -> dict[str, list[Chart]]:
     """Each layer where there was something to choose, and what was measured of the network, by the names of files."""
     taken = set[str]()
-    layers = {stem(f"layer.{one.name}", taken): [layer_chart(one, document.devices)] for one in _wide(document)}
+    layers = {stem(f"layer.{layer.name}", taken): [layer_chart(layer, document.devices)] for layer in _wide(document)}
     return {**layers, "network": network_charts(document)}
 
 
@@ -49,8 +49,8 @@ def losses_charts(document: AnalyzeDocument) -> list[Chart]:
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
     """What the configurations of least M lose on each device."""
-    rows = [(one.configuration, (one.host or "-", metric(one.M)), one.regret) for one in layer.options]
-    chosen = next((k for k, one in enumerate(layer.options) if one.configuration == layer.configuration), None)
+    rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
+    chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
     title = f"{layer.name}: what the configurations of least M lose on each device, of {layer.configurations}"
     return _heat(title, ("found on", "M"), devices, rows, chosen=chosen)
 
@@ -65,7 +65,7 @@ def _heat(
 ) -> Chart:
     """A heat map: columns of words, then a column a device with a loss in each cell; of many devices the worst."""
     shown = rows[:_MOST_ROWS]
-    worst = sorted(devices, key=lambda name: -max((_known(regret.get(name)) for _, _, regret in shown), default=0.0))
+    worst = sorted(devices, key=lambda name: -max((_finite(regret.get(name)) for _, _, regret in shown), default=0.0))
     kept = [name for name in devices if name in worst[:_MOST_DEVICES]]
     cells = [
         Mark(x=Value(value=column), y=Value(value=row), label=text, share=share)
@@ -86,13 +86,13 @@ def _heat(
     )
 
 
-def _known(loss: float | None) -> float:
+def _finite(loss: float | None) -> float:
     return loss if loss is not None and math.isfinite(loss) else 0.0
 
 
 def _loss(loss: float | None) -> tuple[str, float]:
     """A loss as text, and how dark it is."""
-    return ("0" if loss == 0 else units.percent(loss)), _known(loss) / _DARKEST
+    return ("0" if loss == 0 else units.percent(loss)), _finite(loss) / _DARKEST
 
 
 def network_charts(document: AnalyzeDocument) -> list[Chart]:

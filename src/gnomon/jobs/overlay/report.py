@@ -154,7 +154,7 @@ def network_sentence(measured: Mapping[str, Choices]) -> str:
             words = f"Measured on {many(len(longer), 'device')}, the whole network {_against(mean)} each one's own "
             words += f"best on average; on {named(worst, 32)}, the worst, it {_against(longer[worst])} its own"
         ends = {device: _ends(measured[device]) for device in longer}
-        apart = {one: known[1] - known[0] for one, known in ends.items() if known and (known[0] > 0 or known[1] < 0)}
+        apart = {name: span[1] - span[0] for name, span in ends.items() if span and (span[0] > 0 or span[1] < 0)}
         vague = [device for device in ends if device not in apart or apart[device] > 2 * _VAGUE]
         if not apart:
             unknown = None in ends.values()
@@ -184,7 +184,7 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
     sums = {device: _sums(layers, device) for device in devices}
     lost = {device: chosen / best - 1 if best else None for device, (best, chosen) in sums.items()}
     rows = [
-        (device, *sums[device], max(layers, key=lambda one: one.regret.get(device) or 0.0))
+        (device, *sums[device], max(layers, key=lambda layer: layer.regret.get(device) or 0.0))
         for device in sorted(devices, key=lambda device: -(lost[device] or 0.0))
     ]
     page.draw("gnomon.jobs.overlay.picture:losses_charts", document)
@@ -200,9 +200,9 @@ def devices_section(document: AnalyzeDocument, page: Page) -> None:
 
 def _sums(layers: Sequence[ChosenLayer], device: str) -> tuple[float, float]:
     """The layers' best times on a device, and those of the choice, each as often as the network calls it."""
-    both = [(one.weight, one.theta.get(device), one.times.get(device)) for one in layers]
-    known = [(weight, theta, time) for weight, theta, time in both if theta is not None and time is not None]
-    return sum(weight * theta for weight, theta, _ in known), sum(weight * time for weight, _, time in known)
+    both = [(layer.weight, layer.theta.get(device), layer.times.get(device)) for layer in layers]
+    timed = [(weight, theta, time) for weight, theta, time in both if theta is not None and time is not None]
+    return sum(weight * theta for weight, theta, _ in timed), sum(weight * time for weight, _, time in timed)
 
 
 def others_section(document: AnalyzeDocument, page: Page) -> None:
@@ -213,7 +213,7 @@ def others_section(document: AnalyzeDocument, page: Page) -> None:
     page.heading("Beside one device's own best used on all of them (the mean of decided layers, the worst layer)")
     rows = [("the choice", total.M, total.mean_regret, total.worst_regret)]
     ranked = [(part.M, host, part.worst_regret) for host, part in own.items() if part.M is not None]
-    for value, host, worst in sorted(ranked, key=lambda one: one[0]):
+    for value, host, worst in sorted(ranked, key=lambda row: row[0]):
         rows.append((f"best of {named(host, 32)}", value, value / count, worst))
     page.table(
         Table(rows, most=1 + _MOST_DEVICES, more="more, which lose more", chosen=lambda row: row is rows[0])
@@ -235,13 +235,13 @@ def minimax_section(document: AnalyzeDocument, page: Page) -> None:
     page.heading("Least loss on the worst device (minimax), where that is another configuration")
     page.table(
         layer_table(layers, most=_MOST_ITEMS, split=6)
-        .number("worst", _least_loss(lambda one: loss(one.worst_regret)))
+        .number("worst", _least_loss(lambda choice: loss(choice.worst_regret)))
         .number("least M's", lambda layer: layer.worst_regret, loss)
-        .number("mean", _least_loss(lambda one: loss(one.mean_regret)))
+        .number("mean", _least_loss(lambda choice: loss(choice.mean_regret)))
         .number("least M's", lambda layer: layer.mean_regret, loss)
-        .text("on", _least_loss(lambda one: one.worst_device), least=8, most=24)
-        .text("configuration", _least_loss(lambda one: one.configuration), least=16)
-        .text("found on", _least_loss(lambda one: one.host), least=8, most=24)
+        .text("on", _least_loss(lambda choice: choice.worst_device), least=8, most=24)
+        .text("configuration", _least_loss(lambda choice: choice.configuration), least=16)
+        .text("found on", _least_loss(lambda choice: choice.host), least=8, most=24)
     )
 
 
@@ -258,18 +258,18 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
     mean = None if portfolio.M is None else portfolio.M / max(1, len(document.devices))
     words = f"M is {metric(portfolio.M)} in place of {metric(document.total.M)}: the network loses "
     words += f"{loss(mean)} on average"
-    guessed = [named(one.name, 32) for one in portfolio.layers if not one.proven]
+    guessed = [named(layer.name, 32) for layer in portfolio.layers if not layer.proven]
     proof = f"; not proved the least for {listed(guessed)}" if guessed else "; proved the least there can be"
     page.line(f"{words}{proof if portfolio.layers else ''}.", indent=1)
-    alone = {one.name: one.M for one in document.layers}
-    several = {one.name for one in _open_to_choice(document.layers)}
-    if rows := [one for one in portfolio.layers if one.name in several]:
+    alone = {layer.name: layer.M for layer in document.layers}
+    several = {layer.name for layer in _open_to_choice(document.layers)}
+    if rows := [layer for layer in portfolio.layers if layer.name in several]:
         page.table(
             Table(rows, most=MOST_LAYERS, more="more layers")
-            .text("layer", lambda one: one.name, least=16, most=40)
-            .number("M", lambda one: one.M, metric)
-            .number("with one", lambda one: alone.get(one.name), metric)
-            .number("used", lambda one: len({*one.serves.values()}))
+            .text("layer", lambda layer: layer.name, least=16, most=40)
+            .number("M", lambda layer: layer.M, metric)
+            .number("with one", lambda layer: alone.get(layer.name), metric)
+            .number("used", lambda layer: len({*layer.serves.values()}))
         )
     if portfolio.builds:
         loses = "" if portfolio.M_builds is None else loss(portfolio.M_builds / max(1, len(document.devices)))
@@ -366,7 +366,7 @@ def _answer(document: AnalyzeDocument) -> str:
         others = "the other stays" if total.undecided == 1 else "the others stay"
         words = f"{total.layers} of {many(total.layers + total.undecided, 'layer')} decided for "
         words += f"{many(len(devices), 'device')}{share}; {others} untuned. Where decided, "
-    worst, most = max(layers, key=lambda one: one.worst_regret or 0.0), total.worst_regret or 0.0
+    worst, most = max(layers, key=lambda layer: layer.worst_regret or 0.0), total.worst_regret or 0.0
     if most <= 0:
         what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
         return f"{words}{what}."
@@ -426,11 +426,11 @@ def _layers(document: AnalyzeDocument, page: Page) -> None:
     page.draw("gnomon.jobs.overlay.picture:layer_charts", document)
     if alone := [layer for layer in document.layers if layer not in layers]:
         words = f"{many(len(alone), 'more layer has', 'more layers have')} one configuration alone"
-        page.line(f"{words}, with {share_of(sum(one.share for one in alone))} of the time.", indent=1, style="dim")
+        page.line(f"{words}, with {share_of(sum(layer.share for layer in alone))} of the time.", indent=1, style="dim")
     words = f"M: the sum of relative regrets on {many(len(document.devices), 'device')}, each against the best time "
-    known = "Sure: how often resampled times choose the same."
-    known = known if sure else "How sure is not known: each time is a single sample."
-    page.line(f"{words}there (theta); 0 is best on all. {known}", indent=1, style="dim")
+    note = "Sure: how often resampled times choose the same."
+    note = note if sure else "How sure is not known: each time is a single sample."
+    page.line(f"{words}there (theta); 0 is best on all. {note}", indent=1, style="dim")
     doubtful = [named(layer.name, 32) for layer in layers if layer.close]
     if doubtful:
         again = "; gnomon overlay collect --close measures them again, by themselves" if document.replayable else ""
@@ -447,8 +447,8 @@ def _metric_ends(layer: ChosenLayer) -> str:
 def _skipped(document: AnalyzeDocument, page: Page) -> None:
     """Layers without a choice, and configurations that were not ranked or failed."""
     undecided = document.undecided
-    incomplete = [one for layer in document.layers for one in layer.incomplete]
-    lost = Counter(named(device, 32) for one in incomplete for device in one.missing)
+    incomplete = [part for layer in document.layers for part in layer.incomplete]
+    lost = Counter(named(device, 32) for part in incomplete for device in part.missing)
     failures: dict[tuple[str, str, str], list[FailedTrialPart]] = {}
     for trial in (trial for layer in document.layers for trial in layer.failed):
         failures.setdefault((trial.device, trial.stage, trial.kind), []).append(trial)

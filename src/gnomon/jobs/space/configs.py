@@ -39,8 +39,8 @@ def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
     cells = []
     for layer, (group, width) in enumerate(zip(layout.groups, layout.widths, strict=True)):
         slot = study.space.slots[group]
-        made = {name: _layers(study.primitives[name].block, width, layout.stride(layer)) for name in slot.choices}
-        cells.append(Choice(slot.name, made, again=True))
+        choices = {name: _layers(study.primitives[name].block, width, layout.stride(layer)) for name in slot.choices}
+        cells.append(Choice(slot.name, choices, again=True))
     return BlockSpace(name=path.stem, inputs=(layout.input_shape,), parts=(*filter(None, [stem]), *cells, head))
 
 

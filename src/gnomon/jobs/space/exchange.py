@@ -143,8 +143,8 @@ def export_networks(
 
     def net(network: Network, timed: LatencyRow | None = None) -> NetRow:
         size = fields_of(NetRow, network_size(study, network, timed))
-        row, one = NetRow(assignment=study.space.indices(network.primitives), **size), seen.get(network.id)
-        return row if one is None else replace(row, accuracy=one.accuracy, accuracy_error=one.error, method=chosen)
+        row, own = NetRow(assignment=study.space.indices(network.primitives), **size), seen.get(network.id)
+        return row if own is None else replace(row, accuracy=own.accuracy, accuracy_error=own.error, method=chosen)
 
     rows = [
         replace(
@@ -158,7 +158,7 @@ def export_networks(
         if row.call_s is not None
     ]
     timed = {row.assignment for row in rows}
-    rows += [one for s in seen.values() if (one := net(s.network)).assignment not in timed]
+    rows += [untimed for s in seen.values() if (untimed := net(s.network)).assignment not in timed]
     if not rows:
         raise UsageError(f"{profile} holds no network", hint="Run gnomon space profile first.")
     save_text(write_profiled(rows, study.space), out)
@@ -226,24 +226,24 @@ def _made_config(files: Sequence[_File], numbering: str) -> str:
         raise UsageError(f"{_names(files)}: the search space is not named", hint="Give its config: --config FILE.")
     # A family's name may end in numbers, a network's in no fewer than it has cell groups.
     groups = min(len(re.findall(r"_[0-9]+(?=_|$)", name)) for name in ids)
-    found: dict[str, list[tuple[int, ...]]] = {}
+    families: dict[str, list[tuple[int, ...]]] = {}
     for name in ids:
         family, assignment = parse_id(name, groups)
-        found.setdefault(family, []).append(assignment)
-    counts = {name: max(map(max, ones)) + 1 for name, ones in found.items()}
+        families.setdefault(family, []).append(assignment)
+    counts = {name: max(map(max, ones)) + 1 for name, ones in families.items()}
     if sum(counts.values()) > _MOST_PRIMITIVES:
         raise ProblemError(
             f"{_names(files)} name {sum(counts.values())} primitives, and at most {_MOST_PRIMITIVES} are read",
             hint="Give the config of the space: --config FILE.",
         )
     primitives = [f"{name}block_{k}" for name, count in counts.items() for k in range(count)]
-    defaults = {name: f"{name}block_{k}" for name, ones in found.items() if (k := _default(ones)) is not None}
+    defaults = {name: f"{name}block_{k}" for name, ones in families.items() if (k := _default(ones)) is not None}
     return config_of_tables(primitives, groups, numbering=numbering, defaults=defaults)
 
 
 def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
     """The primitive that all networks of a table have in all cell groups but one; None where several may be it."""
-    able = [k for k in set(ones[0]) if all(one.count(k) >= len(one) - 1 for one in ones)]
+    able = [k for k in set(ones[0]) if all(row.count(k) >= len(row) - 1 for row in ones)]
     return able[0] if len(able) == 1 < len(ones[0]) else None
 
 
@@ -255,7 +255,7 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
                 return list(read_nets(file.csv, study.space, profiled=True))
             return list(read_nets(file.csv, space.space, text_reader(space), profiled=True))  # by its own names
         complaints = Complaints(what="table", hint="Give the config that the table was made of: --config FILE.")
-        found = []
+        rows = []
         for name, value in file.table.items():
             try:
                 assignment = study.space.indices(_network(study, name).primitives)
@@ -263,9 +263,9 @@ def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
                 complaints.tell(name[:60], error.message)
                 continue
             row = NetRow(assignment=assignment)
-            found.append(replace(row, accuracy=value) if file.accuracies else replace(row, latency_s=seconds(value)))
+            rows.append(replace(row, accuracy=value) if file.accuracies else replace(row, latency_s=seconds(value)))
         complaints.raise_any()
-        return found
+        return rows
 
 
 def _network(study: Study, name: str) -> Network:
@@ -273,16 +273,16 @@ def _network(study: Study, name: str) -> Network:
     if "+" in name:
         return study.mixed(name.split("+"))
     family, assignment = parse_id(name, study.layout.group_count)
-    known = study.families.get(family)
-    if known is None:
+    own = study.families.get(family)
+    if own is None:
         raise ProblemError(f"the config has no family {family}")
-    if any(place >= count for place, count in zip(assignment, known.counts, strict=True)):
-        raise ProblemError(f"the config has {len(known.primitives)} primitives of {family}, places from 0")
-    return known.network(assignment)
+    if any(place >= count for place, count in zip(assignment, own.counts, strict=True)):
+        raise ProblemError(f"the config has {len(own.primitives)} primitives of {family}, places from 0")
+    return own.network(assignment)
 
 
 def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: str | None) -> list[AccuracyRow]:
-    found: dict[str, AccuracyRow] = {}
+    rows: dict[str, AccuracyRow] = {}
     for file, net in nets:
         if net.accuracy is None:
             continue
@@ -303,13 +303,13 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             origin=file.name,
         )
         # A csv repeats the accuracy of a network for each toolchain.
-        if found.setdefault(row.key, row) != row:
+        if rows.setdefault(row.key, row) != row:
             raise ProblemError(f"{file.name}: {network.id} has several accuracies", hint="Give each network one.")
-    return list(found.values())
+    return list(rows.values())
 
 
 def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: str | None) -> list[LatencyRow]:
-    found: dict[str, LatencyRow] = {}
+    rows: dict[str, LatencyRow] = {}
     for file, net in nets:
         if net.latency_s is None:
             continue
@@ -328,12 +328,12 @@ def _latency_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: st
             raise ProblemError(
                 f"{file.name}: the latency of {network.id} is not within its interval", hint="Correct the interval."
             )
-        if found.setdefault(row.key, row) is not row:
+        if rows.setdefault(row.key, row) is not row:
             raise ProblemError(
                 f"{file.name}: {network.id} has several latencies by {toolchain}",
                 hint="Give each network one a toolchain.",
             )
-    return list(found.values())
+    return list(rows.values())
 
 
 def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iterable[AccuracyRow]) -> None:
@@ -349,21 +349,21 @@ def _check_apart(profile: Path, trained: Iterable[AccuracyRow], accuracies: Iter
 
 def _check_contexts(latencies: Sequence[LatencyRow], timed: Iterable[LatencyRow] = ()) -> None:
     """UsageError where what is imported was measured otherwise than what is there, or than more of it."""
-    known = [*timed, *latencies]
+    rows = [*timed, *latencies]
     contexts = {(row.toolchain, tuple(sorted(row.context.items()))) for row in latencies}
     for toolchain, context in sorted(contexts):
-        check_context(known, toolchain, dict(context), hint="Give these a name of their own: --toolchain NAME")
+        check_context(rows, toolchain, dict(context), hint="Give these a name of their own: --toolchain NAME")
 
 
 def _unseen(study: Study, nets: Sequence[tuple[_File, NetRow]]) -> list[str]:
     """A sentence about networks of tables that the published rule passes over."""
-    single = {one.id for family in study.families.values() for one in family.swaps()}
-    told = {study.at(net.assignment).id for file, net in nets if file.table}
-    if not told - single:
+    single = {network.id for family in study.families.values() for network in family.swaps()}
+    ids = {study.at(net.assignment).id for file, net in nets if file.table}
+    if not ids - single:
         return []
     return [
-        f"{len(told - single)} of {len(told)} networks differ from their family's default in several cell groups "
-        f"({min(told - single)}, ..): the rule published does not see these. The config may say another "
+        f"{len(ids - single)} of {len(ids)} networks differ from their family's default in several cell groups "
+        f"({min(ids - single)}, ..): the rule published does not see these. The config may say another "
         "default: gnomon_cfg.default_primitives"
     ]
 

@@ -186,9 +186,9 @@ def _calibration(
     """The images that the config names for calibration, where one of the toolchains looks at any; and keep them."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):
         return None
-    found = open_calibration(config.profiler.calib_data, beside, data, config.gnomon.resize)
-    keep_calibration(found, profile)
-    return found
+    images = open_calibration(config.profiler.calib_data, beside, data, config.gnomon.resize)
+    keep_calibration(images, profile)
+    return images
 
 
 def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
@@ -203,14 +203,14 @@ def _check_measured(folder: ProfileFolder, toolchains: Sequence[str]) -> None:
 
 
 def _check_numbers(asked: TrainRequest, networks: int | None, mixed: int) -> None:
-    found = {
+    numbers = {
         "epochs": (asked.epochs, 1),
         "networks": (networks, 1),
         "seeds": (asked.seeds, 1),
         "mixed": (mixed, 0),
         "workers": (asked.workers, 0),
     }
-    wrong = [f"{name} is {n}, below {least}" for name, (n, least) in found.items() if n is not None and n < least]
+    wrong = [f"{name} is {n}, below {least}" for name, (n, least) in numbers.items() if n is not None and n < least]
     if wrong:
         raise UsageError("; ".join(wrong), hint="Leave them out for what is usual.")
 
@@ -229,21 +229,21 @@ def measured_networks(study: Study, trained: Sequence[Network], mixed: int, seed
 
     Of mixed ones those that were trained come first.
     """
-    found: list[Network] = []
+    networks: list[Network] = []
     several = ACROSS * mixed * len(study.families)
     for family in study.families.values():
         single = family.swaps()
-        known = {n.id for n in single}
-        more = {n.id: n for n in trained if n.family == family.name and n.id not in known}
+        ids = {n.id for n in single}
+        more = {n.id: n for n in trained if n.family == family.name and n.id not in ids}
         wanted = min(mixed, family.space.size - len(single))
         for number in range(_DESIGNS):
             if len(more) >= wanted:
                 break
             drawn = (family.network(row) for row in balanced_design(family.counts, wanted, seed=seed + number))
-            more |= {n.id: n for n in drawn if n.id not in known and n.id not in more}
-        found += [*single, *list(more.values())[:wanted]]
+            more |= {n.id: n for n in drawn if n.id not in ids and n.id not in more}
+        networks += [*single, *list(more.values())[:wanted]]
     across = [*(n for n in trained if not n.family), *across_families(study, several, seed=seed)]
-    return [*found, *list({n.id: n for n in across}.values())[:several]]
+    return [*networks, *list({n.id: n for n in across}.values())[:several]]
 
 
 def trained_networks(study: Study, folder: ProfileFolder) -> list[Network]:

@@ -60,11 +60,11 @@ def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, 
     """
     taken = set[str]()
     charts = {
-        stem(f"accuracy-latency.{one.toolchain}", taken): networks_charts(document, one, selection)
-        for one in document.latency
+        stem(f"accuracy-latency.{chain.toolchain}", taken): networks_charts(document, chain, selection)
+        for chain in document.latency
     }
     charts["choice"] = [] if selection is None else choice_charts(selection)
-    charts["quantised"] = [chart for one in document.latency for chart in quantised_charts(document, one)]
+    charts["quantised"] = [chart for chain in document.latency for chart in quantised_charts(document, chain)]
     return tuple(write_pictures(charts, folder))
 
 
@@ -193,12 +193,12 @@ def _through(ratio: float, most: float, look: Look, name: str) -> Group:
 def choice_charts(selection: SelectionDocument) -> list[Chart]:
     """A matrix of primitives and cell groups: how often each is on the front, with a frame around what is kept."""
     groups, meanings = selection.groups, selection.meanings
-    known = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
-    names = list(dict.fromkeys([*meanings, *(name for group in (*known, *groups) for name in group)]))
+    frequencies = [{kept.name: kept.frequency for kept in group} for group in selection.primitives or ()]
+    names = list(dict.fromkeys([*meanings, *(name for group in (*frequencies, *groups) for name in group)]))
     cells: dict[bool, list[Mark]] = {True: [], False: []}
     for column, group in enumerate(groups):
         for row, name in enumerate(names):
-            share = known[column].get(name) if column < len(known) else None
+            share = frequencies[column].get(name) if column < len(frequencies) else None
             text = units.share(share) if share is not None else "kept" if name in group else ""
             cells[name in group].append(Mark(x=Value(value=column), y=Value(value=row), label=text, share=share or 0.0))
     after, before = selection.networks_after, selection.networks_before
@@ -214,7 +214,7 @@ def choice_charts(selection: SelectionDocument) -> list[Chart]:
                 Group(marks=cells[False], kind="cells"),
                 Group(name="kept", marks=cells[True], look=CHOSEN, kind="cells"),
             ),
-            note="Shares of the posterior samples in which the primitive is on the front." if known else "",
+            note="Shares of the posterior samples in which the primitive is on the front." if frequencies else "",
         )
     ]
 

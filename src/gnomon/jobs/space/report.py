@@ -142,14 +142,14 @@ def _group(document: SelectionDocument, number: int, names: Sequence[str], page:
     """The primitives that a cell group keeps, with how often each is on the front; then the dropped ones."""
     page.heading("".join(document.slots[number : number + 1]) or f"Cell group {number}")
     meanings = document.meanings
-    known = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
+    by_name = {kept.name: kept for group in (document.primitives or ())[number : number + 1] for kept in group}
     table = Table(names).text("kept", str)
-    if known:
-        table.number("on the front", lambda name: units.share(known[name].frequency) if name in known else "-")
-        table.number("95 % interval", lambda name: _front_ends(known.get(name)))
+    if by_name:
+        table.number("on the front", lambda name: units.share(by_name[name].frequency) if name in by_name else "-")
+        table.number("95 % interval", lambda name: _front_ends(by_name.get(name)))
     page.table(table.text("made of", lambda name: meanings.get(name, "")))
-    if known:
-        dropped = [f"{name} ({units.share(kept.frequency)})" for name, kept in known.items() if name not in names]
+    if by_name:
+        dropped = [f"{name} ({units.share(kept.frequency)})" for name, kept in by_name.items() if name not in names]
     else:
         others = [name for name in meanings if name not in names]
         dropped = [name for name in others if document.family in (None, name.rpartition("block_")[0])]
@@ -242,7 +242,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     if failed:
         verb = "has" if len(failed) == 1 else "have"
         page.item(
-            f"{len(failed)} of {len(rows)} {verb} no accuracy or no latency.", next((one for one in failed if one), "")
+            f"{len(failed)} of {len(rows)} {verb} no accuracy or no latency.", next((why for why in failed if why), "")
         )
     page.path("all of them", f"{document.profile}/front.json")
 
@@ -308,18 +308,18 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
         )
         _predicted(toolchain, page)
     _compared(toolchain, page)
-    right = {one.id: one.accuracy for one in document.accuracy.trained} if document.accuracy else {}
+    right = {row.id: row.accuracy for row in document.accuracy.trained} if document.accuracy else {}
     page.draw("gnomon.jobs.space.picture:networks_charts", document, toolchain)
     page.table(
         Table(toolchain.networks)
-        .text("network", lambda one: one.id, extra=True)
-        .number("latency", lambda one: one.latency_s, units.time, extra=True)
-        .number("95 % interval", lambda one: units.interval(one.low_s, one.high_s, one.latency_s), extra=True)
-        .number("accuracy", lambda one: right.get(one.id), percent, extra=True)
-        .number("parameters", lambda one: one.size.parameters, units.count, extra=True)
-        .number("MACs", lambda one: one.size.macs, units.count, extra=True)
-        .number("memory at most", lambda one: units.value(one.size.peak_bytes, "B"), extra=True)
-        .text("reason", lambda one: one.reason, extra=True)
+        .text("network", lambda row: row.id, extra=True)
+        .number("latency", lambda row: row.latency_s, units.time, extra=True)
+        .number("95 % interval", lambda row: units.interval(row.low_s, row.high_s, row.latency_s), extra=True)
+        .number("accuracy", lambda row: right.get(row.id), percent, extra=True)
+        .number("parameters", lambda row: row.size.parameters, units.count, extra=True)
+        .number("MACs", lambda row: row.size.macs, units.count, extra=True)
+        .number("memory at most", lambda row: units.value(row.size.peak_bytes, "B"), extra=True)
+        .text("reason", lambda row: row.reason, extra=True)
     )
     _failures(toolchain.failed, "network", page)
 
@@ -327,8 +327,8 @@ def _latency(document: SpaceDocument, toolchain: ToolchainPart, page: Page) -> N
 def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
     """The networks that failed, by reason, the most frequent reason first."""
     names: dict[str, list[str]] = {}
-    for one in failed:
-        names.setdefault(sentence(one.reason), []).append(one.network)
+    for row in failed:
+        names.setdefault(sentence(row.reason), []).append(row.network)
     for reason, ones in sorted(names.items(), key=lambda item: -len(item[1])):
         page.item(f"{many(len(ones), what)} failed: {reason}", listed(ones))
 
@@ -355,17 +355,17 @@ def _times(rows: Sequence[MeasuredNetwork]) -> list[float]:
 
 def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwork]) -> list[str]:
     """A family's one-change variants: how many were measured, their median and range, and how well one is known."""
-    mine = [one for one in rows if document.family_of(one.primitives) == name and document.is_single(one.primitives)]
+    mine = [row for row in rows if document.family_of(row.primitives) == name and document.is_single(row.primitives)]
     times, count = _times(mine), f"of {document.families[name].swaps}"
     if not times:
         return [name, f"0 {count}", "-", "-", "-"]
     halves = [
-        (one.high_s - one.low_s) / 2 / one.latency_s
-        for one in mine
-        if one.latency_s and one.low_s is not None and one.high_s is not None and not one.reason
+        (row.high_s - row.low_s) / 2 / row.latency_s
+        for row in mine
+        if row.latency_s and row.low_s is not None and row.high_s is not None and not row.reason
     ]
-    known = f"+- {100 * statistics.median(halves):.1f} %" if halves else "-"
-    return [name, f"{len(times)} {count}", units.time(statistics.median(times)), _spread(times), known]
+    margin = f"+- {100 * statistics.median(halves):.1f} %" if halves else "-"
+    return [name, f"{len(times)} {count}", units.time(statistics.median(times)), _spread(times), margin]
 
 
 def _predicted(toolchain: ToolchainPart, page: Page) -> None:
@@ -470,7 +470,7 @@ def _answer(document: SpaceDocument) -> str:
 def _rankings(document: SpaceDocument) -> tuple[RankingPart, ...]:
     """The rankings that say anything: of at least as many trainings as the family has primitives."""
     rankings = () if document.accuracy is None else document.accuracy.rankings
-    return tuple(one for one in rankings if one.trainings >= len(document.families[one.family].primitives))
+    return tuple(row for row in rankings if row.trainings >= len(document.families[row.family].primitives))
 
 
 def _noisy(rankings: Sequence[RankingPart]) -> list[str]:
@@ -598,10 +598,10 @@ def primitives_report(document: PrimitivesDocument, page: Page) -> None:
     page.headline(f"{many(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
     page.table(
         Table(document.primitives)
-        .text("primitive", lambda one: one.name)
-        .text("family", lambda one: one.family)
-        .text("made of", lambda one: one.meaning)
-        .text("digest", lambda one: one.digest[:16], least=16)
+        .text("primitive", lambda row: row.name)
+        .text("family", lambda row: row.family)
+        .text("made of", lambda row: row.meaning)
+        .text("digest", lambda row: row.digest[:16], least=16)
     )
     page.line("")
     page.line("The digest is of the block itself: equal digests are equal blocks, whatever their numbers.")
@@ -612,8 +612,8 @@ def toolchains_report(document: ToolchainsDocument, page: Page) -> None:
     toolchains = document.toolchains
     ready = [toolchain.name for toolchain in toolchains if not toolchain.missing]
     page.headline(f"{len(ready)} of {len(toolchains)} toolchains can be used here: {listed(ready) or 'none'}.")
-    table = Table(toolchains).text("toolchain", lambda one: one.name).text("measured by", lambda one: one.measured_by)
-    page.table(table.text("", lambda one: f"{many(len(one.missing), 'thing')} missing" if one.missing else "ready"))
+    table = Table(toolchains).text("toolchain", lambda row: row.name).text("measured by", lambda row: row.measured_by)
+    page.table(table.text("", lambda row: f"{many(len(row.missing), 'thing')} missing" if row.missing else "ready"))
     for toolchain in toolchains:
         if toolchain.missing:
             page.heading(f"For {toolchain.name}")

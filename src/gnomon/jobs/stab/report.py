@@ -23,8 +23,8 @@ def stab_report(document: StabDocument, page: Page) -> None:
         page.conditions(conditions_line(proof.model, proof.device, proof.conditions))
     else:
         page.conditions(f"By times of onert's traces, {'one thread' if threads == 1 else f'{threads} threads'}.")
-    found = [*document.doubts, *(proof.doubts if proof else ())]
-    first_warnings(found, page)
+    warnings = [*document.doubts, *(proof.doubts if proof else ())]
+    first_warnings(warnings, page)
     with page.details("sums of the traces") if proof else nullcontext():
         _predictions(document, page)
         _published(document, page)
@@ -39,7 +39,7 @@ def stab_report(document: StabDocument, page: Page) -> None:
         page.heading("What the traces do not contain")
         for lack in document.exact.lacks:
             page.item(lack)
-    doubts(found, page)
+    doubts(warnings, page)
     package = document.package
     page.path("run it", f"cd {shlex.quote(package)} && python gnomon/gnomon-agent.pyz run gnomon/plan.json")
     with page.details("the files"):

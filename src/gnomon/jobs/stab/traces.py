@@ -55,7 +55,7 @@ def read_traces(folder: Path, package: str, threads: int, model: Model) -> Trace
     another device than the rest. A trace that does not say where it comes from is a doubt.
     """
     graph = model.graph
-    files = _found(folder, package, threads)
+    files = _trace_files(folder, package, threads)
     if not files:
         raise ProblemError(
             f"there is no trace of {package} with {threads} threads in {folder}",
@@ -109,9 +109,9 @@ def trace_from_runs(runs: Sequence[Run], origin: Origin) -> Trace | None:
             for index in row.sources:
                 times.setdefault((index, row.name, row.backend), []).extend(row.wall_ns)
     operators = tuple(
-        TraceOperator(index=index, type=name, backend=backend, time=_spread(found), subgraph=0)
-        for (index, name, backend), found in sorted(times.items())
-        if found
+        TraceOperator(index=index, type=name, backend=backend, time=_spread(wall_ns), subgraph=0)
+        for (index, name, backend), wall_ns in sorted(times.items())
+        if wall_ns
     )
     if not operators:
         return None
@@ -139,13 +139,13 @@ def _spread(times_ns: Sequence[int]) -> Spread:
     )
 
 
-def _found(folder: Path, package: str, threads: int) -> dict[str, Path]:
+def _trace_files(folder: Path, package: str, threads: int) -> dict[str, Path]:
     pattern = re.compile(re.escape(package) + r"_([A-Za-z][A-Za-z0-9_]*)_" + str(threads))
     with system_errors(ProblemError, f"the folder of traces {folder} cannot be read", hint=_MEASURE):
         paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = {match[1]: path for path in paths if (match := pattern.fullmatch(path.name))}
+    files = {match[1]: path for path in paths if (match := pattern.fullmatch(path.name))}
     order = ["cpu", *OP_LIST]
-    return {b: found[b] for b in sorted(found, key=lambda b: (order.index(b) if b in order else len(order), b))}
+    return {b: files[b] for b in sorted(files, key=lambda b: (order.index(b) if b in order else len(order), b))}
 
 
 def _read(path: Path) -> Trace:
@@ -177,36 +177,36 @@ def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
         raise ProblemError(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's", hint=_MEASURE)
     types = {op.index: op.type for op in trace.main if op.type != PERMUTE}
     for operator in graph.operators:
-        told = types.pop(operator.index, None)
-        if told is None:
+        name = types.pop(operator.index, None)
+        if name is None:
             raise ProblemError(
                 f"the trace {path} has no time for operator {operator.index} ({operator.type}): it is of another model",
                 hint=_MEASURE,
             )
-        if not same_operation(told, operator.type):
+        if not same_operation(name, operator.type):
             raise ProblemError(
-                f"operator {operator.index} is {told} in the trace {path} and {operator.type} in the model",
+                f"operator {operator.index} is {name} in the trace {path} and {operator.type} in the model",
                 hint=_MEASURE,
             )
     if types:
-        index, told = min(types.items())
+        index, name = min(types.items())
         raise ProblemError(
-            f"the trace {path} has an operator {index} ({told}), which the model has not: it has "
+            f"the trace {path} has an operator {index} ({name}), which the model has not: it has "
             f"{len(graph.operators)} operators",
             hint=_MEASURE,
         )
 
 
-def same_operation(told: str, type_: str) -> bool:
+def same_operation(name: str, type_: str) -> bool:
     """Whether a trace's name of an operation can mean a model's operator type: "AvgPool2D" AVERAGE_POOL_2D.
 
     Where one IR opcode stands for several operations, any name that belongs to no other opcode is taken.
     """
     opcode = ir_opcode(type_)
-    plain, known = _plain(told), {_plain(o) for o in IR_OPCODES.values()}
+    plain, names = _plain(name), {_plain(o) for o in IR_OPCODES.values()}
     if opcode is None or plain in {_plain(opcode), _plain(type_)}:
         return True
-    return opcode in _SEVERAL and plain not in known - {_plain(o) for o in _SEVERAL}
+    return opcode in _SEVERAL and plain not in names - {_plain(o) for o in _SEVERAL}
 
 
 def _plain(name: str) -> str:
@@ -216,11 +216,11 @@ def _plain(name: str) -> str:
 def _check_together(traces: Mapping[str, Trace]) -> None:
     origins = {b: t.origin for b, t in traces.items() if t.origin is not None}
     for what in ("device", "runtime"):
-        told = {getattr(origin, what): backend for backend, origin in origins.items()}
-        if len(told) > 1:
-            (one, first), (other, second) = list(told.items())[:2]
+        sources = {getattr(origin, what): backend for backend, origin in origins.items()}
+        if len(sources) > 1:
+            (source, first), (other, second) = list(sources.items())[:2]
             raise ProblemError(
-                f"the traces are not comparable: that of {first} is from {one}, that of {second} from {other}",
+                f"the traces are not comparable: that of {first} is from {source}, that of {second} from {other}",
                 hint=_MEASURE,
             )
 
@@ -233,10 +233,10 @@ def _changed_s(path: Path) -> float:
 
 
 def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model) -> list[Doubt]:
-    found = []
+    warnings = []
     nameless = [files[b].name for b, t in traces.items() if t.origin is None]
     if nameless:
-        found.append(
+        warnings.append(
             Doubt(
                 kind="origin",
                 message=f"nothing says of which model, device and time these traces are: {', '.join(nameless)}; "
@@ -248,13 +248,13 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
     older = [files[b].name for b, t in traces.items() if t.origin is None and _changed_s(files[b]) < _changed_s(source)]
     if older:
         message = f"the model's file is younger than these traces, which may be of an earlier one: {', '.join(older)}"
-        found.append(Doubt(kind="older", message=message, hint="Measure again without --no-profile."))
+        warnings.append(Doubt(kind="older", message=message, hint="Measure again without --no-profile."))
     taken = [t.origin.taken_at_s for t in traces.values() if t.origin is not None]
     if taken and max(taken) - min(taken) > _APART_S:
         hours = (max(taken) - min(taken)) / 3600
         message = f"the traces were taken {hours:.0f} hours apart, and machines drift"
-        found.append(Doubt(kind="apart", message=message, hint="Measure again without --no-profile."))
+        warnings.append(Doubt(kind="apart", message=message, hint="Measure again without --no-profile."))
     if "cpu" not in traces:
         message = "there is no trace of cpu, which others are compared with"
-        found.append(Doubt(kind="no-cpu", message=message, hint="Measure again without --no-profile."))
-    return found
+        warnings.append(Doubt(kind="no-cpu", message=message, hint="Measure again without --no-profile."))
+    return warnings

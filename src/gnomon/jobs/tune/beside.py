@@ -60,7 +60,7 @@ def beside(
     if request.dtype != "float32":
         reason = f"other runtimes compute in the file's own type, and this was tuned in {request.dtype}"
         return BesidePart(failure=reason), proof
-    processes = request.care.processes
+    processes = request.effort.processes
     try:
         others = [r.name for r in chosen_runtimes((), load(request.model).graph.format)]
         asked = ModelRequest(
@@ -70,7 +70,7 @@ def beside(
             wish=Wish(threads=threads or 1, environments=({_RECORDS: str(records)},)),
             shapes={name: tuple(shape) for name, shape in request.shapes.items()},
             effort=Effort(processes_least=processes, processes_most=2 * processes, laggard=_LAGGARD),
-            seed=request.care.seed,
+            seed=request.effort.seed,
             wait_s=request.device.wait_s,
         )
         measured = profile(asked, watch=watch, tell=tell)
@@ -81,7 +81,7 @@ def beside(
         return BesidePart(clock=measured.clock, failure="TVM did not run the records"), proof
     clock: Clock = "cpu" if measured.clock == "cpu" else "wall"
     blocks = {column.label: _blocks(column, clock) for column in measured.columns}
-    times = {label: times_part(found, clock) for label, found in blocks.items()}
+    times = {label: times_part(rows, clock) for label, rows in blocks.items()}
     order = sorted(times, key=lambda label: times[label].median_s)
     columns = [
         RuntimePart(

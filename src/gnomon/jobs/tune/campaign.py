@@ -91,10 +91,10 @@ class CallCampaign:
     def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
         """Add what a call came to: the first visit is to a further process, others are to the same."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
-        known = [block.process for block in blocks_of(self.measured(name).runs)]
+        processes = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
             candidate=self._prefix + name,
-            process=max(known, default=self._first - 1) + (visit == 0),
+            process=max(processes, default=self._first - 1) + (visit == 0),
             block=visit,
             started_at_s=round(time.time(), 3),
             samples=None if timed is None else _samples(timed),
@@ -167,7 +167,7 @@ class TrialCampaign(CallCampaign):
         self._layers = {layer.layer: layer for layer in records.layers}
         self._trials = by_layer(records.trials)
         self._late = 0
-        file = self._file.found or self._wanted
+        file = self._file.records or self._wanted
         unmatched = Counter(map(_identity, records.trials))
         with self._store.whole():
             self.add_layers(file.layers)
@@ -176,7 +176,7 @@ class TrialCampaign(CallCampaign):
                     unmatched[_identity(trial)] -= 1
                 else:
                     self._append(trial)
-        self._late = (self._file.found is None) + unmatched.total() + len(self._layers) - len(file.layers)
+        self._late = (self._file.records is None) + unmatched.total() + len(self._layers) - len(file.layers)
         self.export()
 
     def add_layers(self, layers: Iterable[TuningLayer]) -> None:

@@ -338,8 +338,8 @@ def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs
 def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
     """What blocks of samples by a clock say; bounds that are unknown are null."""
     summary = summarise(blocks)
-    found = fields_of(TimesPart, summary)
-    return TimesPart(**found, samples=summary.n, blocks=block_columns(blocks), clock=clock)
+    facts = fields_of(TimesPart, summary)
+    return TimesPart(**facts, samples=summary.n, blocks=block_columns(blocks), clock=clock)
 
 
 def ratio_part(ratio: Comparison) -> RatioPart:

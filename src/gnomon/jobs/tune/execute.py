@@ -28,7 +28,7 @@ from gnomon.jobs.tune.folder import (
     tuner_versions,
 )
 from gnomon.jobs.tune.networks import compile_network, error_of, measure_calls, times_of
-from gnomon.jobs.tune.request import TOLERANCES, Care, DeviceWish, open_device
+from gnomon.jobs.tune.request import TOLERANCES, DeviceOptions, TuneEffort, open_device
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Watch
@@ -36,7 +36,7 @@ from gnomon.system.files import file_digest
 from gnomon.tuning.bench import Bench, LayerCall, NetworkCall
 from gnomon.tuning.networks import Network, Source
 from gnomon.tuning.servers import Tell
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 _NETWORK = "the network"
 """What the whole is called among the layers, whose names are identifiers."""
@@ -55,11 +55,11 @@ class ExecRequest:
     """
 
     source: Path
-    device: DeviceWish = field(default_factory=DeviceWish)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
     model: Path | None = None
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     layers: bool = True
-    care: Care = field(default_factory=Care)
+    effort: TuneEffort = field(default_factory=TuneEffort)
     out: Path | None = None
 
 
@@ -68,7 +68,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
 
     Raises GnomonError; what fails on the device is in the document.
     """
-    check_fields(request.care)
+    check_fields(request.effort)
     if request.source.suffix != ".so":
         return _replayed(request, watch, tell)
     if not request.source.is_file():
@@ -76,7 +76,7 @@ def execute(request: ExecRequest, *, watch: Watch | None = None, tell: Tell = la
     if request.shapes:
         raise UsageError(f"the shapes of {request.source.name} are compiled into it", hint="Leave out --shape.")
     described = _described(request.source)
-    with Workshop() as shop, open_device(shop, request.device, described.device, tell) as on:
+    with TvmPool() as pool, open_device(pool, request.device, described.device, tell) as on:
         campaign, document = _measured(request, described, request.source, on, watch)
     keep_in(None, campaign, document.document(), tell)
     return document
@@ -88,30 +88,30 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
     replayable([request.source], [records])
     folder = tune_folder(request.out)
     path = model_file(folder, records.model, request.model)
-    known = records.device if request.device.key == records.device.key else None
+    recorded = records.device if request.device.key == records.device.key else None
     source = Source(path=path, dtype=records.model.dtype, shapes=request.shapes)
     source.check()
-    with Workshop() as shop, open_device(shop, request.device, known, tell) as (device, bench):
-        network = Network(shop, source)
+    with TvmPool() as pool, open_device(pool, request.device, recorded, tell) as (device, bench):
+        network = Network(pool, source)
         network.layers(device.target)
         library = folder.library(device, records.model, choice="" if records.host == device.key else records.host)
-        made = compile_network(
-            network, device, best_choice(records), library, model=records.model, seed=request.care.seed
+        built = compile_network(
+            network, device, best_choice(records), library, model=records.model, seed=request.effort.seed
         )
-        if isinstance(made, Failure):
+        if isinstance(built, Failure):
             raise MeasurementError(
-                f"{request.source} cannot be compiled for {device.key}: {made.message}",
+                f"{request.source} cannot be compiled for {device.key}: {built.message}",
                 hint="Records of another model or another version of TVM do not fit; tune again with gnomon tune.",
             )
         campaign, document = _measured(request, _described(library), library, (device, bench), watch)
-    document = replace(document, library=str(made.library))
+    document = replace(document, library=str(built.library))
     keep_in(None, campaign, document.document(), tell)
     return document
 
 
 def _measured(
     request: ExecRequest,
-    described: Described,
+    described: Description,
     library: Path,
     on: tuple[TunedDevice, Bench],
     watch: Watch | None,
@@ -133,21 +133,21 @@ def _measured(
         )
         for layer in layers
     }
-    care = request.care
+    effort = request.effort
     asked = {
         "library": str(library.resolve()),
         "sha256": file_digest(library),
         "calls": sorted(calls),
-        **care.details(),
+        **effort.details(),
     }
-    with CallCampaign("exec", (device, model), tuner_versions(), asked, seed=care.seed) as campaign:
-        times = measure_calls(bench, calls, care, dtype=model.dtype, stage="calls", watch=watch, campaign=campaign)
+    with CallCampaign("exec", (device, model), tuner_versions(), asked, seed=effort.seed) as campaign:
+        times = measure_calls(bench, calls, effort, dtype=model.dtype, stage="calls", watch=watch, campaign=campaign)
         campaign.finish(f"{request.source.name} on {device.key}", str(request.source))
     whole = times[_NETWORK]
     network = times_of(whole)
     rows = [_layer(layer, times[layer.name], network) for layer in layers]
-    known = [row.weight * row.time.median_s for row in rows if row.time]
-    total = sum(known) if rows and len(known) == len(rows) else None
+    parts = [row.weight * row.time.median_s for row in rows if row.time]
+    total = sum(parts) if rows and len(parts) == len(rows) else None
     notes = []
     if layers:
         notes.append("Layers are timed one by one, over and over: with warm caches, so that they need not add up.")
@@ -182,7 +182,7 @@ def _layer(layer: TuningLayer, measured: Measured, network: TimesPart | None) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class Description:
     """What the description beside a compiled network says: what it is, for what, and who made its reference outputs."""
 
     device: TunedDevice
@@ -191,13 +191,13 @@ class Described:
     reference_by: LineOrNone | None = None
 
 
-def _described(library: Path) -> Described:
+def _described(library: Path) -> Description:
     """The description of a compiled network. UsageError where there is none, or its inputs are missing.
 
     ProblemError where it is damaged; it may come from anywhere.
     """
-    told, beside = read_description(library), companions(library)
-    if not told:
+    given, beside = read_description(library), companions(library)
+    if not given:
         raise UsageError(
             f"nothing beside {library} says what goes into it",
             hint=f"Copy {beside['description'].name} and its neighbours along with it.",
@@ -207,17 +207,19 @@ def _described(library: Path) -> Described:
             f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} along with it."
         )
     complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
-    known = [one.name for one in fields(Described)]
-    made: Described | None = decode(Described, {name: told[name] for name in known if name in told}, complaints)
-    if made is not None:
-        if (problem := kind_problem(made.device.target)) is not None:
+    names = [part.name for part in fields(Description)]
+    described: Description | None = decode(
+        Description, {name: given[name] for name in names if name in given}, complaints
+    )
+    if described is not None:
+        if (problem := kind_problem(described.device.target)) is not None:
             complaints.tell("$.device.target", problem)
-        if made.model.dtype not in TOLERANCES:
-            complaints.tell("$.model.dtype", f"the data type {shown(made.model.dtype)} is unknown")
-        if len({layer.name for layer in made.layers}) < len(made.layers):
+        if described.model.dtype not in TOLERANCES:
+            complaints.tell("$.model.dtype", f"the data type {shown(described.model.dtype)} is unknown")
+        if len({layer.name for layer in described.layers}) < len(described.layers):
             complaints.tell("$.layers", "two of them have one name")
-        if not all(layer.arguments for layer in made.layers):
+        if not all(layer.arguments for layer in described.layers):
             complaints.tell("$.layers", "arguments: data types and shapes expected")
     complaints.raise_any()
-    assert made is not None  # noqa: S101 - what is wrong with it was told
-    return made
+    assert described is not None  # noqa: S101 - what is wrong with it was told
+    return described

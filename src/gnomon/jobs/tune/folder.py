@@ -117,10 +117,10 @@ def tune_folder(out: Path | None) -> TuneFolder:
 
 def safe(name: str) -> str:
     """A name as a part of a file's name. UsageError where nothing is left of it."""
-    made = _SAFE.sub("-", name).strip("-")[:80]
-    if not made:
+    text = _SAFE.sub("-", name).strip("-")[:80]
+    if not text:
         raise UsageError(f"{name!r} cannot be a part of a file's name", hint="Give letters or digits.")
-    return made
+    return text
 
 
 def given_model(path: Path, dtype: str) -> TunedModel:
@@ -137,10 +137,10 @@ def given_model(path: Path, dtype: str) -> TunedModel:
 
 def network_digest(path: Path) -> str:
     """The SHA-256 of a network's file and of the files that its weights are in. Raises OSError and ModelError."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in dict.fromkeys((path, *external_weights(path).values())):
-        add_to_digest(made, file, Limits().max_bytes)
-    return made.hexdigest()
+        add_to_digest(digest, file, Limits().max_bytes)
+    return digest.hexdigest()
 
 
 def external_weights(path: Path) -> Mapping[Path, Path]:
@@ -245,13 +245,13 @@ def _library(path: Path) -> LibraryFile:
     return replace(library, **names)
 
 
-def read_logs(paths: Sequence[Path], told: Told = NOTHING) -> list[TuningRecords]:
+def read_logs(paths: Sequence[Path], names: Told = NOTHING) -> list[TuningRecords]:
     """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
 
-    Which device a log of another tuner is of, the names of all say together, and what is `told`.
+    Which device a log of another tuner is of, the names of all say together, and the `names` that the user gives.
     """
     texts = Texts()
-    return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], told)
+    return name_logs([str(path) for path in paths], [_read(path, texts) for path in paths], names)
 
 
 def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
@@ -260,11 +260,11 @@ def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
     Whose times they are does not matter. ProblemError for logs that no TVM of today can compile; raises GnomonError.
     """
     texts = Texts()
-    found = [_read(path, texts) for path in paths]
-    replayable(paths, found)
+    logs = [_read(path, texts) for path in paths]
+    replayable(paths, logs)
     ranked: dict[str, list[tuple[int, int, Any]]] = {}
-    for number, one in enumerate(found):
-        for layer, trials in by_layer(one.trials).items():
+    for number, log in enumerate(logs):
+        for layer, trials in by_layer(log.trials).items():
             best = best_of(trials)
             ranked.setdefault(layer, []).extend((rank, number, trial.trace) for rank, trial in enumerate(best))
     return {layer: [trace for *_, trace in sorted(rows, key=lambda row: row[:2])] for layer, rows in ranked.items()}
@@ -272,14 +272,14 @@ def best_traces(paths: Sequence[Path]) -> dict[str, list[Any]]:
 
 def replayable(paths: Sequence[Path], records: Sequence[TuningRecords]) -> None:
     """ProblemError, with the reason, for records that no TVM of today can compile."""
-    for path, one in zip(paths, records, strict=True):
-        if (problem := replay_problem(one)) is not None:
+    for path, log in zip(paths, records, strict=True):
+        if (problem := replay_problem(log)) is not None:
             raise ProblemError(f"{path} cannot be replayed: {problem}", hint="gnomon overlay analyze compares it.")
 
 
 def one_model(records: Sequence[TuningRecords]) -> TunedModel:
     """The model that all record sets are of. UsageError where they are of several."""
-    models = {(one.model.sha256 or one.model.name, one.model.dtype): one.model for one in records}
+    models = {(log.model.sha256 or log.model.name, log.model.dtype): log.model for log in records}
     if len(models) != 1:
         names = ", ".join(f"{model.name} ({model.dtype})" for model in models.values())
         raise UsageError(f"these records are of several models: {names}", hint="Give records of one at a time.")
@@ -288,27 +288,27 @@ def one_model(records: Sequence[TuningRecords]) -> TunedModel:
 
 def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[TuningLayer, ...]:
     """The layers that are meant: a text that a layer's name holds, or its number from 0. UsageError for none."""
-    made: dict[str, TuningLayer] = {}
+    chosen: dict[str, TuningLayer] = {}
     for name in names:
         if name.isdecimal():
-            found = [layer for number, layer in enumerate(layers) if number == int(name)]
+            matches = [layer for number, layer in enumerate(layers) if number == int(name)]
         else:
-            found = [layer for layer in layers if name and name in layer.name]
-        if not found:
-            known = ", ".join(f"{i} {layer.name}" for i, layer in enumerate(layers[:20]))
-            raise UsageError(f"there is no layer {name!r}", hint=f"The layers are: {known}.")
-        made |= {layer.layer: layer for layer in found}
-    return tuple(made.values()) if names else tuple(layers)
+            matches = [layer for layer in layers if name and name in layer.name]
+        if not matches:
+            text = ", ".join(f"{i} {layer.name}" for i, layer in enumerate(layers[:20]))
+            raise UsageError(f"there is no layer {name!r}", hint=f"The layers are: {text}.")
+        chosen |= {layer.layer: layer for layer in matches}
+    return tuple(chosen.values()) if names else tuple(layers)
 
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
     """Record sets of the layers that are meant (see `chosen_layers`), numbered as they are met in all of the sets."""
     met: dict[str, TuningLayer] = {}
-    for one in records:
-        for layer in one.layers:
+    for log in records:
+        for layer in log.layers:
             met.setdefault(layer.layer, layer)
     wanted = {layer.layer for layer in chosen_layers(list(met.values()), names)}
-    return [replace(one, layers=tuple(layer for layer in one.layers if layer.layer in wanted)) for one in records]
+    return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
 
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
@@ -332,23 +332,23 @@ def best_choice(records: TuningRecords) -> list[tuple[TuningLayer, Any]]:
 
     By 2 % at least: the least of many noisy times is nearly always below one that was taken once.
     """
-    made, trials = [], by_layer(records.trials)
+    choice, trials = [], by_layer(records.trials)
     for layer in records.layers:
         pooled = pooled_trials(trials.get(layer.layer, ()))
         best, untuned = best_trial(pooled.values()), pooled.get(UNTUNED)
         slow = None if untuned is None else untuned.time_s
         if best is not None and best.time_s is not None and (slow is None or best.time_s < _MARGIN * slow):
-            made.append((layer, best.trace))
-    return made
+            choice.append((layer, best.trace))
+    return choice
 
 
 def tuner_versions() -> dict[str, str]:
     """The versions of the tuner's packages, as records name them; those that are not installed are left out."""
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _read(path: Path, texts: Texts) -> TuningRecords:

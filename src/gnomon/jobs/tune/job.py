@@ -47,13 +47,13 @@ from gnomon.jobs.tune.document import (
 from gnomon.jobs.tune.folder import best_choice, best_traces, chosen_layers, given_model, tune_folder
 from gnomon.jobs.tune.networks import Compiled, compile_network, compile_untuned, prove_network
 from gnomon.jobs.tune.records import best_trial, check_record, measured_trial, pooled_trials
-from gnomon.jobs.tune.request import Care, TuneRequest, check_wish, open_device
+from gnomon.jobs.tune.request import TuneEffort, TuneRequest, check_options, open_device
 from gnomon.measure.environment import worst
 from gnomon.measure.progress import Meter, Watch
 from gnomon.tuning.bench import Bench, Builders, Loop, Timed, discard, once
 from gnomon.tuning.networks import Network, Searches, SearchSettings, Source
 from gnomon.tuning.servers import Tell
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 _RELEVANT = 0.01
 _CRASHES = 3
@@ -100,7 +100,7 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
             discard(call)
             continue
         before = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
-        known = before is not None and before.time_s is not None
+        timed = before is not None and before.time_s is not None
         said: Timed | Failure
         if isinstance(call, Failure):
             said = call
@@ -117,8 +117,8 @@ def measure_untuned(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter)
                 tools.failures.append(said)
             else:
                 tools.references[layer.layer] = keep
-                said = said if known else tools.bench.call(call, tools.loop)
-        if before is None or (not known and isinstance(said, Timed)):
+                said = said if timed else tools.bench.call(call, tools.loop)
+        if before is None or (not timed and isinstance(said, Timed)):
             tools.campaign.add(measured_trial(layer, None, said))
         discard(call)
         crashed += isinstance(said, Failure) and said.kind == "crash"
@@ -131,9 +131,9 @@ def _all_crash(tools: Tools, count: int) -> MeasurementError:
     device = tools.bench.device
     cpu = device.target.get("mcpu") or device.target.get("kind")
     lacking = tools.lacking()
-    told = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
+    text = f", which lacks its instructions {', '.join(lacking[:8])}{', ..' if lacking[8:] else ''}" if lacking else ""
     return MeasurementError(
-        f"the first {count} layers, compiled for {cpu}, ended their process on {device.key}{told}",
+        f"the first {count} layers, compiled for {cpu}, ended their process on {device.key}{text}",
         hint="Give a --target that the device has: native, generic, or such as x86-64-v3 or aarch64-cortex-a72.",
     )
 
@@ -151,37 +151,37 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
     while left > 0 and (digest := next_layer(progress)) is not None:
         if tools.over:
             break
-        layer, one = by_digest[digest], progress[digest]
+        layer, state = by_digest[digest], progress[digest]
         if digest not in begun:
             begun.add(digest)
-            if traces := () if one.best_s else tools.elsewhere.get(digest, ())[: min(first, left)]:
+            if traces := () if state.best_s else tools.elsewhere.get(digest, ())[: min(first, left)]:
                 left -= _measure(tools, layer, traces, meter.step)
-                _add_round(tools, one, tools.campaign.trials(digest))
-            if isinstance(said := tools.searches.begin(layer, _told(tools, layer)), Failure):
+                _add_round(tools, state, tools.campaign.trials(digest))
+            if isinstance(said := tools.searches.begin(layer, _results(tools, layer)), Failure):
                 tools.failures.append(said)
-                one.ended = "failed"
+                state.ended = "failed"
                 continue
             if traces:
                 continue  # which may be all that this layer needs
-        size = asked.per_round if one.best_s else first
+        size = asked.per_round if state.best_s else first
         new = _round(tools, layer, min(size, left), meter.step)
         if not isinstance(new, int):
-            one.ended = new
+            state.ended = new
             continue
         left -= new
-        _add_round(tools, one, tools.campaign.trials(digest))
+        _add_round(tools, state, tools.campaign.trials(digest))
         meter.expect(left)
-    for one in progress.values():
-        one.ended = one.ended or ("budget" if tools.over else "trials")
+    for state in progress.values():
+        state.ended = state.ended or ("budget" if tools.over else "trials")
     return progress
 
 
-def _add_round(tools: Tools, one: LayerProgress, trials: Sequence[TuningTrial]) -> None:
+def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]) -> None:
     """What is best after these trials of a layer, and whether it has come to its plateau."""
     best = best_trial(trials)
-    one.best_s.append(best.time_s if best and best.time_s else one.now_s)
-    if tools.asked.plateau and one.on_plateau(tools.asked.plateau, _RELEVANT):
-        one.ended = "plateau"
+    state.best_s.append(best.time_s if best and best.time_s else state.now_s)
+    if tools.asked.plateau and state.on_plateau(tools.asked.plateau, _RELEVANT):
+        state.ended = "plateau"
 
 
 def _round(
@@ -200,9 +200,9 @@ def _round(
     count = _measure(tools, layer, traces, step)
     if tools.over:
         return count
-    known = pooled_trials(tools.campaign.trials(layer.layer))
-    told = [(trace, known[configuration_id(layer.layer, trace)].samples_s) for trace in traces]
-    if isinstance(lost := tools.searches.tell(layer.layer, told), Failure):
+    pooled = pooled_trials(tools.campaign.trials(layer.layer))
+    results = [(trace, pooled[configuration_id(layer.layer, trace)].samples_s) for trace in traces]
+    if isinstance(lost := tools.searches.tell(layer.layer, results), Failure):
         tools.failures.append(lost)
         return "failed"
     return count
@@ -213,13 +213,13 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
 
     What is the best so far is measured once more with them.
     """
-    known = pooled_trials(tools.campaign.trials(layer.layer))
+    pooled = pooled_trials(tools.campaign.trials(layer.layer))
     fresh: dict[str, Any] = {}
     for trace in traces:
-        if (name := configuration_id(layer.layer, trace)) not in known:
+        if (name := configuration_id(layer.layer, trace)) not in pooled:
             fresh.setdefault(name, trace)
     waiting = list(fresh.items())
-    if fresh and (best := best_trial(known.values())):
+    if fresh and (best := best_trial(pooled.values())):
         # Beside what is new: neither a lucky moment nor a busy one is what it is known by for good.
         waiting.append((best.configuration, best.trace))
     count, reference, size = 0, tools.references.get(layer.layer), tools.builders.count
@@ -240,24 +240,24 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
 
 def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
     untuned = pooled_trials(tools.campaign.trials(layer.layer)).get(UNTUNED)
-    made = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
+    state = LayerProgress(weight=layer.weight, untuned_s=None if untuned is None else untuned.time_s)
     if layer.layer not in tools.references:
         # What its outputs should be is not known: it failed, or the time was up before it was run.
-        made.ended = "failed" if untuned is not None else "budget"
-    return made
+        state.ended = "failed" if untuned is not None else "budget"
+    return state
 
 
-def _look_back(tools: Tools, layer: TuningLayer, one: LayerProgress, first: int) -> None:
+def _look_back(tools: Tools, layer: TuningLayer, state: LayerProgress, first: int) -> None:
     """The rounds of an earlier call, as the campaign tells them: a layer on its plateau then is on it now."""
     size = tools.asked.per_round
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     tried = [trial for trial in pooled if trial.trace is not None]
     for end in [first, *range(first + size, len(tried) + size, size)] if tried else []:
-        if not one.ended:
-            _add_round(tools, one, tried[:end])
+        if not state.ended:
+            _add_round(tools, state, tried[:end])
 
 
-def _told(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
+def _results(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, ...]]]:
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     return [(t.trace, t.samples_s) for t in pooled if t.trace is not None]
 
@@ -278,7 +278,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     GnomonError.
     """
     request.check()
-    check_wish(request.device)
+    check_options(request.device)
     began_s = time.monotonic()
     model = given_model(request.model, request.dtype)
     folder = tune_folder(request.out)
@@ -288,21 +288,21 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
     meant = TunedDevice(key=request.device.key, target={})
     check_record(folder.record(meant, model))
     # A device that was tuned for before is waited for, whatever its server does at this moment.
-    known = meant if folder.record(meant, model).exists() else None
-    with Workshop() as shop, open_device(shop, request.device, known, tell=tell) as (device, bench):
+    recorded = meant if folder.record(meant, model).exists() else None
+    with TvmPool() as pool, open_device(pool, request.device, recorded, tell=tell) as (device, bench):
         opened_s = time.monotonic() - began_s
-        network = Network(shop, source)
+        network = Network(pool, source)
         whole = network.layers(device.target)
         chosen = chosen_layers(whole, request.layers)
         layers = tuple(layer for layer in whole if layer in chosen)
         folder.keep_model(request.model, model.sha256)
-        empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.door.versions))
+        empty = TuningRecords(device=device, model=model, layers=(), trials=(), versions=dict(network.worker.versions))
         with TrialCampaign(folder.record(device, model), empty, "tune", fresh=request.fresh) as campaign:
             before = spent(campaign, layers)
             if before:
                 tell(f"{before} trials of these layers are in {campaign.path} already; --fresh begins without them")
             campaign.add_layers(layers)
-            tools = _tools(shop, bench, network, request, campaign, elsewhere)
+            tools = _tools(pool, bench, network, request, campaign, elsewhere)
             time_left, untuned = None, None
             if request.budget_s is not None:
                 compiling_s = time.monotonic()
@@ -312,7 +312,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     ends_s=began_s + request.budget_s,
                     compile_s=compiling_s,
                     process_s=opened_s,
-                    care=request.care,
+                    effort=request.effort,
                 )
             progress = _rounds(tools, layers, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
@@ -323,10 +323,10 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 best,
                 folder.library(device, model),
                 model=model,
-                seed=request.care.seed,
+                seed=request.effort.seed,
                 untuned=untuned,
             )
-            proof = prove_network(bench, compiled, request.care, model=model, watch=watch, campaign=campaign)
+            proof = prove_network(bench, compiled, request.effort, model=model, watch=watch, campaign=campaign)
             parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
                 model=model,
@@ -364,7 +364,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
 
 
 def _tools(
-    shop: Workshop,
+    pool: TvmPool,
     bench: Bench,
     network: Network,
     request: TuneRequest,
@@ -372,15 +372,15 @@ def _tools(
     elsewhere: Mapping[str, list[Any]],
 ) -> Tools:
     device = bench.device
-    settings = SearchSettings(**fields_of(SearchSettings, request), target=device.target, seed=request.care.seed)
+    settings = SearchSettings(**fields_of(SearchSettings, request), target=device.target, seed=request.effort.seed)
     return Tools(
         asked=request,
-        folder=shop.folder,
+        folder=pool.folder,
         bench=bench,
-        builders=Builders(shop, device, timeout_s=request.care.build_timeout_s),
-        searches=Searches(shop, settings),
+        builders=Builders(pool, device, timeout_s=request.effort.build_timeout_s),
+        searches=Searches(pool, settings),
         campaign=campaign,
-        loop=request.care.loop(request.dtype),
+        loop=request.effort.loop(request.dtype),
         elsewhere=elsewhere,
         lacking=lambda: network.lacking(device.target, {"kind": "llvm", **bench.here()}) if bench.is_here else (),
     )
@@ -396,12 +396,12 @@ class _TimeLeft:
     ends_s: float
     compile_s: float
     process_s: float
-    care: Care
+    effort: TuneEffort
 
     def until_s(self, network_s: float) -> float:
         """When the trials have to end: before compiling and proving, for a network of so many seconds untuned."""
-        calls_s = 2 * 2 * self.care.repeat * max(network_s, self.care.min_repeat_ms / 1e3)
-        return self.ends_s - 1.5 * self.compile_s - self.care.processes * (self.process_s + calls_s)
+        calls_s = 2 * 2 * self.effort.repeat * max(network_s, self.effort.min_repeat_ms / 1e3)
+        return self.ends_s - 1.5 * self.compile_s - self.effort.processes * (self.process_s + calls_s)
 
 
 def _rounds(
@@ -424,13 +424,13 @@ def _rounds(
 
 def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> float:
     """What the untuned layers that were measured take in the network."""
-    known = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
-    return sum(weight * (trial.time_s or 0.0) for weight, trial in known if trial is not None)
+    pairs = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
+    return sum(weight * (trial.time_s or 0.0) for weight, trial in pairs if trial is not None)
 
 
 def _too_short(request: TuneRequest, progress: Mapping[str, LayerProgress], time_left: _TimeLeft | None) -> list[str]:
     """A sentence where the budget left no time for any trial."""
-    if time_left is None or request.budget_s is None or any(one.best_s for one in progress.values()):
+    if time_left is None or request.budget_s is None or any(state.best_s for state in progress.values()):
         return []
     before_s = time.monotonic() - (time_left.ends_s - request.budget_s)
     return [
@@ -477,22 +477,22 @@ def _times(trial: TuningTrial | None) -> TimesPart | None:
 
 def _stopped(progress: dict[str, LayerProgress]) -> str:
     """Why all ended, of several reasons the one that most can be done about."""
-    ends = {one.ended for one in progress.values()}
+    ends = {state.ended for state in progress.values()}
     return next((why for why in ("budget", "trials", "plateau", "exhausted", "failed") if why in ends), "exhausted")
 
 
 def _notes(tools: Tools, layers: tuple[TuningLayer, ...]) -> list[str]:
-    made = []
+    notes = []
     if not tools.searches.learns:
-        made.append(
+        notes.append(
             "The search had no cost model that learns, because XGBoost is not installed. The same number of trials "
             f"finds faster kernels with it: {install_line('xgboost-cpu')}"
         )
     servers = {t.server for layer in layers for t in tools.campaign.trials(layer.layer) if t.server}
     hosts = {server.rpartition(":")[0] for server in servers}
     if len(hosts) > 1:
-        made.append(
+        notes.append(
             f"The trials were measured on several machines that share a key ({', '.join(sorted(hosts))}): "
             "give each a key of its own."
         )
-    return made
+    return notes

@@ -15,7 +15,7 @@ from gnomon.errors import RecordError, system_errors
 from gnomon.jobs.tune.campaign import CallCampaign
 from gnomon.jobs.tune.document import RatioPart, TimesPart, TunedNetworkPart, failure_part, ratio_part, times_part
 from gnomon.jobs.tune.folder import companions, write_description
-from gnomon.jobs.tune.request import Care
+from gnomon.jobs.tune.request import TuneEffort
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.progress import Meter, Watch
@@ -38,7 +38,7 @@ Choice = Sequence[tuple[TuningLayer, Any]]
 def measure_calls(
     bench: Bench,
     calls: Mapping[str, NetworkCall | LayerCall],
-    care: Care,
+    effort: TuneEffort,
     *,
     dtype: str,
     stage: str,
@@ -60,7 +60,7 @@ def measure_calls(
 
     def missing(name: str) -> int:
         seen = {block.process for block in blocks_of(campaign.measured(name).runs)}
-        return 0 if given_up(name) else max(0, care.processes - len(seen))
+        return 0 if given_up(name) else max(0, effort.processes - len(seen))
 
     def near() -> dict[str, TimesPart]:
         networks = [name for name, call in calls.items() if isinstance(call, NetworkCall) and name not in failed]
@@ -72,14 +72,14 @@ def measure_calls(
         rivals = near()
         if visit:
             rival = rivals.get(name)
-            return rival is not None and (visit < _ROUNDS or 1e3 * rival.median_s < care.min_repeat_ms)
+            return rival is not None and (visit < _ROUNDS or 1e3 * rival.median_s < effort.min_repeat_ms)
         more = isinstance(calls[name], NetworkCall) and not all(map(_is_narrow, rivals.values()))
         return missing(name) > 0 or (more and not given_up(name))
 
     meter = Meter(stage, sum(map(missing, calls)), watch)
     with bench.watched():
-        for name, visit in visits(bench, calls, 2 * care.processes, care.seed, wanted, rounds=_QUICK_ROUNDS):
-            before, said = missing(name), bench.call(calls[name], care.loop(dtype))
+        for name, visit in visits(bench, calls, 2 * effort.processes, effort.seed, wanted, rounds=_QUICK_ROUNDS):
+            before, said = missing(name), bench.call(calls[name], effort.loop(dtype))
             campaign.add_call(name, said, visit)
             if isinstance(said, Failure):
                 failed.add(name)
@@ -95,8 +95,8 @@ def _is_narrow(times: TimesPart) -> bool:
 
 def clock_of(*measured: Measured) -> Clock:
     """What decides between these: CPU time where all have it, which are those of one thread that gnomon started."""
-    samples = [run.samples for one in measured for run in one.runs if run.samples is not None]
-    return "cpu" if all(one.cpu_ns for one in samples) else "wall"
+    samples = [run.samples for call in measured for run in call.runs if run.samples is not None]
+    return "cpu" if all(sample.cpu_ns for sample in samples) else "wall"
 
 
 def times_of(measured: Measured) -> TimesPart | None:
@@ -140,8 +140,8 @@ def compile_untuned(network: Network, device: TunedDevice, library: Path) -> Pat
     with system_errors(RecordError, str(library.parent), hint="Give another --out."):
         library.parent.mkdir(parents=True, exist_ok=True)
     untuned = library.with_suffix(".untuned.so")
-    made = network.compile(device, (), untuned)
-    return made if isinstance(made, Failure) else untuned
+    built = network.compile(device, (), untuned)
+    return built if isinstance(built, Failure) else untuned
 
 
 def compile_network(
@@ -164,9 +164,9 @@ def compile_network(
     if isinstance(untuned, Failure):
         return untuned
     beside = companions(library)
-    made = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
-    if isinstance(made, Failure):
-        return made
+    built = network.compile(device, choice, library, layers=beside["layers"], inputs=beside["inputs"], seed=seed)
+    if isinstance(built, Failure):
+        return built
     said = network.reference(beside["inputs"], beside["outputs"])
     by = "" if isinstance(said, Failure) else said
     if not by:
@@ -177,19 +177,19 @@ def compile_network(
         "version": 1,
         "device": codec.to_json(device),
         "model": codec.to_json(model),
-        "functions": made.functions,
-        "scheduled": made.scheduled,
+        "functions": built.functions,
+        "scheduled": built.scheduled,
         "reference_by": by or None,
         "layers": [{name: row[name] for name in ("name", "layer", "weight", "arguments")} for row in rows],
     }
     write_description(library, described)
-    return Compiled(library=library, untuned=untuned, network=made, reference_by=by)
+    return Compiled(library=library, untuned=untuned, network=built, reference_by=by)
 
 
 def prove_network(
     bench: Bench,
     compiled: Compiled | Failure,
-    care: Care,
+    effort: TuneEffort,
     *,
     model: TunedModel,
     watch: Watch | None,
@@ -202,14 +202,16 @@ def prove_network(
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        said = bench.call(NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), care.loop(model.dtype))
+        said = bench.call(NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), effort.loop(model.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
         name: NetworkCall(library=library, inputs=inputs, reference=outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
-    times = measure_calls(bench, calls, care, dtype=model.dtype, stage="whole networks", watch=watch, campaign=campaign)
+    times = measure_calls(
+        bench, calls, effort, dtype=model.dtype, stage="whole networks", watch=watch, campaign=campaign
+    )
     untuned, tuned = times["untuned"], times["tuned"]
     return TunedNetworkPart(
         untuned=times_of(untuned),

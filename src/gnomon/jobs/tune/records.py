@@ -29,7 +29,7 @@ MOST_BYTES = 4 << 30
 class RecordFile:
     """A file of tuning records that one process at a time writes, each time as a whole.
 
-    `found` is what was there when it was opened: None where it is new.
+    `records` is what was there when it was opened: None where it is new.
     """
 
     def __init__(self, path: Path, wanted: TuningRecords, *, fresh: bool = False) -> None:
@@ -47,9 +47,9 @@ class RecordFile:
                     path.rename(_aside(path))
                     self.close()
                     self._lock = _locked(path)
-                self.found = _read(path)
-            if self.found is not None:
-                _check(path, self.found, wanted)
+                self.records = _read(path)
+            if self.records is not None:
+                _check(path, self.records, wanted)
         except BaseException:
             self.close()
             raise
@@ -82,7 +82,7 @@ class RecordFile:
 
 def check_record(path: Path) -> None:
     """RecordError where a record file could not be written, or another process writes to it; nothing is made."""
-    folder = next(one for one in (path, *path.parents) if one.exists())
+    folder = next(place for place in (path, *path.parents) if place.exists())
     with _written(path):
         if folder == path:
             os.close(_locked(path))
@@ -122,22 +122,22 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
     A configuration whose outputs were wrong once, or that ended a process for good, is left out, whatever its other
     trials say.
     """
-    made: dict[str, TuningTrial] = {}
+    pooled: dict[str, TuningTrial] = {}
     given = list(trials)
     if not all(trial.cpu_s for trial in given if trial.failure is None):
         given = [replace(trial, cpu_s=()) for trial in given]
     for trial in given:
-        known = made.get(trial.configuration)
+        before = pooled.get(trial.configuration)
         if (
-            known is None
+            before is None
             or _wrong(trial)
-            or (known.failure is not None and trial.failure is None and not _wrong(known))
+            or (before.failure is not None and trial.failure is None and not _wrong(before))
         ):
-            made[trial.configuration] = trial
-        elif trial.failure is None and known.failure is None:
-            times_s, cpu_s = known.times_s + trial.times_s, known.cpu_s + trial.cpu_s
-            made[trial.configuration] = replace(known, times_s=times_s, cpu_s=cpu_s)
-    return made
+            pooled[trial.configuration] = trial
+        elif trial.failure is None and before.failure is None:
+            times_s, cpu_s = before.times_s + trial.times_s, before.cpu_s + trial.cpu_s
+            pooled[trial.configuration] = replace(before, times_s=times_s, cpu_s=cpu_s)
+    return pooled
 
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
@@ -160,21 +160,21 @@ def _wrong(trial: TuningTrial) -> bool:
     return failure is not None and (failure.stage == "check" or (failure.kind == "crash" and not failure.transient))
 
 
-def _check(path: Path, found: TuningRecords, wanted: TuningRecords) -> None:
+def _check(path: Path, records: TuningRecords, wanted: TuningRecords) -> None:
     """Records of unlike context are not merged."""
     hint = (
         "Give another --out, or --fresh, which puts the old file aside; one device for two targets is two names: "
         "gnomon devices add NAME local --target TARGET"
     )
     pairs = (
-        ("of the device", found.device.key, wanted.device.key),
-        ("found on", found.host, wanted.host),
-        ("for the target", dict(found.device.target), dict(wanted.device.target)),
-        ("for so many threads:", found.device.threads, wanted.device.threads),
-        ("of the model", found.model.sha256 or found.model.name, wanted.model.sha256 or wanted.model.name),
-        ("of the data type", found.model.dtype, wanted.model.dtype),
-        ("of the tuner", found.tuner, wanted.tuner),
-        ("of the versions", dict(found.versions), dict(wanted.versions)),
+        ("of the device", records.device.key, wanted.device.key),
+        ("found on", records.host, wanted.host),
+        ("for the target", dict(records.device.target), dict(wanted.device.target)),
+        ("for so many threads:", records.device.threads, wanted.device.threads),
+        ("of the model", records.model.sha256 or records.model.name, wanted.model.sha256 or wanted.model.name),
+        ("of the data type", records.model.dtype, wanted.model.dtype),
+        ("of the tuner", records.tuner, wanted.tuner),
+        ("of the versions", dict(records.versions), dict(wanted.versions)),
     )
     for what, there, here in pairs:
         if there != here:

@@ -95,8 +95,8 @@ def on_device(name: str) -> str:
 
 def target_words(target: Mapping[str, Any]) -> str:
     """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
-    known = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
-    return ", ".join([named(word, 40) for word in known if word][:2])
+    words = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
+    return ", ".join([named(word, 40) for word in words if word][:2])
 
 
 def like(seconds: float | None, other_s: float | None) -> str:
@@ -195,11 +195,11 @@ def notes(rows: Sequence[str], page: Page) -> None:
 
 def compared_with(words: str | None, times: TimesPart | None, page: Page) -> None:
     """The clock of a network's times, and what outputs were compared with; nothing of what is not known."""
-    told = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
+    sentences = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
     if words:
-        told.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
-    if told:
-        page.line(" ".join(told))
+        sentences.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
+    if sentences:
+        page.line(" ".join(sentences))
 
 
 def largest_first(layers: Sequence[L]) -> list[L]:
@@ -209,8 +209,8 @@ def largest_first(layers: Sequence[L]) -> list[L]:
 
 def left_out(layers: Sequence[Shared], most: int = MOST_LAYERS) -> str:
     """How a line names the layers beyond so many: "more layers with 7 % of the time"."""
-    known = [layer.share for layer in layers[most:] if layer.share is not None]
-    share = f" with {share_of(sum(known))} of the time" if known else ""
+    shares = [layer.share for layer in layers[most:] if layer.share is not None]
+    share = f" with {share_of(sum(shares))} of the time" if shares else ""
     return f"{'more layer' if len(layers) == most + 1 else 'more layers'}{share}"
 
 
@@ -385,7 +385,7 @@ def _layers(layers: Sequence[TunedLayerPart], page: Page) -> None:
     if len({layer.stopped for layer in tried}) > 1:
         table.text("ended by", lambda layer: named(layer.stopped, 12), least=8)
     page.table(table)
-    if left := [named(one.name, 32) for one in ordered if not one.trials]:
+    if left := [named(layer.name, 32) for layer in ordered if not layer.trials]:
         page.item(f"{many(len(left), 'layer')} not tried: {listed(left)}.")
 
 

@@ -21,7 +21,7 @@ from gnomon.tuning.networks import STRATEGIES
 from gnomon.tuning.servers import OwnServer, Tell, check_own
 from gnomon.tuning.target import NATIVE, read_linker, read_target, with_cores
 from gnomon.tuning.tracker import tracked_device
-from gnomon.tuning.tvm import Workshop
+from gnomon.tuning.tvm import TvmPool
 
 TOLERANCES = {"float32": 1e-3, "float16": 2e-2}
 _Type = Annotated[str, Must(be=f"the data type {' or '.join(TOLERANCES)}", fits=TOLERANCES.__contains__)]
@@ -29,7 +29,7 @@ _Strategy = Annotated[str, Must(be=f"one of {', '.join(STRATEGIES)}", fits=STRAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceWish:
+class DeviceOptions:
     """The device that is meant, its target and linker as the user writes them (None: as its configuration or a record
     says, else found out), and how many threads a function may use there (0: likewise).
 
@@ -50,7 +50,7 @@ class DeviceWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care(Loop):
+class TuneEffort(Loop):
     """How carefully is measured: the loop, in so many processes where networks or configurations are compared, and
     seconds for a build.
     """
@@ -79,7 +79,7 @@ class TuneRequest:
     """
 
     model: Path
-    device: DeviceWish = field(default_factory=DeviceWish)
+    device: DeviceOptions = field(default_factory=DeviceOptions)
     dtype: _Type = "float32"
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     layers: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class TuneRequest:
     start: bool = True
     plateau: Whole = 4
     budget_s: Above0 | None = None
-    care: Care = field(default_factory=Care)
+    effort: TuneEffort = field(default_factory=TuneEffort)
     out: Path | None = None
     fresh: bool = False
     compare: bool | None = None
@@ -99,63 +99,63 @@ class TuneRequest:
     def check(self) -> None:
         """UsageError for what is invalid."""
         check_fields(self)
-        check_fields(self.care)
+        check_fields(self.effort)
 
 
-def check_device(wish: DeviceWish, known: TunedDevice | None = None) -> None:
+def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
     """All of a device that can be refused without TVM, whose start takes seconds: what is said of it, and its tracker.
 
-    `known` is as of `open_device`. Errors are those of `check_wish`, and DeviceError where the tracker cannot be
+    `recorded` is as of `open_device`. Errors are those of `check_options`, and DeviceError where the tracker cannot be
     reached, or has no such device.
     """
-    check_wish(wish, known)
-    if wish.config.address.kind == TVM:
-        tracked_device(wish.config.address).require(wish.wait_s, known=known is not None)
+    check_options(options, recorded)
+    if options.config.address.kind == TVM:
+        tracked_device(options.config.address).require(options.wait_s, expected=recorded is not None)
 
 
-def check_wish(wish: DeviceWish, known: TunedDevice | None = None) -> None:
+def check_options(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
     """What is said of a device: its kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
-    wish, config = _settled(wish), wish.config
-    target = known.target if wish.target is None and known is not None else {}
-    if wish.target not in (None, NATIVE):
-        target = read_target(wish.target or "", here={})
+    options, config = _settled(options), options.config
+    target = recorded.target if options.target is None and recorded is not None else {}
+    if options.target not in (None, NATIVE):
+        target = read_target(options.target or "", here={})
     # The host's own linker fits what is native.
-    if wish.linker is not None or (target and wish.target is not None):
-        read_linker(target, wish.linker)
+    if options.linker is not None or (target and options.target is not None):
+        read_linker(target, options.linker)
     if config.address.kind == TVM:
         tracked_device(config.address)
-        if wish.target is None and not target:
+        if options.target is None and not target:
             raise UsageError(
-                f"what is to be compiled for {wish.key!r}?",
+                f"what is to be compiled for {options.key!r}?",
                 hint="Give --target: native for a server on this machine, or such as x86-64-v3 or aarch64-cortex-a72.",
             )
     elif config.address.kind != LOCAL:
         check_own(config)
 
 
-def _settled(wish: DeviceWish) -> DeviceWish:
-    """The wish with what the device's configuration says where it says nothing itself."""
-    config = wish.config
+def _settled(options: DeviceOptions) -> DeviceOptions:
+    """The options with what the device's configuration says where it says nothing itself."""
+    config = options.config
     return replace(
-        wish,
-        target=wish.target or config.target,
-        linker=config.linker if wish.linker is None else wish.linker,
-        threads=wish.threads or config.threads or 0,
+        options,
+        target=options.target or config.target,
+        linker=config.linker if options.linker is None else options.linker,
+        threads=options.threads or config.threads or 0,
     )
 
 
 @contextlib.contextmanager
 def open_device(
-    shop: Workshop, wish: DeviceWish, known: TunedDevice | None = None, tell: Tell = lambda sentence: None
+    pool: TvmPool, options: DeviceOptions, recorded: TunedDevice | None = None, tell: Tell = lambda sentence: None
 ) -> Iterator[tuple[TunedDevice, Bench]]:
     """The device that is meant, held for the block, and a bench that has a session with it.
 
-    `known` is the device as a record or a library describes it: its target and linker are taken where neither the wish
-    nor the device's configuration has any. `tell` gets a sentence where something is waited for. Errors are those of
-    `check_device`, which comes first, and DeviceError.
+    `recorded` is the device as a record or a library describes it: its target and linker apply where neither the
+    options nor the device's configuration names one. `tell` gets a sentence while gnomon waits. Raises the errors of
+    `check_device`, which runs first, and DeviceError.
     """
-    check_device(wish, known)
-    wish, config = _settled(wish), wish.config
+    check_device(options, recorded)
+    options, config = _settled(options), options.config
     if config.governor is not None:
         tell(f"tuning does not set the governor {config.governor!r} of {config.name}: set it before")
     with contextlib.ExitStack() as stack:
@@ -166,19 +166,19 @@ def open_device(
         elif config.address.kind == TVM:
             servers = tracked_device(config.address)
         else:
-            served = stack.enter_context(OwnServer(config, shop.guard, tell))
-            servers, native = served, lambda: asdict(served.hello)
+            served = stack.enter_context(OwnServer(config, pool.guard, tell))
+            servers, native = served, lambda: asdict(served.info)
         cores = len(config.pin) or (len(os.sched_getaffinity(0)) if servers is None else 0)
-        threads = wish.threads or (known.threads if known is not None else 0) or cores
+        threads = options.threads or (recorded.threads if recorded is not None else 0) or cores
         bench = Bench(
-            shop,
-            TunedDevice(key=wish.key, target={}, threads=threads),
+            pool,
+            TunedDevice(key=options.key, target={}, threads=threads),
             servers,
-            wait_s=wish.wait_s,
+            wait_s=options.wait_s,
             environment=config.environment,
             pin=config.pin,
         )
-        target, linker = _compilation(native or bench.here, wish, known)
+        target, linker = _compilation(native or bench.here, options, recorded)
         bench.connect()
         bench.device = replace(bench.device, target=with_cores(target, bench.threads), linker=linker)
         try:
@@ -188,11 +188,13 @@ def open_device(
 
 
 def _compilation(
-    native: Callable[[], Mapping[str, Any]], wish: DeviceWish, known: TunedDevice | None
+    native: Callable[[], Mapping[str, Any]], options: DeviceOptions, recorded: TunedDevice | None
 ) -> tuple[Mapping[str, Any], str]:
     """The target and the linker for a device."""
-    if wish.target is None and known is not None and known.target:
-        return known.target, known.linker if wish.linker is None else read_linker(known.target, wish.linker)
-    text = wish.target or NATIVE
+    if options.target is None and recorded is not None and recorded.target:
+        return recorded.target, recorded.linker if options.linker is None else read_linker(
+            recorded.target, options.linker
+        )
+    text = options.target or NATIVE
     target = read_target(text, here=native() if text == NATIVE else {})
-    return target, read_linker(target, wish.linker)
+    return target, read_linker(target, options.linker)

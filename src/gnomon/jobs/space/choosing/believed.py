@@ -12,7 +12,13 @@ import numpy as np
 from gnomon.core.brief import brief
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
-from gnomon.jobs.space.profiling.estimates import Seen, accuracy_evidence, evidence_of, method_of, toolchain_of
+from gnomon.jobs.space.profiling.estimates import (
+    Accuracy,
+    accuracy_evidence,
+    evidence_of,
+    method_of,
+    toolchain_of,
+)
 from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.look import network_size, read_rows, study_of
 from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
@@ -50,7 +56,7 @@ class Believer:
     networks: tuple[tuple[str, ...], ...]
     _study: Study
     _models: tuple[Learned, Latencies]
-    _known: tuple[Mapping[tuple[str, ...], Seen], Mapping[tuple[str, ...], LatencyRow]]
+    _measured: tuple[Mapping[tuple[str, ...], Accuracy], Mapping[tuple[str, ...], LatencyRow]]
 
     __repr__ = brief
 
@@ -61,18 +67,18 @@ class Believer:
 
     def accuracy(self, primitives: Sequence[str]) -> Believed:
         """The share of images. ProblemError for what is not a network of the space."""
-        return self._told(0, primitives)
+        return self._believed(0, primitives)
 
     def latency_s(self, primitives: Sequence[str]) -> Believed:
         """The time of a call in seconds. ProblemError for what is not a network of the space."""
-        return self._told(1, primitives)
+        return self._believed(1, primitives)
 
     def size(self, primitives: Sequence[str]) -> NetSize:
         """Parameters, multiply-accumulates and memory; None where it was not measured and its Python is not at hand.
 
         ProblemError for what is not a network of the space.
         """
-        return network_size(self._study, self._study.mixed(primitives), self._known[1].get(tuple(primitives)))
+        return network_size(self._study, self._study.mixed(primitives), self._measured[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
         """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds.
@@ -88,14 +94,14 @@ class Believer:
         """The networks of the profile as a `pandas.DataFrame`: primitives by group, accuracy, latency, and size."""
         rows = []
         for network in self.networks:
-            told = {"accuracy": self.accuracy(network).value, "latency_s": self.latency_s(network).value}
-            rows.append({**dict(zip(self.choices, network, strict=True)), **told, **asdict(self.size(network))})
+            prices = {"accuracy": self.accuracy(network).value, "latency_s": self.latency_s(network).value}
+            rows.append({**dict(zip(self.choices, network, strict=True)), **prices, **asdict(self.size(network))})
         return frame(rows, "pandas")
 
-    def _told(self, price: int, primitives: Sequence[str]) -> Believed:
-        told = self._models[price].predict(np.array([self._study.space.indices(primitives)]))
-        value, low, high = (float(one[0]) for one in told)
-        return Believed(value=value, low=low, high=high, known=tuple(primitives) in self._known[price])
+    def _believed(self, price: int, primitives: Sequence[str]) -> Believed:
+        bounds = self._models[price].predict(np.array([self._study.space.indices(primitives)]))
+        value, low, high = (float(row[0]) for row in bounds)
+        return Believed(value=value, low=low, high=high, known=tuple(primitives) in self._measured[price])
 
 
 def open_profile(
@@ -109,7 +115,7 @@ def open_profile(
     journals = read_rows(profile, study)
     whose, which = method_of(journals[0], method), toolchain_of(journals[1], toolchain)
     seen, rows = evidence_of(study, journals, whose, which)
-    trained = {one.network.primitives: one for one in seen.values()}
+    trained = {row.network.primitives: row for row in seen.values()}
     timed = {row.primitives: row for row in rows.values() if row.call_s is not None}
     return Believer(
         method=whose,
@@ -117,7 +123,7 @@ def open_profile(
         networks=tuple(sorted(trained.keys() & timed.keys())),
         _study=study,
         _models=(learn(study.space, accuracy_evidence(study, seen), scale="logit"), latencies_of(study, rows)),
-        _known=(trained, timed),
+        _measured=(trained, timed),
     )
 
 
@@ -132,11 +138,11 @@ def network_module(profile: Path, name: str, blocks: Sequence[str] = ()) -> Any:
     network = None if row is None else study.mixed(row.primitives)
     state = None if network is None else best_weights(accuracy, profile, network)
     if network is None or state is None:
-        trained = list(dict.fromkeys(one.network for one in accuracy if one.validation is not None))
-        known = f"Trained are {', '.join(trained[:10])}{', ..' if len(trained) > 10 else '.'}" if trained else ""
+        trained = list(dict.fromkeys(row.network for row in accuracy if row.validation is not None))
+        names = f"Trained are {', '.join(trained[:10])}{', ..' if len(trained) > 10 else '.'}" if trained else ""
         raise UsageError(
             f"{profile} has no trained weights of {shown(name)}",
-            hint=known or "Train networks with gnomon space profile first.",
+            hint=names or "Train networks with gnomon space profile first.",
         )
     tagged = study.tagged(network)
     factories = load_factories(study.origins(tagged), tagged)

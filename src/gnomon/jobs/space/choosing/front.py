@@ -33,7 +33,7 @@ from gnomon.jobs.space.document import (
     Three,
 )
 from gnomon.jobs.space.profiling.estimates import (
-    Known,
+    NetworkPrices,
     accuracy_evidence,
     evidence_of,
     latency_evidence,
@@ -92,7 +92,7 @@ def proving(
         yield OpenProfile(asked=asked, folder=folder, study=study, data=data, watch=watch, tell=tell)
 
 
-def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> Known:
+def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> NetworkPrices:
     """What networks reach and what they take as a toolchain makes them, by id; what is done is not done again.
 
     A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
@@ -100,8 +100,8 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
     folder, study = profile.folder, profile.study
     wanted = list({network.id: network for network in networks}.values())
     rows = folder.latency.values()
-    known = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
-    settings = settings_in({} if known is None else known.context)
+    before = next((row for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
+    settings = settings_in({} if before is None else before.context)
     chain = chosen_toolchain(toolchain, settings)
     measurer = Measurer(profile=profile, calibration=_calibration(profile, chain), proof=True)
     measurer.check(chain, settings)
@@ -157,7 +157,7 @@ def inside(measured: Floats, believed: Sequence[Floats] | Floats, errors: Floats
     return float((np.abs(measured - middle) <= np.hypot(reach, 1.96 * errors)).mean())
 
 
-def with_proofs(evidence: Known, proofs: Known) -> Known:
+def with_proofs(evidence: NetworkPrices, proofs: NetworkPrices) -> NetworkPrices:
     """Evidence with what was measured for a proof beside it, which goes before of the same network."""
     timed = {name: row for name, row in proofs[1].items() if row.call_s is not None}
     return {**evidence[0], **proofs[0]}, {**evidence[1], **timed}
@@ -203,7 +203,7 @@ def find_front(
     options = replace(full, choices=_kept(kept, study)) if kept is not None else full
     with nullcontext() if latency_s is None else problems_of(f"--latency {units.time(latency_s)}"):
         front = exact_front(beliefs, options)
-    proved: Known = {}, {}
+    proved: NetworkPrices = {}, {}
     if measure:
         with proving(path, asked, study, watch=watch, tell=tell) as profile:
             rounds = _in_rounds(profile, (method, toolchain), beliefs, evidence, options, proved)
@@ -269,9 +269,9 @@ def _in_rounds(
     profile: OpenProfile,
     whose: tuple[str, str],
     beliefs: Beliefs,
-    evidence: Known,
+    evidence: NetworkPrices,
     options: FrontOptions,
-    proofs: Known,
+    proofs: NetworkPrices,
 ) -> tuple[PredictedFront, ...]:
     """The networks round by round; what was measured of them, by the toolchain of `whose`, is added to `proofs`.
 
@@ -293,9 +293,9 @@ def _in_rounds(
     return (front,)
 
 
-def beliefs_of(study: Study, known: Known) -> Beliefs:
+def beliefs_of(study: Study, prices: NetworkPrices) -> Beliefs:
     """What is believed of all networks of all families. UsageError where nothing has a latency."""
-    return believe(study.space, accuracy_evidence(study, known[0]), latency_evidence(study.space, known[1]))
+    return believe(study.space, accuracy_evidence(study, prices[0]), latency_evidence(study.space, prices[1]))
 
 
 def networks_of(study: Study, assignments: Ints) -> list[Network]:
@@ -303,7 +303,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
     return [study.at(row) for row in assignments.tolist()]
 
 
-def _measured(name: str, proofs: Known) -> MeasuredPoint:
+def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
     """What came out of a network: each with its 95 % interval, None where it is not known, and why."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
@@ -320,11 +320,11 @@ def _measured(name: str, proofs: Known) -> MeasuredPoint:
 def _held(
     study: Study,
     options: FrontOptions,
-    known: tuple[Beliefs, Known, Known],
+    sources: tuple[Beliefs, NetworkPrices, NetworkPrices],
     rounds: Sequence[PredictedFront],
 ) -> tuple[HeldFront | None, set[str]]:
     """Predictions against what was measured, and the best networks; none where no network has both prices."""
-    beliefs, evidence, proofs = known
+    beliefs, evidence, proofs = sources
     assignments = np.concatenate([some.networks for some in rounds])
     every = [network.id for network in networks_of(study, assignments)]
     timed = {name for name, row in proofs[1].items() if row.call_s is not None}
@@ -333,7 +333,7 @@ def _held(
         return None, set()
     names = [every[k] for k in both]
     seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
-    right, call = np.array([one.accuracy for one in seen]), np.array([row.call_s for row in rows], np.float64)
+    right, call = np.array([row.accuracy for row in seen]), np.array([row.call_s for row in rows], np.float64)
     points = np.column_stack([call / beliefs.unit, 1 - right])
     fits = np.flatnonzero(
         points[:, 0] <= (np.inf if options.most_latency is None else options.most_latency / beliefs.unit)
@@ -354,7 +354,7 @@ def _held(
             share=share_of(after, assignments[both], options),
             accuracy=HeldAccuracies(
                 mean_error=float(np.abs(accuracy[0] - right).mean()),
-                inside=inside(right, accuracy, np.array([one.error for one in seen])),
+                inside=inside(right, accuracy, np.array([row.error for row in seen])),
                 tau=tau(accuracy[0], right),
             ),
             latency=HeldLatencies(

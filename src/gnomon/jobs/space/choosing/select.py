@@ -25,7 +25,7 @@ from gnomon.formats.aw_nas.tables import write_lookup
 from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuracies, SelectionDocument
 from gnomon.jobs.space.profiling.estimates import (
     LEAST_MIXED,
-    Seen,
+    Accuracy,
     accuracy_evidence,
     evidence_of,
     latency_evidence,
@@ -95,13 +95,13 @@ def select_primitives(
     else:
         chosen = _by_published_rule(study, seen, rows)
     groups, family = chosen["groups"], chosen.get("family")
-    output, known = output or profile / OUTPUT, lookup_of(study, groups, rows)
-    lookup, model = None if known is None else write_lookup_files(output, *known), known and known[0]
+    output, table = output or profile / OUTPUT, lookup_of(study, groups, rows)
+    lookup, model = None if table is None else write_lookup_files(output, *table), table and table[0]
     text = study.document.output(groups, latency_file=None if lookup is None else str(lookup.absolute()))
     mark = text[: text.startswith("\ufeff")]  # a byte-order mark is one at the beginning alone
     remark = _remark(rule, study.numbering, model if study.document.names_latency_file else None)
     save_text(mark + remark + text[len(mark) :], output, option="--output-yaml")
-    sizes = [one.counts for name, one in study.families.items() if family in (None, name)]
+    sizes = [own.counts for name, own in study.families.items() if family in (None, name)]
     selection = SelectionDocument(
         profile=str(profile),
         rule=rule,
@@ -115,7 +115,7 @@ def select_primitives(
         proofs=proved_networks(accuracies, latencies) if proofs else (),
         numbering=study.numbering,
         slots=tuple(slot.name for slot in study.space.slots) if study.numbering == OF_SPACE else (),
-        meanings={name: one.meaning for name, one in study.primitives.items()},
+        meanings={name: primitive.meaning for name, primitive in study.primitives.items()},
         unlike_aw_nas=tuple(unlike_aw_nas(study, groups)),
         networks_before=str(math.prod(map(sum, zip(*sizes, strict=True)))),
         networks_after=str(math.prod(map(len, groups))),
@@ -140,12 +140,12 @@ def unlike_aw_nas(study: Study, groups: Sequence[Sequence[str]]) -> list[str]:
 
 def _remark(rule: Rule, numbering: str, model: LookupPart | None) -> str:
     """Comments that say where the values come from which were filled in."""
-    told = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
-    return told + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
+    text = f"# cell_shared_primitives: by gnomon space select --rule {rule}; names in the numbering {numbering!r}.\n"
+    return text + ("" if model is None else f"# latency_file: of {model.model}; {model.why}.\n")
 
 
 def published_prices(
-    study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]
+    study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]
 ) -> tuple[dict[OfFamily, tuple[float, float]], RuleAccuracies]:
     """Accuracies, all of one kind, and milliseconds of the one-change variants that have a latency; and which kind."""
     timed = {
@@ -159,12 +159,12 @@ def published_prices(
     return {(network.family, network.assignment): (accuracy, ms) for network, ms, accuracy in both}, kind
 
 
-def _by_published_rule(study: Study, seen: Mapping[str, Seen], rows: Mapping[str, LatencyRow]) -> Choice:
+def _by_published_rule(study: Study, seen: Mapping[str, Accuracy], rows: Mapping[str, LatencyRow]) -> Choice:
     from gnomon.spaces.selection.published import PublishedRule, select_published
 
     constants = PublishedRule(**codec.fields_of(PublishedRule, study.config.profiler))
     prices, accuracies = published_prices(study, seen, rows)
-    primitives = {name: [one.name for one in family.primitives] for name, family in study.families.items()}
+    primitives = {name: [primitive.name for primitive in family.primitives] for name, family in study.families.items()}
     selection = select_published(primitives, prices, constants)
     return {**codec.fields_of(SelectionDocument, selection), "accuracies": accuracies}
 
@@ -217,7 +217,7 @@ def _spreads(learned: Learned) -> list[Floats]:
 def write_lookup_files(output: Path, part: LookupPart, rows: Rows) -> Path:
     """Write the table of an output and, beside it, what it is of and how far it is off; returns the table's path."""
     path = beside(output, "lookup.txt")
-    middle, low, high = ([[one[k] for one in row] for row in rows] for k in range(3))
+    middle, low, high = ([[cell[k] for cell in row] for row in rows] for k in range(3))
     save_text(write_lookup(middle), path, option="--output-yaml")
     about = {"table": path.name, "unit": "ms", "low": low, "high": high, **codec.document(part)}
     save_text(indented(about), path.with_suffix(".json"), option="--output-yaml")
@@ -243,28 +243,28 @@ def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart
     fold = np.random.default_rng(0).permutation(len(mixed)) % min(_FOLDS, len(mixed))
     for k in range(int(fold.max()) + 1):
         out = mixed[fold == k]
-        one = learn(study.space, measured.at(np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums")
-        costs = _closest(one, [np.unique(column).tolist() for column in measured.assignments.T])
-        told = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
-        off[fold == k] = np.abs(told / measured.values[out] - 1)
+        learned = learn(study.space, measured.at(np.setdiff1d(np.arange(len(measured.values)), out)), scale="sums")
+        costs = _closest(learned, [np.unique(column).tolist() for column in measured.assignments.T])
+        predicted = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
+        off[fold == k] = np.abs(predicted / measured.values[out] - 1)
     return {SUMS: LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))}
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
     """The networks that models are tested on: mixed ones, of several families if there are enough of these."""
     networks = [study.at(row) for row in measured.assignments.tolist()]
-    single = {one.id for family in study.families.values() for one in family.swaps()}
-    mixed = np.array([one.id not in single for one in networks])
-    across = np.array([not one.family for one in networks])
+    single = {network.id for family in study.families.values() for network in family.swaps()}
+    mixed = np.array([network.id not in single for network in networks])
+    across = np.array([not network.family for network in networks])
     return np.flatnonzero(across if across.sum() >= LEAST_MIXED else mixed)
 
 
 def _why(errors: Mapping[str, LookupErrorPart]) -> str:
     if not errors:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
-    told = "; ".join(
-        f"{name} {100 * one.mean:.1f} % off on average, {100 * one.worst:.1f} % at worst"
-        for name, one in errors.items()
+    text = "; ".join(
+        f"{name} {100 * error.mean:.1f} % off on average, {100 * error.worst:.1f} % at worst"
+        for name, error in errors.items()
     )
     count = next(iter(errors.values())).networks
-    return f"on {count} mixed networks that were not fitted to: {told}"
+    return f"on {count} mixed networks that were not fitted to: {text}"

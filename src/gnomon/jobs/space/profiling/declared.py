@@ -135,8 +135,8 @@ def declared_study(given: Any) -> DeclaredStudy:
         raise UsageError(f"{space.name} is not made of blocks", hint="Give a space of from_torch, or a BlockSpace.")
     largest = max(space.inputs, key=math.prod)
     fits = (
-        len(one) == 4 and one[:2] == largest[:2] and all(n <= most for n, most in zip(one, largest, strict=True))
-        for one in space.inputs
+        len(shape) == 4 and shape[:2] == largest[:2] and all(n <= most for n, most in zip(shape, largest, strict=True))
+        for shape in space.inputs
     )
     if len(largest) != 4 or not all(fits):
         raise UsageError(
@@ -146,29 +146,29 @@ def declared_study(given: Any) -> DeclaredStudy:
     slots = space.space.slots
     if wrong := [name for slot in slots for name in slot.choices if not is_name(name)]:
         raise UsageError(f"{wrong[0]!r} cannot be a part of a file's name", hint="Use letters, digits, - and _.")
-    nets = [_tagged(space, one, origin) for one in swaps([0] * len(slots), [len(slot.choices) for slot in slots])]
-    made = nets[0].net.shape(nets[0].net.output)
-    if len(made) != 2:
-        raise UsageError(f"networks of {space.name} make {made}, and no scores", hint="Give it a head: (N, classes).")
-    digest = digest_of([[[n.unit.canonical(), *n.inputs] for n in one.net.nodes] for one in nets])
-    known = _Declared(
+    nets = [_tagged(space, row, origin) for row in swaps([0] * len(slots), [len(slot.choices) for slot in slots])]
+    shape = nets[0].net.shape(nets[0].net.output)
+    if len(shape) != 2:
+        raise UsageError(f"networks of {space.name} make {shape}, and no scores", hint="Give it a head: (N, classes).")
+    digest = digest_of([[[n.unit.canonical(), *n.inputs] for n in tagged.net.nodes] for tagged in nets])
+    declared = _Declared(
         name=_plain(space.name),
         input=largest,
-        classes=made[1],
+        classes=shape[1],
         slots={slot.name: slot.choices for slot in slots},
         digest=digest,
         training=_training(space),
     )
-    return study_of_text(indented(document(known)), space, origin)
+    return study_of_text(indented(document(declared)), space, origin)
 
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
     """The study of any space whose networks others trained and measured: of slots and choices alone."""
     slots = {
-        slot.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", one) for one in slot.choices) for slot in space.space.slots
+        slot.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in slot.choices) for slot in space.space.slots
     }
-    known = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
-    return study_of_text(indented(document(known)))
+    declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
+    return study_of_text(indented(document(declared)))
 
 
 def _plain(name: str) -> str:
@@ -179,44 +179,44 @@ def _plain(name: str) -> str:
 def _training(space: BlockSpace) -> _Training:
     """How the networks of a space are trained. ProblemError with all that is wrong in what it says of it."""
     complaints = Complaints(what=f"training of {space.name}", hint="Its keys are those of a config: see space.md.")
-    found: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
+    training: _Training = decode(_Training, json.loads(json.dumps(space.training)), complaints)
     complaints.raise_any()
-    return found
+    return training
 
 
 def study_of_text(text: str, space: BlockSpace | None = None, origin: str = "") -> DeclaredStudy:
     """The study of what a profile keeps of a space. ProblemError with all that is wrong in it."""
-    known = read_json(_Declared, text.encode(), _STRICT)
-    slots = tuple(Slot(name, choices) for name, choices in known.slots.items())
+    declared = read_json(_Declared, text.encode(), _STRICT)
+    slots = tuple(Slot(name, choices) for name, choices in declared.slots.items())
     choices = dict.fromkeys(choice for slot in slots for choice in slot.choices)
     primitives = tuple(
-        Primitive(family=known.name, number=k, called=choice, block=_Unwritten(choice))
+        Primitive(family=declared.name, number=k, called=choice, block=_Unwritten(choice))
         for k, choice in enumerate(choices)
     )
     layout = CellLayout(
-        input_shape=(1, *known.input[1:]),
+        input_shape=(1, *declared.input[1:]),
         groups=tuple(range(len(slots))),
         widths=(1,) * len(slots),
         reduces=frozenset(),
-        classes=known.classes,
+        classes=declared.classes,
     )
     section = SpaceSection(
         num_cell_groups=len(slots), cell_layout=layout.groups, reduce_cell_groups=(), shared_primitives=tuple(choices)
     )
     config = SpaceConfig(
         space=section,
-        manager=ManagerSection(num_classes=known.classes, cell_group_kwargs=()),
-        profiler=known.training.ss_profiler_cfg,
-        gnomon=known.training.gnomon_cfg,
+        manager=ManagerSection(num_classes=declared.classes, cell_group_kwargs=()),
+        profiler=declared.training.ss_profiler_cfg,
+        gnomon=declared.training.gnomon_cfg,
     )
-    family = Family(name=known.name, primitives=primitives, space=Space(slots), defaults=(0,) * len(slots))
+    family = Family(name=declared.name, primitives=primitives, space=Space(slots), defaults=(0,) * len(slots))
     return DeclaredStudy(
         config=config,
-        document=ReducedSpace(slots=tuple(known.slots)),
+        document=ReducedSpace(slots=tuple(declared.slots)),
         text=text,
         numbering=OF_SPACE,
         layout=layout,
-        families={known.name: family},
+        families={declared.name: family},
         declared=space,
         origin=origin,
     )

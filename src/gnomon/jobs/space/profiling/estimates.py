@@ -33,7 +33,7 @@ _NO_NOISE_SEEN = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Accuracy:
     """A network's accuracy: the mean over its trainings, and its standard error by the seed and by the images."""
 
     network: Network
@@ -48,21 +48,23 @@ def method_of(rows: Iterable[AccuracyRow], wanted: str | None) -> str:
     UsageError without any.
     """
     there = {row.method for row in rows if row.validation is not None and not row.reason}
-    known = [name for name in (*METHODS, IMPORTED) if name in there]
-    return _chosen(known, wanted, "no network was trained", "method", "Methods with trained networks")
+    names = [name for name in (*METHODS, IMPORTED) if name in there]
+    return _chosen(names, wanted, "no network was trained", "method", "Methods with trained networks")
 
 
-def _chosen(known: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
+def _chosen(names: Sequence[str], wanted: str | None, nothing: str, kind: str, there: str) -> str:
     """The wanted one, or the first. UsageError for another, and without any."""
-    if known and (wanted is None or wanted in known):
-        return wanted or known[0]
+    if names and (wanted is None or wanted in names):
+        return wanted or names[0]
     raise UsageError(
         f"{nothing}{'' if wanted is None else f' by the {kind} {wanted}'}",
-        hint=f"{there}: {', '.join(known) or 'none; run gnomon space profile first'}.",
+        hint=f"{there}: {', '.join(names) or 'none; run gnomon space profile first'}.",
     )
 
 
-def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False) -> dict[str, Seen]:
+def seen_networks(
+    study: Study, rows: Iterable[AccuracyRow], method: str, *, proofs: bool = False
+) -> dict[str, Accuracy]:
     """The networks that a method trained, by id; of a network's stages only the last counts. Failed ones stay out.
 
     With `proofs` also those that were trained to hold predictions against. UsageError for these beside a method whose
@@ -78,15 +80,15 @@ def seen_networks(study: Study, rows: Iterable[AccuracyRow], method: str, *, pro
     noise = training_noise(last)
     if noise is None and method == PROOF:
         noise = training_noise(row for row in every if row.method != PUBLISHED)
-    found: dict[str, Seen] = {}
+    seen: dict[str, Accuracy] = {}
     by_network: dict[str, list[AccuracyRow]] = {}
     for row in last:
         by_network.setdefault(row.network, []).append(row)
     for name, ones in by_network.items():
         mean = float(np.mean([row.validation for row in ones]))
         error = _error(ones, mean, _NO_NOISE_SEEN if noise is None else noise)
-        found[name] = Seen(network=study.mixed(ones[0].primitives), accuracy=mean, error=error, trainings=len(ones))
-    return found
+        seen[name] = Accuracy(network=study.mixed(ones[0].primitives), accuracy=mean, error=error, trainings=len(ones))
+    return seen
 
 
 def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
@@ -94,15 +96,15 @@ def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
 
     How many images there were is not known of what was imported: then the noise of training alone is left.
     """
-    told = [row.error for row in ones if row.error is not None]
-    rest = len(ones) - len(told)
+    errors = [row.error for row in ones if row.error is not None]
+    rest = len(ones) - len(errors)
     if not rest:
-        return math.hypot(*told) / len(ones)
+        return math.hypot(*errors) / len(ones)
     images = max(row.images for row in ones if row.error is None)
     unknown = not images and all(row.origin for row in ones)
     sampling = 0.0 if unknown else math.sqrt(max(mean * (1 - mean), 1e-4) / (images or 1))
     own = math.hypot(sampling, noise / math.sqrt(rest))
-    return math.hypot(own * rest, *told) / len(ones) if told else own
+    return math.hypot(own * rest, *errors) / len(ones) if errors else own
 
 
 def _last(rows: Iterable[AccuracyRow]) -> list[AccuracyRow]:
@@ -129,16 +131,16 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
     return None if variance is None else math.sqrt(variance)
 
 
-def accuracy_effects(family: Family, seen: Mapping[str, Seen]) -> Learned | None:
+def accuracy_effects(family: Family, seen: Mapping[str, Accuracy]) -> Learned | None:
     """What each primitive of each cell group does to the accuracy of a family's networks; None without any network."""
-    ones = [one for one in seen.values() if one.network.family == family.name]
+    ones = [row for row in seen.values() if row.network.family == family.name]
     if not ones:
         return None
-    return learn(family.space, _accuracies(ones, [one.network.assignment for one in ones]), scale="logit")
+    return learn(family.space, _accuracies(ones, [row.network.assignment for row in ones]), scale="logit")
 
 
-def _accuracies(seen: Collection[Seen], assignments: Sequence[Sequence[int]]) -> Evidence:
-    return _evidence(assignments, [one.accuracy for one in seen], [one.error for one in seen])
+def _accuracies(seen: Collection[Accuracy], assignments: Sequence[Sequence[int]]) -> Evidence:
+    return _evidence(assignments, [row.accuracy for row in seen], [row.error for row in seen])
 
 
 def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
@@ -148,7 +150,7 @@ def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], err
 
 
 def swap_accuracies(
-    study: Study, seen: Mapping[str, Seen], networks: Iterable[Network]
+    study: Study, seen: Mapping[str, Accuracy], networks: Iterable[Network]
 ) -> tuple[dict[str, float], RuleAccuracies]:
     """Accuracies of these one-change variants by id: as measured where all were trained, else as believed; and which.
 
@@ -156,24 +158,24 @@ def swap_accuracies(
     and the worst place would go to those that were measured. Variants of families of which nothing was trained are left
     out.
     """
-    known = {one.network.family for one in seen.values()}
-    wanted = [one for one in networks if one.family in known]
-    trained = sum(one.id in seen for one in wanted)
+    families = {row.network.family for row in seen.values()}
+    wanted = [network for network in networks if network.family in families]
+    trained = sum(network.id in seen for network in wanted)
     values: dict[str, float] = {}
     if trained == len(wanted):
-        values = {one.id: seen[one.id].accuracy for one in wanted}
+        values = {network.id: seen[network.id].accuracy for network in wanted}
     else:
         for name, family in study.families.items():
-            own = [one for one in wanted if one.family == name]
+            own = [network for network in wanted if network.family == name]
             effects = accuracy_effects(family, seen) if own else None
             if effects is not None:
-                believed = effects.predict([one.assignment for one in own])[0].tolist()
-                values |= dict(zip((one.id for one in own), believed, strict=True))
+                believed = effects.predict([network.assignment for network in own])[0].tolist()
+                values |= dict(zip((network.id for network in own), believed, strict=True))
     kind: Literal["measured", "believed"] = "measured" if trained == len(wanted) else "believed"
     return values, RuleAccuracies(kind=kind, trained=trained, networks=len(values))
 
 
-def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float | None) -> RankingPart | None:
+def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: float | None) -> RankingPart | None:
     """The one-change variants of a family by what is believed of them; None where none of it was trained.
 
     An order that cannot repeat itself cannot be right: hence its repeatability.
@@ -194,7 +196,7 @@ def ranking(family: Family, seen: Mapping[str, Seen], method: str, noise: float 
         method=method,
         repeatability=_repeatability(effects, chosen),
         noise=noise,
-        trainings=sum(one.trainings for one in seen.values() if one.network.family == family.name),
+        trainings=sum(row.trainings for row in seen.values() if row.network.family == family.name),
         networks=tuple(sorted(ranked, key=lambda network: -network.accuracy)),
     )
 
@@ -216,7 +218,7 @@ def latest(rows: Iterable[LatencyRow], toolchain: str, *, proofs: bool = False) 
     return {row.network: row for row in rows if row.toolchain == toolchain and (proofs or not row.proof)}
 
 
-Known = tuple[dict[str, Seen], dict[str, LatencyRow]]
+NetworkPrices = tuple[dict[str, Accuracy], dict[str, LatencyRow]]
 """Accuracies and latencies of networks by id."""
 
 
@@ -227,7 +229,7 @@ def evidence_of(
     toolchain: str,
     *,
     proofs: bool = False,
-) -> Known:
+) -> NetworkPrices:
     """What the lines of both journals say of accuracies by a method and of latencies by a toolchain.
 
     Without what was measured to hold predictions against, unless `proofs` asks for it.
@@ -237,8 +239,8 @@ def evidence_of(
 
 def proved_networks(accuracies: Iterable[AccuracyRow], latencies: Iterable[LatencyRow]) -> tuple[str, ...]:
     """The networks that were trained or measured to hold predictions against, by id."""
-    found = {row.network for row in accuracies if row.method == PROOF} | {r.network for r in latencies if r.proof}
-    return tuple(sorted(found))
+    names = {row.network for row in accuracies if row.method == PROOF} | {r.network for r in latencies if r.proof}
+    return tuple(sorted(names))
 
 
 def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
@@ -248,8 +250,8 @@ def toolchains_of(rows: Iterable[LatencyRow]) -> tuple[str, ...]:
 
 def toolchain_of(rows: Iterable[LatencyRow], wanted: str | None) -> str:
     """The wanted toolchain, or the first that measured anything. UsageError, with those that did, for another."""
-    known = toolchains_of(row for row in rows if row.call_s is not None)
-    return _chosen(known, wanted, "nothing was measured", "toolchain", "Measured by")
+    names = toolchains_of(row for row in rows if row.call_s is not None)
+    return _chosen(names, wanted, "nothing was measured", "toolchain", "Measured by")
 
 
 def standard_error(row: LatencyRow) -> float:
@@ -276,17 +278,17 @@ def seconds(milliseconds: float) -> float:
     return float(Decimal(repr(float(milliseconds))).scaleb(-3))
 
 
-def accuracy_evidence(study: Study, seen: Mapping[str, Seen]) -> Evidence:
+def accuracy_evidence(study: Study, seen: Mapping[str, Accuracy]) -> Evidence:
     """Networks of any families with their accuracies, as indices in the space of all primitives."""
-    return _accuracies(seen.values(), [list(study.space.indices(one.network.primitives)) for one in seen.values()])
+    return _accuracies(seen.values(), [list(study.space.indices(row.network.primitives)) for row in seen.values()])
 
 
 def latency_evidence(space: Space, rows: Mapping[str, LatencyRow]) -> Evidence:
     """Networks with their latencies in seconds, as indices in the space. UsageError where none has one."""
-    known = [(row, row.call_s, standard_error(row)) for row in rows.values() if row.call_s is not None]
-    if not known:
+    timed = [(row, row.call_s, standard_error(row)) for row in rows.values() if row.call_s is not None]
+    if not timed:
         raise UsageError("no network has a latency", hint="Run gnomon space profile with a toolchain.")
-    ones, times, errors = zip(*known, strict=True)
+    ones, times, errors = zip(*timed, strict=True)
     return _evidence([space.indices(row.primitives) for row in ones], times, errors)
 
 
@@ -295,14 +297,14 @@ def compare_with_twin(rows: Iterable[LatencyRow], toolchain: str) -> ComparedPar
 
     The interval of the median ratio is found by resampling networks.
     """
-    known = list(rows)
-    names = toolchains_of(known)
+    every = list(rows)
+    names = toolchains_of(every)
     twin = next((name for name in names if name != toolchain and toolchain.startswith(f"{name}-")), None)
     if twin is None and toolchain.startswith("quark"):
         twin = "onnxruntime" if "onnxruntime" in names else None
     if twin is None:
         return None
-    mine, other = latest(known, toolchain), latest(known, twin)
+    mine, other = latest(every, toolchain), latest(every, twin)
     pairs = [(row, other[name]) for name, row in mine.items() if name in other]
     timed = np.array([[a.call_s, b.call_s] for a, b in pairs if a.call_s and b.call_s])
     if not len(timed):

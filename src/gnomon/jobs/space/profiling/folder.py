@@ -169,8 +169,8 @@ class ProfileFolder:
                 if is_profile(path):
                     check_question(path, question)
                 else:
-                    made = {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
-                    write_whole(indented(made).encode(), path / MANIFEST)
+                    header = {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex, "question": dict(question)}
+                    write_whole(indented(header).encode(), path / MANIFEST)
                 if not (path / INPUT).is_file():
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
@@ -249,10 +249,10 @@ def check_question(path: Path, question: Mapping[str, object]) -> None:
     """UsageError, with all that differs, for a profile that was made from another question."""
     from gnomon.spaces.latency_table import differing, in_short
 
-    known, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
+    before, asked = read_question(path), json.loads(json.dumps(question, allow_nan=False))
     unlike = [
         f"{name}: {in_short(json.dumps(a))} there, {in_short(json.dumps(b))} now"
-        for name, a, b in differing(known, asked)
+        for name, a, b in differing(before, asked)
     ]
     if unlike:
         more = f"; and {len(unlike) - _MOST_TOLD} more" if len(unlike) > _MOST_TOLD else ""
@@ -304,12 +304,12 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
 
     wish = request.wish
     said: dict[str, object] = {
-        "device": " by ".join((request.device.name, *(one.name for one in wish.commands))),
+        "device": " by ".join((request.device.name, *(command.name for command in wish.commands))),
         "threads": wish.threads,
         "backends": list(wish.backends),
         "precisions": list(wish.precisions),
-        "environments": [dict(one) for one in wish.environments],
-        "commands": [[list(one.run), dict(one.choices), *map(list, one.prepare)] for one in wish.commands],
+        "environments": [dict(environment) for environment in wish.environments],
+        "commands": [[list(call.run), dict(call.choices), *map(list, call.prepare)] for call in wish.commands],
         "options": [[name, dict(own)] for name, own in wish.options],
         "settings": {name: str(value) for name, value in settings.items()},
         "of the device": recall.settings_of(request.device),
@@ -324,10 +324,10 @@ def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -
 def settings_in(context: Mapping[str, str]) -> dict[str, str]:
     """The toolchain's settings in a context, to ask for the same again; none where they cannot be read."""
     try:
-        found = json.loads(context.get("settings", "{}"))
+        settings = json.loads(context.get("settings", "{}"))
     except ValueError:
         return {}
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    return {str(name): str(value) for name, value in settings.items()} if isinstance(settings, dict) else {}
 
 
 def check_context(
@@ -338,14 +338,14 @@ def check_context(
     hint: str = "Give --profile-dir another path",
 ) -> None:
     """UsageError, with all that differs, where a toolchain's networks were measured under another context."""
-    known = next((row.context for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
-    if known is None or dict(known) == dict(context):
+    before = next((row.context for row in rows if row.toolchain == toolchain and row.call_s is not None), None)
+    if before is None or dict(before) == dict(context):
         return
-    unlike = [name for name in sorted({*known, *context}) if known.get(name) != context.get(name)]
-    told = "; ".join(
-        f"{name}: {known.get(name, 'as usual')} there, {context.get(name, 'as usual')} now" for name in unlike
+    unlike = [name for name in sorted({*before, *context}) if before.get(name) != context.get(name)]
+    text = "; ".join(
+        f"{name}: {before.get(name, 'as usual')} there, {context.get(name, 'as usual')} now" for name in unlike
     )
     raise UsageError(
-        f"networks of this profile were measured by {toolchain} otherwise ({told})",
+        f"networks of this profile were measured by {toolchain} otherwise ({text})",
         hint=f"{hint}: times that were measured otherwise do not stand side by side.",
     )

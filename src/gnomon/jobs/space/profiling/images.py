@@ -106,20 +106,20 @@ def _streamed(own: GnomonConfig, name: str, classes: int) -> Streamed:
 
 
 def reopened_images(
-    own: GnomonConfig, known: Mapping[str, str], given: str | None, *, classes: int, download: Path | None = None
+    own: GnomonConfig, recorded: Mapping[str, str], given: str | None, *, classes: int, download: Path | None = None
 ) -> Dataset | Streamed:
-    """The images that a profile was made with (`known`: their name and digest).
+    """The images that a profile was made with (`recorded`: their name and digest).
 
     A profile may come from anybody: a function that only it names is not run, and must be `given` again. UsageError
     where it is not, and for other images; see also `open_images`.
     """
-    name = str(known["name"]) or str(own.data)  # as `open_images` reads it
+    name = str(recorded["name"]) or str(own.data)  # as `open_images` reads it
     if given is not None and given != name:
         raise UsageError(f"the profile is of the images {name}, not {given}", hint=f"Give --data {shlex.quote(name)}.")
     if given is None and name.startswith("dataset:"):
         raise refused("the profile", [f"--data {shlex.quote(name)}"])
     data = open_images(own, name, classes=classes, download=download)
-    if data.digest != known["digest"]:
+    if data.digest != recorded["digest"]:
         raise UsageError(
             f"the images of {data.name} are not those that the profile was made with any more",
             hint="Put them back as they were, or profile again in another folder.",
@@ -130,8 +130,8 @@ def reopened_images(
 def normalised(x: NDArray[Any], dataset: Dataset | Streamed) -> NDArray[np.float32]:
     """Images as a network takes them: (x - mean) / std by channel, of the training part."""
     mean, std = (np.array(values, np.float32)[:, None, None] for values in (dataset.mean, dataset.std))
-    made: NDArray[np.float32] = ((x.astype(np.float32) - mean) / std).astype(np.float32)
-    return made
+    scaled: NDArray[np.float32] = ((x.astype(np.float32) - mean) / std).astype(np.float32)
+    return scaled
 
 
 def open_calibration(
@@ -152,18 +152,18 @@ def open_calibration(
         )
     shape = data.shape
     try:
-        found = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0], resize=resize)
+        images = load_calibration(beside / given.source, beside / given.root_folder, channels=shape[0], resize=resize)
     except (ProblemError, UsageError) as error:
         raise type(error)(
             f"ss_profiler_cfg.calib_data of the config: {error.message}",
             hint=f"{error.hint} Its paths are beside the config; without it a few training images do.",
         ) from error
-    if found.shape[1:] != shape:
+    if images.shape[1:] != shape:
         raise ProblemError(
-            f"images for calibration are {list(found.shape[1:])}, and networks take {list(shape)}",
+            f"images for calibration are {list(images.shape[1:])}, and networks take {list(shape)}",
             hint="Give images of that size in ss_profiler_cfg.calib_data, or leave it out.",
         )
-    return found
+    return images
 
 
 def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
@@ -174,13 +174,13 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
     path = profile / CALIBRATION
     if given is None:
         return
-    known = kept_calibration(profile)
-    if known is not None and not np.array_equal(known, given):
+    kept = kept_calibration(profile)
+    if kept is not None and not np.array_equal(kept, given):
         raise UsageError(
             f"the images for calibration are not those that {profile} was made with any more",
             hint="Put them back as they were, or profile again in another folder.",
         )
-    if known is None:
+    if kept is None:
         with writing(profile), in_place_of(path) as partial, partial.open("wb") as file:
             np.savez(file, x=given)
 

@@ -94,25 +94,25 @@ def measure_files(
         ) as bench:
             if written:
                 bench.runner.note_files(*written)
-            placed, known = _placed(bench, files)
+            placed, times = _placed(bench, files)
             gauge = None if commanded else gauge_of(bench, [_ANCHOR])
             witness = [*_placed(bench, {"": worked})[0].values()] if commanded and worked else []
             waiting: dict[str, list[Timed]] = {}
             keys: dict[str, list[str]] = {}
-            for key, one in placed.items():
-                keys.setdefault(one.key, []).append(key)
+            for key, network in placed.items():
+                keys.setdefault(network.key, []).append(key)
             todo = _shuffled(placed, closely, again.seed)
             steps.expect(len(todo))
             for part in parts_of(todo, effort.together - 1):
                 if gauge is None:
-                    found = _commanded(bench, part, witness)
+                    timings = _commanded(bench, part, witness)
                 else:
-                    found = measure_well(bench, gauge, "networks", part, half_width=effort.half_width)
-                for name, took in _whole(found, todo, waiting):
-                    known |= dict.fromkeys(keys[name], took)
+                    timings = measure_well(bench, gauge, "networks", part, half_width=effort.half_width)
+                for name, took in _whole(timings, todo, waiting):
+                    times |= dict.fromkeys(keys[name], took)
                 steps.step(len(part))
             bench.runner.finish({"reason": f"{len(files)} networks of {subject}"})
-            return {key: known[key] for key in files}, gauge.clock if gauge else "wall"
+            return {key: times[key] for key in files}, gauge.clock if gauge else "wall"
 
     return patiently(measure, request, tell)
 
@@ -138,56 +138,56 @@ def _placed(bench: Bench, files: Mapping[str, Path]) -> tuple[dict[str, Placed],
 
 def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> list[Placed]:
     """Each network once, those that count for many several times, in a random order that a repeated call has again."""
-    found: dict[str, Placed] = {}
-    for key, one in placed.items():
+    copies: dict[str, Placed] = {}
+    for key, network in placed.items():
         for copy in range(_COPIES if key in closely else 1):
-            name = f"{one.key}{_COPY}{copy}" if copy else one.key
-            found[name] = replace(one, key=name, candidate=replace(one.candidate, key=name))
-    ordered = [found[name] for name in sorted(found)]
+            name = f"{network.key}{_COPY}{copy}" if copy else network.key
+            copies[name] = replace(network, key=name, candidate=replace(network.candidate, key=name))
+    ordered = [copies[name] for name in sorted(copies)]
     random.Random(seed).shuffle(ordered)  # noqa: S311  # an order, no secret
     return ordered
 
 
 def _whole(
-    found: Mapping[str, Timed], todo: Sequence[Placed], waiting: dict[str, list[Timed]]
+    timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: dict[str, list[Timed]]
 ) -> Iterator[tuple[str, Timed]]:
     """The networks of which the last copy was found, by name; `waiting` holds the copies of the others."""
-    for name, one in found.items():
+    for name, timing in timings.items():
         own = name.partition(_COPY)[0]
         seen = waiting.setdefault(own, [])
-        seen.append(one)
+        seen.append(timing)
         if len(seen) == sum(placed.key.partition(_COPY)[0] == own for placed in todo):
             yield own, together(seen)
 
 
 def together(copies: Sequence[Timed]) -> Timed:
     """What copies of one network took, as one: their geometric mean, with the interval of independent copies."""
-    failed = next((one for one in copies if one.reason), None)
+    failed = next((copy for copy in copies if copy.reason), None)
     if failed is not None or len(copies) == 1:
         return failed or copies[0]
-    call_s = math.exp(sum(math.log(one.call_s) for one in copies) / len(copies))
-    half = math.sqrt(sum(one.half_width**2 for one in copies)) / len(copies)
-    known = half <= math.log(KNOWN_WITHIN)
+    call_s = math.exp(sum(math.log(copy.call_s) for copy in copies) / len(copies))
+    half = math.sqrt(sum(copy.half_width**2 for copy in copies)) / len(copies)
+    precise = half <= math.log(KNOWN_WITHIN)
     return Timed(
-        at_s=max(one.at_s for one in copies),
+        at_s=max(copy.at_s for copy in copies),
         call_s=call_s,
-        low_s=call_s * math.exp(-half) if known else None,
-        high_s=call_s * math.exp(half) if known else None,
-        drift=math.exp(sum(math.log(one.drift) for one in copies) / len(copies)),
-        processes=min(one.processes for one in copies),
-        samples={f"{number}/{block}": v for number, one in enumerate(copies) for block, v in one.samples.items()},
+        low_s=call_s * math.exp(-half) if precise else None,
+        high_s=call_s * math.exp(half) if precise else None,
+        drift=math.exp(sum(math.log(copy.drift) for copy in copies) / len(copies)),
+        processes=min(copy.processes for copy in copies),
+        samples={f"{number}/{block}": v for number, copy in enumerate(copies) for block, v in copy.samples.items()},
     )
 
 
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
     """What networks take by a command, which says it by its own clock. MeasurementError where it no longer measures."""
     # Not in one process of the agent: whose fault a failure is shows in a process of its own.
-    alone = {one.key: replace(one.candidate, process=None) for one in (*witness, *placed)}
-    found = bench.runner.measure("networks", list(alone.values()), bench.request.effort)
-    for one in placed:
-        if not found[one.key].ok and not found[one.key].own:
+    alone = {network.key: replace(network.candidate, process=None) for network in (*witness, *placed)}
+    measured = bench.runner.measure("networks", list(alone.values()), bench.request.effort)
+    for network in placed:
+        if not measured[network.key].ok and not measured[network.key].own:
             raise MeasurementError(
-                f"{bench.runtime.name} measures nothing now: {describe(found[one.key].failure)}",
+                f"{bench.runtime.name} measures nothing now: {describe(measured[network.key].failure)}",
                 hint="Correct what it names, then start again: what was measured is kept.",
             )
-    return {one.key: timed(found[one.key], "wall") for one in placed}
+    return {network.key: timed(measured[network.key], "wall") for network in placed}

@@ -81,7 +81,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
         own = read_aw_nas_config(text)[0].gnomon
         named = asked.blocks or [*own.blocks, *(end for end in (own.stem, own.head) if end is not None)]
         if named and not blocks:
-            raise refused(path, (f"--blocks {shlex.quote(one)}" for one in named))
+            raise refused(path, (f"--blocks {shlex.quote(name)}" for name in named))
         study = open_study(
             text,
             asked.input_shape[1:],
@@ -130,7 +130,7 @@ Side = Annotated[int, within(1, _MOST_PIXELS, f"a size from 1 to {_MOST_PIXELS}"
 Texts = Mapping[str, str]
 Block = Annotated[
     str,
-    Must(be="the whole path of a file, or a function of a module", fits=lambda one: one == whole_name(one, Path())),
+    Must(be="the whole path of a file, or a function of a module", fits=lambda text: text == whole_name(text, Path())),
 ]
 
 
@@ -173,7 +173,7 @@ def space_document(
         groups=study.layout.group_count,
         families={
             name: FamilyPart(
-                primitives=tuple(PrimitivePart(name=one.name, meaning=one.meaning) for one in family.primitives),
+                primitives=tuple(PrimitivePart(name=block.name, meaning=block.meaning) for block in family.primitives),
                 default=family.default_names[0],
                 defaults=family.default_names if len(set(family.default_names)) > 1 else (),
                 swaps=len(family.swaps()),
@@ -210,8 +210,8 @@ def _accuracy(study: Study, rows: Sequence[AccuracyRow], wanted: str | None) -> 
         imported=imported(mine),
         without_error=sum(bool(row.origin) and row.error is None and not row.reason for row in mine),
         trained=tuple(
-            TrainedPart(id=one.network.id, family=one.network.family, accuracy=one.accuracy, error=one.error)
-            for one in seen.values()
+            TrainedPart(id=row.network.id, family=row.network.family, accuracy=row.accuracy, error=row.error)
+            for row in seen.values()
         ),
         rankings=tuple(ranking for ranking in rankings if ranking is not None),
     )

@@ -94,7 +94,7 @@ class Measurer:
         context = self.check(toolchain, settings)
         with self._took("write"):
             models, trained, unwritten = self._models(networks)
-        rows, known = dict[str, LatencyRow](), dict[str, LatencyRow]()
+        rows, done = dict[str, LatencyRow](), dict[str, LatencyRow]()
         for n in networks:
             key = f"{toolchain.name}/{file_digest(models[n.id])[:12] if n.id in models else 'none'}/{n.id}"
             bare = LatencyRow(
@@ -107,33 +107,33 @@ class Measurer:
                 proof=self.proof,
             )
             if n.id in unwritten:  # who calls again may have mended its blocks
-                known[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
-                self.profile.folder.add(known[n.id])
+                done[n.id] = replace(bare, reason=f"PyTorch cannot write it as ONNX: {unwritten[n.id].message}")
+                self.profile.folder.add(done[n.id])
             elif (row := self.profile.folder.latency.get(key)) is None:
                 rows[n.id] = replace(bare, size=self.profile.study.size(n))
             elif row.proof and not self.proof:
-                known[n.id] = replace(row, proof=False)
-                self.profile.folder.add(known[n.id])
+                done[n.id] = replace(row, proof=False)
+                self.profile.folder.add(done[n.id])
             else:
-                known[n.id] = row
+                done[n.id] = row
         if not rows:
-            return known
+            return done
         with self._took("make"):
-            made = self._make(toolchain, {name: models[name] for name in rows})
-        rows = {name: self._with_artifact(row, made[name]) for name, row in rows.items()}
+            artifacts = self._make(toolchain, {name: models[name] for name in rows})
+        rows = {name: self._with_artifact(row, artifacts[name]) for name, row in rows.items()}
         with self._took("check"):
-            rows = self._checked(toolchain, rows, made, trained)
+            rows = self._checked(toolchain, rows, artifacts, trained)
         with self._took("measure"):
-            for row in self._timed(toolchain, rows, made):
+            for row in self._timed(toolchain, rows, artifacts):
                 self._log(row, "measure", {**_outcome(row), "context": row.context})
                 self.profile.folder.add(row)
-                known[row.network] = row
-        return {n.id: known[n.id] for n in networks}
+                done[row.network] = row
+        return {n.id: done[n.id] for n in networks}
 
-    def _log(self, row: LatencyRow, step: str, told: Mapping[str, object]) -> Path:
+    def _log(self, row: LatencyRow, step: str, facts: Mapping[str, object]) -> Path:
         """The log of a step of a network, begun with what is told of it, a line each."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
-        lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **told}
+        lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **facts}
         if (model := self._path / row.artifact).is_file():
             lines["SHA-256"] = file_digest(model)
         with writing(self._path):
@@ -167,14 +167,14 @@ class Measurer:
             weights = None if state is None else model_weights(tagged, state)
             with writing(self._path):
                 models[network.id] = write_net(tagged.net, path, seed=seed, weights=weights)
-        made, unwritten = self._exported(todo)
-        return models | made, trained, unwritten
+        exported, unwritten = self._exported(todo)
+        return models | exported, trained, unwritten
 
     def _exported(self, jobs: Mapping[str, tuple[ExportJob, Path]]) -> tuple[dict[str, Path], dict[str, Failure]]:
         """The files of networks that PyTorch writes, in other processes; those that are there already stay."""
         digests = {name: job.digest() for name, (job, _) in jobs.items()}
         models = {name: path for name, (_, path) in jobs.items() if written_of(path) == digests[name]}
-        todo = {name: one for name, one in jobs.items() if name not in models}
+        todo = {name: job for name, job in jobs.items() if name not in models}
         failed: dict[str, Failure] = {}
         if not todo:
             return models, failed
@@ -208,64 +208,64 @@ class Measurer:
         ]
         steps = Steps(f"networks made by {toolchain.name}", self.profile.watch)
         steps.expect(len(jobs))
-        made = {}
+        artifacts = {}
         for artifact in toolchain.make(jobs):
-            made[by_key[artifact.key]] = artifact
+            artifacts[by_key[artifact.key]] = artifact
             steps.step(1)
-        return made
+        return artifacts
 
-    def _with_artifact(self, row: LatencyRow, made: Artifact) -> LatencyRow:
+    def _with_artifact(self, row: LatencyRow, artifact: Artifact) -> LatencyRow:
         """A row with what a toolchain made, or why nothing."""
-        where = self._path
+        where, path = self._path, artifact.path
         return replace(
             row,
-            artifact=str(made.path.relative_to(where)) if made.path and made.path.is_relative_to(where) else "",
+            artifact=str(path.relative_to(where)) if path and path.is_relative_to(where) else "",
             at_s=time.time(),
-            reason=f"{made.failure.stage}: {made.failure.message}" if made.failure else "",
+            reason=f"{artifact.failure.stage}: {artifact.failure.message}" if artifact.failure else "",
         )
 
     def _checked(
         self,
         toolchain: Toolchain,
         rows: Mapping[str, LatencyRow],
-        made: Mapping[str, Artifact],
+        artifacts: Mapping[str, Artifact],
         trained: set[str],
     ) -> dict[str, LatencyRow]:
         """Rows with what their models really are, and how well those that were trained classify."""
-        found, data = dict(rows), self.profile.data
-        paths = {name: one.path for name, one in made.items() if one.path is not None and one.path.suffix == ".onnx"}
+        checked, data = dict(rows), self.profile.data
+        paths = {name: a.path for name, a in artifacts.items() if a.path is not None and a.path.suffix == ".onnx"}
         if toolchain.name != toolchain.runtime:
             for name, path in paths.items():
-                found[name] = _with_bits(found[name], path)
+                checked[name] = _with_bits(checked[name], path)
         if toolchain.runtime not in ("onnxruntime", "openvino"):
-            return found
+            return checked
         with writing(self._path):
             images = write_validation(data, self._path / "models" / "validation.npz")
         models = {name: path for name, path in paths.items() if name in trained}
         begun = {"runtime": toolchain.runtime, "images": str(images.relative_to(self._path))}
-        logs = {name: self._log(found[name], "check", begun) for name in models}
+        logs = {name: self._log(checked[name], "check", begun) for name in models}
         steps = Steps(f"networks checked, as {toolchain.name} made them", self.profile.watch)
         steps.expect(len(models))
         evaluations = evaluate(models, images, toolchain.runtime, mean=data.mean, std=data.std, logs=logs)
         for name, correct in evaluations if models else ():
-            row = found[name]
-            told = correct.message if isinstance(correct, Failure) else f"{int(correct.sum())} of {len(correct)} right"
+            row = checked[name]
+            text = correct.message if isinstance(correct, Failure) else f"{int(correct.sum())} of {len(correct)} right"
             with writing(self._path), logs[name].open("a", encoding="utf-8") as log:
-                log.write(f"outcome: {_line(told)}\n")
+                log.write(f"outcome: {_line(text)}\n")
             if isinstance(correct, Failure):
-                found[name] = replace(row, notes=(*row.notes, f"its accuracy is not known: {correct.message}"))
+                checked[name] = replace(row, notes=(*row.notes, f"its accuracy is not known: {correct.message}"))
             else:
-                found[name] = replace(row, correct=float(correct.mean()), images=len(correct))
+                checked[name] = replace(row, correct=float(correct.mean()), images=len(correct))
             steps.step(1)
-        return found
+        return checked
 
     def _timed(
-        self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], made: Mapping[str, Artifact]
+        self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], artifacts: Mapping[str, Artifact]
     ) -> Iterator[LatencyRow]:
         """Rows with their times, each as soon as it is known."""
         profile = self.profile
         yield from (row for row in rows.values() if row.reason)
-        files = {name: made[name].path for name, row in rows.items() if not row.reason}
+        files = {name: artifacts[name].path for name, row in rows.items() if not row.reason}
         paths = {name: path for name, path in files.items() if path is not None}
         if not paths:
             return
@@ -283,16 +283,16 @@ class Measurer:
             watch=profile.watch,
             tell=profile.tell,
         )
-        for name, one in timed.items():
-            told: dict[str, Any] = (
-                {"reason": one.reason, "at_s": one.at_s} if one.reason else fields_of(LatencyRow, one)
+        for name, timing in timed.items():
+            facts: dict[str, Any] = (
+                {"reason": timing.reason, "at_s": timing.at_s} if timing.reason else fields_of(LatencyRow, timing)
             )
-            yield replace(rows[name], clock=clock, **told)
+            yield replace(rows[name], clock=clock, **facts)
 
     def _worked(self, toolchain: Toolchain) -> Path | None:
         """What a toolchain made of a network that was measured before."""
-        known = self.profile.folder.latency.values()
-        files = (self._path / row.artifact for row in known if row.toolchain == toolchain.name and row.call_s)
+        rows = self.profile.folder.latency.values()
+        files = (self._path / row.artifact for row in rows if row.toolchain == toolchain.name and row.call_s)
         return next(filter(Path.is_file, files), None)
 
 
@@ -310,7 +310,7 @@ def _line(value: Any) -> str:
 
 def _with_bits(row: LatencyRow, path: Path) -> LatencyRow:
     try:
-        told: Quantised = read_quantised(path)
+        quantised: Quantised = read_quantised(path)
     except GnomonError as error:
         return replace(row, notes=(*row.notes, f"whether it is quantised is not known: {error.message}"))
-    return replace(row, quantised=told.share_8bit)
+    return replace(row, quantised=quantised.share_8bit)

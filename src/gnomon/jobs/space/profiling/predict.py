@@ -32,15 +32,15 @@ class Latencies:
 
     def predict(self, networks: Ints) -> tuple[Floats, Floats, Floats]:
         """Of networks (N, groups) of the space of all primitives the seconds, and the ends of 95 % intervals."""
-        told = np.array(self.learned.predict(networks))
+        times = np.array(self.learned.predict(networks))
         for place, network in enumerate(map(self.study.at, networks.tolist())):
             row, model = self.rows.get(network.id), self.by_family.get(network.family)
             if row is not None and row.call_s is not None:
                 ends = (row.call_s if end is None else end for end in (row.low_s, row.high_s))
-                told[:, place] = row.call_s, *ends
+                times[:, place] = row.call_s, *ends
             elif model is not None:
-                told[:, place] = np.concatenate(model.predict([network.assignment]))
-        return told[0], told[1], told[2]
+                times[:, place] = np.concatenate(model.predict([network.assignment]))
+        return times[0], times[1], times[2]
 
 
 def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
@@ -64,15 +64,15 @@ def family_latencies(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, 
 
 def held_out(study: Study, rows: Mapping[str, LatencyRow]) -> dict[str, HeldOutPart]:
     """How far the mixed networks of each family are from what its others tell; without families of too few."""
-    found = {}
+    scores = {}
     for name, measured in family_latencies(study, rows).items():
         family = study.families[name]
         mixed = (measured.assignments != np.array(family.defaults)).sum(axis=1) > 1
         if mixed.sum() >= LEAST_MIXED:
             off = learn(family.space, measured, scale="sums").left_out()
             tested = mixed & np.isfinite(off)
-            found[name] = score(measured.values[tested] * np.exp(-off[tested]), measured.values[tested])
-    return found
+            scores[name] = score(measured.values[tested] * np.exp(-off[tested]), measured.values[tested])
+    return scores
 
 
 def score(predicted: Floats, measured: Floats) -> HeldOutPart:

@@ -124,7 +124,7 @@ class Study:
     @cached_property
     def primitives(self) -> dict[str, Primitive]:
         """All primitives of all families by name."""
-        return {one.name: one for family in self.families.values() for one in family.primitives}
+        return {primitive.name: primitive for family in self.families.values() for primitive in family.primitives}
 
     def places(self, groups: Sequence[Sequence[str]]) -> list[list[int]]:
         """Where kept primitives stand among all of their cell groups. ProblemError for those of another space."""
@@ -160,8 +160,8 @@ class Study:
         """Where a network's blocks that are modules are found, by their names."""
         from gnomon.training.modules import ModuleBlock
 
-        found = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
-        return {name: one.origin for name, one in found.items() if isinstance(one, ModuleBlock)}
+        blocks = {name: self.ends.get(name) or self.primitives[name].block for name in tagged.modules}
+        return {name: block.origin for name, block in blocks.items() if isinstance(block, ModuleBlock)}
 
     def mixed(self, names: Sequence[str]) -> Network:
         """The network of these primitives, one a cell group, of one family or several. ProblemError for others."""
@@ -170,7 +170,7 @@ class Study:
                 f"{len(names)} primitives for {self.layout.group_count} cell groups", hint="Give one a cell group."
             )
         chosen = named(self.primitives, names)
-        families = {one.family for one in chosen}
+        families = {primitive.family for primitive in chosen}
         if len(families) == 1:
             family = self.families[families.pop()]
             return family.network(family.space.indices(names))
@@ -180,12 +180,12 @@ class Study:
         """Sentences about blocks that are not what accuracies and files take them for."""
         from gnomon.training.modules import ModuleBlock
 
-        blocks = (*(one.block for one in self.primitives.values()), *self.ends.values())
+        blocks = (*(primitive.block for primitive in self.primitives.values()), *self.ends.values())
         return [
-            f"{one.name} makes something else of the same images each time, also where it is not trained: accuracies "
+            f"{block.name} makes something else of the same images each time, also where it is not trained: accuracies "
             "of its networks are draws, and what their files make is not what the module makes"
-            for one in blocks
-            if isinstance(one, ModuleBlock) and not one.steady
+            for block in blocks
+            if isinstance(block, ModuleBlock) and not block.steady
         ]
 
     def check(self, rows: Iterable[Any]) -> None:
@@ -200,7 +200,7 @@ class Study:
             )
 
     def _has(self, name: str, primitives: Sequence[str]) -> bool:
-        fits = len(primitives) == self.layout.group_count and all(one in self.primitives for one in primitives)
+        fits = len(primitives) == self.layout.group_count and all(own in self.primitives for own in primitives)
         try:
             return fits and self.mixed(primitives).id == name
         except ProblemError:  # a choice of another slot
@@ -213,7 +213,7 @@ class Study:
             "numbering": self.numbering,
             "input_shape": list(self.layout.input_shape),
             "families": {
-                name: {one.name: one.digest for one in family.primitives} for name, family in self.families.items()
+                name: {part.name: part.digest for part in family.primitives} for name, family in self.families.items()
             },
             "defaults": {name: family.default_names[0] for name, family in self.families.items()},
             **{name: block.digest for name, block in self.ends.items()},
@@ -240,8 +240,8 @@ def open_study(
     chosen = numbering or config.gnomon.numbering
     own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
     ends = {name: _end_block(name, _given_end(name, end, blocks)) for name, end in own.items()}
-    known = known_primitives(
-        chosen, [one for one in blocks if one not in {end.origin for end in ends.values()}], _bound
+    primitives = known_primitives(
+        chosen, [block for block in blocks if block not in {end.origin for end in ends.values()}], _bound
     )
     begin, head = _stem(manager, ends), ends.get(HEAD)
     if begin is None and manager.input_channels != image_shape[0]:
@@ -259,14 +259,14 @@ def open_study(
         reduces=frozenset(space.reduce_cell_groups),
         classes=manager.num_classes,
     )
-    with problems_of(_lines_of(text, [name for name in space.shared_primitives if name not in known])):
-        found = families_of(named(known, space.shared_primitives))
-    if unknown := [name for name in families if name not in found]:
-        raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(found)}.")
-    made = {
-        name: _family(name, ones, layout, config) for name, ones in found.items() if not families or name in families
+    with problems_of(_lines_of(text, [name for name in space.shared_primitives if name not in primitives])):
+        members = families_of(named(primitives, space.shared_primitives))
+    if unknown := [name for name in families if name not in members]:
+        raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(members)}.")
+    kept = {
+        name: _family(name, ones, layout, config) for name, ones in members.items() if not families or name in families
     }
-    return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=made, ends=ends)
+    return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=kept, ends=ends)
 
 
 def _lines_of(text: str, names: Sequence[str]) -> str:
@@ -274,8 +274,8 @@ def _lines_of(text: str, names: Sequence[str]) -> str:
     lines = [
         k for k, line in enumerate(text.splitlines(), 1) if any(name in re.findall(r"\w+", line) for name in names)
     ]
-    told = f" (line {', '.join(map(str, lines))})" if lines else ""
-    return f"search_space_cfg.shared_primitives{told}"
+    where = f" (line {', '.join(map(str, lines))})" if lines else ""
+    return f"search_space_cfg.shared_primitives{where}"
 
 
 def whole_name(text: str, beside: Path) -> str:
@@ -302,8 +302,8 @@ def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
     A file is one of the same name in any folder: whether it is the right one, digests tell.
     """
     place, name = named_function(wanted) or (wanted, "")
-    for one in blocks:
-        where, what = named_function(one) or (one, name)
+    for block in blocks:
+        where, what = named_function(block) or (block, name)
         if what == name and (where == place or (place.endswith(".py") and Path(where).name == Path(place).name)):
             return f"{where}:{name}"
     return None
@@ -311,13 +311,13 @@ def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
 
 def _given_end(name: str, wanted: str, blocks: Sequence[str]) -> str:
     """The stem or head that a config names as it stands among what may be run. UsageError where it does not."""
-    found = given_as(wanted, blocks)
-    if found is None:
+    origin = given_as(wanted, blocks)
+    if origin is None:
         raise UsageError(
             f"gnomon_cfg.{name} is {wanted}, which is run only where it is given",
             hint=f"If you know it: --blocks {shlex.quote(wanted)}, beside the other blocks.",
         )
-    return found
+    return origin
 
 
 def _end_block(name: str, origin: str) -> ModuleBlock:
@@ -326,11 +326,11 @@ def _end_block(name: str, origin: str) -> ModuleBlock:
     return end_block(name, origin)
 
 
-def _bound(one: Primitive, origin: str) -> Primitive:
+def _bound(primitive: Primitive, origin: str) -> Primitive:
     """A primitive that is a module with its block: what makes that is imported where there is one."""
     from gnomon.training.modules import bound
 
-    return bound(one, origin)
+    return bound(primitive, origin)
 
 
 def _stem(manager: ManagerSection, ends: Mapping[str, ModuleBlock]) -> Callable[[Symbol], Symbol] | None:
@@ -345,34 +345,34 @@ def _end(x: Symbol, *, block: ModuleBlock, argument: int) -> Symbol:
     """A stem of so many channels, or a head of so many classes. UsageError for what fails."""
     hint = "It is called with the channels that it takes and those that it makes (a head: the classes)."
     with users_errors(f"the {block.name} {block.origin} fails", hint):
-        made = block(x, argument)
-    if block.name == STEM and (len(made.shape) != 4 or made.channels != argument):
+        output = block(x, argument)
+    if block.name == STEM and (len(output.shape) != 4 or output.channels != argument):
         raise ProblemError(
-            f"the stem makes {made.shape} of {x.shape}, and the first layer takes {many(argument, 'channel')}",
+            f"the stem makes {output.shape} of {x.shape}, and the first layer takes {many(argument, 'channel')}",
             hint="It is called with the channels of an image and of the first layer, and makes (N, C, H, W).",
         )
-    return made
+    return output
 
 
 def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: SpaceConfig) -> Family:
     wanted = config.gnomon.default_primitives.get(name)
-    default = next((one for one in ones if one.name == wanted), None) if wanted else default_of(name, ones)
+    default = next((block for block in ones if block.name == wanted), None) if wanted else default_of(name, ones)
     if default is None:
         raise ProblemError(
             f"the default {wanted} of the family {name} is not among its primitives in the config",
-            hint=f"Its primitives: {', '.join(one.name for one in ones)}.",
+            hint=f"Its primitives: {', '.join(block.name for block in ones)}.",
         )
-    for one in ones:  # a block that does not fit its place is told before anything is done
-        _built(layout, [one] * layout.group_count)
-    space = space_of([one.name for one in ones], layout.group_count)
+    for block in ones:  # a block that does not fit its place is told before anything is done
+        _built(layout, [block] * layout.group_count)
+    space = space_of([block.name for block in ones], layout.group_count)
     return Family(name=name, primitives=ones, space=space, defaults=(ones.index(default),) * layout.group_count)
 
 
 def _built(layout: CellLayout, ones: Sequence[Primitive]) -> TaggedNet:
     """The network of these primitives, each of which has a digest. UsageError for a user's block that fails."""
-    names = ", ".join(dict.fromkeys(one.name for one in ones))
+    names = ", ".join(dict.fromkeys(block.name for block in ones))
     hint = "It is tried with the widths, strides and image size of the config. Mend it, or leave it out."
     with users_errors(f"a block of {names} fails in its place", hint):
-        for one in dict.fromkeys(ones):
-            _ = one.digest
+        for block in dict.fromkeys(ones):
+            _ = block.digest
         return tagged_net(layout, ones)

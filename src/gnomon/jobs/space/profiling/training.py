@@ -37,7 +37,7 @@ from gnomon.training.loop import Trained, TrainingData, TrainJob, read_state, wr
 from gnomon.training.recipe import Recipe
 from gnomon.training.worker import run_training
 
-Found = TypeVar("Found")
+Output = TypeVar("Output")
 
 _TRIES = 2
 """How often a piece of work may lose its worker while it is alone before it counts as what ends workers."""
@@ -64,8 +64,8 @@ class Workers:
         self._open.__exit__(*exception)
 
     def run_all(
-        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
-    ) -> Iterator[tuple[str, Found | Failure]]:
+        self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Iterator[tuple[str, Output | Failure]]:
         """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
 
         `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died
@@ -88,8 +88,8 @@ class Workers:
                 yield key, Failure(stage="run", kind="crash", transient=False, message=message)
 
     def _until_broken(
-        self, work: Callable[..., Found], jobs: Mapping[str, tuple[Any, ...]]
-    ) -> Generator[tuple[str, Found], None, tuple[list[str], list[str]]]:
+        self, work: Callable[..., Output], jobs: Mapping[str, tuple[Any, ...]]
+    ) -> Generator[tuple[str, Output], None, tuple[list[str], list[str]]]:
         """Results as they come, until all are done or a worker is lost; then the next work gets new workers.
 
         Returns the jobs that were under way when a worker was lost, and those that had not begun. UsageError for an
@@ -100,7 +100,7 @@ class Workers:
             opened = _pool(self._count) if self._cluster is None else _dask(self._cluster)
             self._executor = self._open.enter_context(opened)
         executor, broken = self._executor, False
-        todo, running, suspects = list(jobs), dict[Future[Found], str](), list[str]()
+        todo, running, suspects = list(jobs), dict[Future[Output], str](), list[str]()
         room = 2 * _width(executor)
         while running or (todo and not broken):
             try:
@@ -142,9 +142,9 @@ def _worker_lost(error: BaseException) -> bool:
 
 def _width(executor: Executor) -> int:
     """About how many jobs run at once."""
-    found = getattr(executor, "_max_workers", None)
-    if isinstance(found, int):
-        return found
+    width = getattr(executor, "_max_workers", None)
+    if isinstance(width, int):
+        return width
     client = getattr(executor, "_client", None)  # Dask's
     return max(1, len(client.scheduler_info()["workers"])) if client is not None else 1
 
@@ -259,12 +259,12 @@ class Trainer:
     def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
         """Do trainings side by side, and return their rows by key."""
         folder = self.profile.folder
-        by_key = {one.key: one for one in wanted}
-        known = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
-        steps.step(len(known))
-        for key in known:  # whoever wrote the row may have been killed before this
+        by_key = {training.key: training for training in wanted}
+        rows = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
+        steps.step(len(rows))
+        for key in rows:  # whoever wrote the row may have been killed before this
             self._clean(key)
-        todo = {key: (self.job(one), self._partial(key)) for key, one in by_key.items() if key not in known}
+        todo = {key: (self.job(training), self._partial(key)) for key, training in by_key.items() if key not in rows}
         for key, done in workers.run_all(run_training, todo):
             row = self._row(by_key[key], done)
             if isinstance(done, Trained) and not row.reason:
@@ -273,47 +273,47 @@ class Trainer:
                     self._tell_costs(done)
             folder.add(row)
             self._clean(key)
-            known[key] = row
+            rows[key] = row
             steps.step(1)
-        if by_key and all(row.reason for row in known.values()):
-            reasons = "; ".join(dict.fromkeys(row.reason for row in known.values()))
+        if by_key and all(row.reason for row in rows.values()):
+            reasons = "; ".join(dict.fromkeys(row.reason for row in rows.values()))
             raise MeasurementError(
                 f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
             )
-        return {key: known[key] for key in by_key}
+        return {key: rows[key] for key in by_key}
 
-    def job(self, one: Training) -> TrainJob:
+    def job(self, training: Training) -> TrainJob:
         """A training as it goes to a worker."""
         study = self.profile.study
-        tagged = study.tagged(one.network)
+        tagged = study.tagged(training.network)
         init: State | None = None
-        if one.begins_with is not None:
-            init = shared(read_state(weights_path(self.profile.folder.path, one.begins_with)), tagged)
+        if training.begins_with is not None:
+            init = shared(read_state(weights_path(self.profile.folder.path, training.begins_with)), tagged)
         return TrainJob(
             tagged=tagged,
-            recipe=one.recipe,
+            recipe=training.recipe,
             data=self.images,
-            seed=one.seed,
+            seed=training.seed,
             init=init,
             device=self.profile.asked.training_device,
             modules=study.origins(tagged),
         )
 
-    def _keep(self, one: Training, done: Trained) -> None:
+    def _keep(self, training: Training, done: Trained) -> None:
         """The weights and a text of the network; before the row that tells of it."""
-        path = weights_path(self.profile.folder.path, one)
+        path = weights_path(self.profile.folder.path, training)
         with system_errors(RecordError, f"{path} cannot be written", hint="Make room."):
             path.parent.mkdir(parents=True, exist_ok=True)
             if done.state is not None:
                 write_state(path, done.state)
                 text = path.with_name(path.name.replace(".safetensors", ".repr.txt"))
-                text.write_text(_network_text(self.profile.study.tagged(one.network)), encoding="utf-8")
+                text.write_text(_network_text(self.profile.study.tagged(training.network)), encoding="utf-8")
 
-    def _row(self, one: Training, done: Trained | Failure) -> AccuracyRow:
+    def _row(self, training: Training, done: Trained | Failure) -> AccuracyRow:
         failure = done if isinstance(done, Failure) else done.failure
         row = AccuracyRow(
-            **fields_of(AccuracyRow, one) | {"network": one.network.id},
-            primitives=one.network.primitives,
+            **fields_of(AccuracyRow, training) | {"network": training.network.id},
+            primitives=training.network.primitives,
             at_s=time.time(),
             reason=f"{failure.kind}: {failure.message}" if failure else "",
         )
@@ -366,12 +366,12 @@ def best_weights(rows: Iterable[AccuracyRow], folder: Path, network: Network) ->
     return None
 
 
-def weights_path(folder: Path, one: Training | AccuracyRow) -> Path:
+def weights_path(folder: Path, training: Training | AccuracyRow) -> Path:
     """Where the weights of a training are: as published for the published method, else in a folder of its own."""
     where = folder / "checkpoints"
-    if one.method != "published":
-        where = where / one.method / f"{one.stage}-{one.seed}"
-    name = one.network if isinstance(one, AccuracyRow) else one.network.id
+    if training.method != "published":
+        where = where / training.method / f"{training.stage}-{training.seed}"
+    name = training.network if isinstance(training, AccuracyRow) else training.network.id
     return where / f"{file_stem(name)}.safetensors"
 
 

@@ -1,4 +1,4 @@
-"""The door to TVM: children that crash, hang, are killed or cannot be started, and nothing left of any."""
+"""The worker to TVM: children that crash, hang, are killed or cannot be started, and nothing left of any."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.tuning.tvmkit import living
 from gnomon.core.sample import Failure
 from gnomon.errors import RuntimeMissingError
 from gnomon.system.children import Program
-from gnomon.tuning.tvm import _VERSIONS, Door, Workshop
+from gnomon.tuning.tvm import _VERSIONS, TvmPool, TvmWorker
 
 SEGFAULT = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 
 
-def pid_of(door: Door) -> int:
-    return door.start()._program._process.pid
+def pid_of(worker: TvmWorker) -> int:
+    return worker.start()._program._process.pid
 
 
 @pytest.fixture
@@ -53,41 +53,41 @@ def standin(tmp_path: Path) -> Callable[[str], dict[str, str]]:
 def test_a_tvm_that_cannot_be_used_is_an_error_with_the_command_that_mends_it(
     standin: Callable[[str], dict[str, str]], text: str, told: str, hint: str
 ) -> None:
-    with Workshop() as shop:
-        door = shop.door(environment=standin(text))
+    with TvmPool() as pool:
+        worker = pool.worker(environment=standin(text))
         for _ in range(2):  # it is the same each time that it is asked
             with pytest.raises(RuntimeMissingError, match=told) as missing:
-                door.ask("x", {"do": "here"})
+                worker.ask("x", {"do": "here"})
             line = missing.value.hint or ""
             assert line.startswith(f"{sys.executable} -m pip install") and hint in line
-        assert not door.alive and door.starts == 0
+        assert not worker.alive and worker.starts == 0
 
 
 def test_a_start_that_does_not_end_is_ended(
     standin: Callable[[str], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gnomon.tuning.tvm._START_S", 1.0)
-    with Workshop() as shop:
-        door = shop.door(environment=standin("import time\ntime.sleep(600)\n"))
+    with TvmPool() as pool:
+        worker = pool.worker(environment=standin("import time\ntime.sleep(600)\n"))
         with pytest.raises(RuntimeMissingError, match="longer than 1 s"):
-            door.ask("x", {"do": "here"})
+            worker.ask("x", {"do": "here"})
 
 
 def test_a_child_tells_its_versions_and_refuses_what_it_does_not_know(kit: Kit) -> None:
     here = kit.asked(do="here")
     assert here["mcpu"] and here["mtriple"]
-    assert set(kit.door.versions) >= {"apache-tvm", "apache-tvm-ffi"}
-    starts = kit.door.starts
+    assert set(kit.worker.versions) >= {"apache-tvm", "apache-tvm-ffi"}
+    starts = kit.worker.starts
     for job in ({}, {"do": "format"}, {"do": None}, {"do": "ask", "layer": "1"}, {"do": "open"}):
-        said = kit.door.ask("probe", job)
+        said = kit.worker.ask("probe", job)
         assert isinstance(said, Failure) and (said.stage, said.kind) == ("probe", "refused"), said
         assert said.message
-    assert kit.door.starts == starts and kit.door.alive
+    assert kit.worker.starts == starts and kit.worker.alive
 
 
 def test_tvm_may_print_without_being_taken_for_an_answer(kit: Kit) -> None:
     # This error is printed by LLVM itself, to the standard output of the process in other versions.
-    said = kit.door.ask("x", {"do": "layers", "target": {"kind": "llvm", "mtriple": "no-such-machine", "mcpu": "x"}})
+    said = kit.worker.ask("x", {"do": "layers", "target": {"kind": "llvm", "mtriple": "no-such-machine", "mcpu": "x"}})
     assert isinstance(said, Failure) and said.kind == "refused"
     assert kit.asked(do="here")
 
@@ -112,38 +112,38 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_child_that_was_killed_between_questions_costs_none(shop: Workshop) -> None:
+def test_a_child_that_was_killed_between_questions_costs_none(pool: TvmPool) -> None:
     renewed: list[int] = []
     refusal: list[Failure] = []
 
-    def renew(door: Door) -> Failure | None:
-        renewed.append(pid_of(door))
-        assert not isinstance(door.ask("renewing", {"n": 0}), Failure)
+    def renew(worker: TvmWorker) -> Failure | None:
+        renewed.append(pid_of(worker))
+        assert not isinstance(worker.ask("renewing", {"n": 0}), Failure)
         return refusal[0] if refusal else None
 
-    door = shop.door(renew=renew)
-    assert door.ask("x", {"n": 1}) == {"asked": 1} == door.ask("x", {"n": 1})
-    first = pid_of(door)
+    worker = pool.worker(renew=renew)
+    assert worker.ask("x", {"n": 1}) == {"asked": 1} == worker.ask("x", {"n": 1})
+    first = pid_of(worker)
     os.kill(first, signal.SIGKILL)
-    assert becomes(lambda: not door.alive)
-    assert door.ask("x", {"n": 2}) == {"asked": 2}
-    assert renewed == [first, pid_of(door)] and door.starts == 2
-    door.close()
+    assert becomes(lambda: not worker.alive)
+    assert worker.ask("x", {"n": 2}) == {"asked": 2}
+    assert renewed == [first, pid_of(worker)] and worker.starts == 2
+    worker.close()
     refusal.append(Failure(stage="load", kind="refused", transient=False, message="gone"))
-    assert door.ask("x", {"n": 3}) == refusal[0]
-    assert not door.alive, "a child that does not know what it should is not kept"
+    assert worker.ask("x", {"n": 3}) == refusal[0]
+    assert not worker.alive, "a child that does not know what it should is not kept"
     refusal.clear()
-    assert door.ask("x", {"n": 4}) == {"asked": 4}
+    assert worker.ask("x", {"n": 4}) == {"asked": 4}
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("size", [1, 1 << 20])
-def test_a_child_that_does_not_answer_is_ended_in_its_time(shop: Workshop, size: int) -> None:
+def test_a_child_that_does_not_answer_is_ended_in_its_time(pool: TvmPool, size: int) -> None:
     """Also where it does not even read: a pipe holds less than a message."""
-    door = shop.door(job_timeout_s=0.5)
-    stopped = pid_of(door)
+    worker = pool.worker(job_timeout_s=0.5)
+    stopped = pid_of(worker)
     os.kill(stopped, signal.SIGSTOP)
-    said = door.ask("x", {"more": "x" * size})
+    said = worker.ask("x", {"more": "x" * size})
     assert isinstance(said, Failure) and (said.stage, said.kind, said.message) == (
         "x",
         "hang",
@@ -151,18 +151,18 @@ def test_a_child_that_does_not_answer_is_ended_in_its_time(shop: Workshop, size:
     )
     assert "a word that no answer is" in said.log_tail
     assert not living(stopped)
-    assert door.ask("x", {"n": 1, "more": "x" * size}, timeout_s=20.0) == {"asked": 1}
+    assert worker.ask("x", {"n": 1, "more": "x" * size}, timeout_s=20.0) == {"asked": 1}
 
 
 @pytest.fixture
-def shop() -> Iterator[Workshop]:
-    with Workshop() as made:
+def pool() -> Iterator[TvmPool]:
+    with TvmPool() as made:
         yield made
 
 
 @pytest.mark.usefixtures("quick")
 def test_nothing_is_left_of_a_workshop() -> None:
-    with Workshop() as shop:
-        groups = [pid_of(shop.door()) for _ in range(3)]
+    with TvmPool() as pool:
+        groups = [pid_of(pool.worker()) for _ in range(3)]
         assert all(living(group) for group in groups)
-    assert not any(living(group) for group in groups) and not shop.folder.exists()
+    assert not any(living(group) for group in groups) and not pool.folder.exists()
