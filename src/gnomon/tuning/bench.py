@@ -97,7 +97,7 @@ class Loop:
 
 
 def _path(path: Path | None) -> str:
-    """As a child takes it, which has a folder of its own."""
+    """The path for a child, which works in a folder of its own."""
     return "" if path is None else str(path.absolute())
 
 
@@ -124,7 +124,7 @@ class Servers(Protocol):
     """Where sessions with a device are begun."""
 
     def free(self, wait_s: float, *, again: bool = False) -> FreeServer:
-        """A server that takes a session, waited for. DeviceError where there is none in time.
+        """Wait for a server that takes a session. DeviceError where none does in time.
 
         `again`: the one that was named last did not answer.
         """
@@ -160,7 +160,7 @@ class Bench:
         self._ends_s = 0.0
 
     def here(self) -> Mapping[str, Any]:
-        """This machine's processor: mcpu and triple. DeviceError where it cannot be told."""
+        """This machine's processor: mcpu and triple. DeviceError where it cannot be found out."""
         said = self._worker.ask("probe", {"do": "here"})
         if isinstance(said, Failure):
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
@@ -172,7 +172,7 @@ class Bench:
         return self._servers is None
 
     def fresh(self) -> None:
-        """What is measured next is measured in a new session: in a fresh process of the device."""
+        """Measure the next call in a new session: in a fresh process of the device."""
         if self._servers is None:
             self._worker.close()
         elif self._open and self._worker.alive:
@@ -184,7 +184,7 @@ class Bench:
     def watched(self) -> Iterator[None]:
         """Take this machine's state before and after the block, which begins and ends without a session.
 
-        Nothing is taken of another device: TVM's servers do not tell its state.
+        Other devices have no snapshots: TVM's servers do not report their state.
         """
         if self._servers is not None:
             yield
@@ -198,7 +198,7 @@ class Bench:
             self.environments.append({"before": before, "after": snapshot()})
 
     def connect(self, call_s: float = _CALL_S) -> None:
-        """Begin a session, if there is none, in which a call may take so many seconds.
+        """Begin a session, unless one is open, in which a call may take so many seconds.
 
         DeviceError where the device cannot be had, with what the tracker says of it.
         """
@@ -251,7 +251,7 @@ class Bench:
             try:
                 again = self._asked(what, loop)
             except DeviceError as error:
-                # Written down before the error is told at the next call: the same candidate shall not end every run.
+                # Recorded before the next call raises the error, so that the same candidate does not end every run.
                 message = f"{said.message}; the device did not come back: {error.message}"
                 return Failure(stage="run", kind="crash", transient=True, message=message, log_tail=said.log_tail)
             if isinstance(again, Failure) and again.kind in ("vanished", "crash"):
@@ -278,7 +278,7 @@ class Bench:
         return said
 
     def _judged(self, said: Mapping[str, Any], loop: Loop) -> Timed | Failure:
-        """What the device told, unless it cannot be true."""
+        """The samples that the device reported, or the failure if they cannot be true."""
         error = said["error"]
         if error is not None and not error <= loop.tolerance:
             message = f"outputs differ by {error:.2g} of their largest magnitude, more than {loop.tolerance:g}"
@@ -344,9 +344,9 @@ def discard(*built: LayerCall | Failure) -> None:
 def visits(
     bench: Bench, keys: Iterable[T], processes: int, seed: int, wanted: Callable[[T, int], object], *, rounds: int = 1
 ) -> Iterator[tuple[T, int]]:
-    """What is still wanted, in each of so many fresh processes of the device, in another order each time.
+    """The keys that are still wanted, in each of so many fresh processes of the device, in random order.
 
-    A process has so many rounds: `wanted` is asked for each key and round, which are what comes of it.
+    A process has so many rounds: yields each key and round for which `wanted` returns true.
     """
     rng, every = random.Random(seed), list(keys)  # noqa: S311 - an order, no secret
     for _ in range(processes):

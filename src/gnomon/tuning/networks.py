@@ -153,7 +153,7 @@ class Network:
         return said if isinstance(said, Failure) else None
 
     def reference(self, inputs: Path, keep: Path) -> str | Failure:
-        """Write the outputs for a file of inputs as who made the network computes them; returns who that is."""
+        """Write the outputs for a file of inputs as the network's own software computes them; returns its name."""
         job = {
             "do": "reference",
             "path": str(self.source.path.absolute()),
@@ -199,7 +199,7 @@ class SearchSettings:
 class Searches:
     """The searches of a network's layers, in one child, whose cost model learns from all. Belongs to one thread.
 
-    A child that is lost is started again and taught what was told before.
+    A lost child is started again and gets all results so far again.
     """
 
     def __init__(self, pool: TvmPool, settings: SearchSettings) -> None:
@@ -224,7 +224,7 @@ class Searches:
         return said if isinstance(said, Failure) else tuple(said["traces"])
 
     def tell(self, layer: str, results: Sequence[TraceTimes]) -> Failure | None:
-        """What became of all candidates of the last question, in their order."""
+        """Report the results of all candidates of the last question, in their order."""
         self._told[layer] += results
         job = {"do": "tell", "layer": layer, "times_s": [list(times) or None for _, times in results]}
         alive = self._worker.alive
@@ -235,7 +235,7 @@ class Searches:
     def _taught(self, worker: TvmWorker) -> Failure | None:
         for layer in list(self._layers.values()):
             if isinstance(said := worker.ask("search", self._job(layer)), Failure):
-                # What cannot be searched on costs its own layer, and not all others at every start from now on.
+                # A search that cannot continue costs its own layer, and not all others at every start from now on.
                 del self._layers[layer.layer]
                 if not worker.alive:
                     return said

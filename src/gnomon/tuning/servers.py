@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """What a server says first: its port there, and the processor that it runs on."""
+    """A server's first message: its port there, and the processor that it runs on."""
 
     port: int
     mcpu: str
@@ -131,7 +131,7 @@ class _Run:
         return self._thread.is_alive()
 
     def info(self) -> ServerInfo:
-        """What it said first; raises what kept it from starting, DeviceError if that is a program that hangs."""
+        """The server's first message; raises the error that kept it from starting, DeviceError if it hangs."""
         while time.monotonic() < self._began_s + _HELLO_S:
             with contextlib.suppress(queue.Empty):
                 said = self._said.get(timeout=_POLL_S)
@@ -180,7 +180,7 @@ class _Run:
         )
 
     def _once(self, device: Device, python: str, paths: list[str]) -> tuple[str, str]:
-        """Until the server ends: why TVM is not there (else ""), and the last that it printed."""
+        """Run the server until it ends: why TVM is missing there (else ""), and its last line."""
         missing = ""
 
         def heard(line: str) -> None:

@@ -1,4 +1,4 @@
-"""What is compiled for a device: a target as its user writes it, as TVM takes it, and the linker that goes with it."""
+"""The compiler's target for a device, as a user writes it and as TVM takes it, and its linker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TEXTS = frozenset({"mcpu", "mtriple", "mfloat-abi", "mabi", "model", "device"})
 _NUMBERS = frozenset({"num-cores", "opt-level", "vector-width"})
 _LISTS = frozenset({"mattr", "keys", "libs", "cl-opt"})
 _OF_MODELS = frozenset({"link-params", "runtime", "system-lib", "executor", "interface-api", "unpacked-api"})
-"""What old targets said of how a model is packed, and nothing of the processor; in today's TVM it is not in targets."""
+"""Keys of old targets about the packing of a model, which today's TVM does not have in targets."""
 _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android": "armv7a-linux-androideabi"}
 """Triples that LLVM takes, as the NDK's compilers have them in their names."""
 _MOST_BYTES = 100_000
@@ -48,10 +48,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
-    """The target that a text means; `here` describes the processor that is "native" (mcpu, and mtriple of another
-    machine's).
+    """The target of a text; `here` describes the processor that is "native" (mcpu, and the mtriple of another machine).
 
-    UsageError, with the forms that there are, for what means none.
+    UsageError, with the possible forms, for any other text.
     """
     if text.startswith("@") or text.lstrip().startswith("{"):
         return _written(text)
@@ -138,7 +137,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def _file(name: str) -> bytes:
-    """What a file holds, and no more of it than is read. UsageError where it is none."""
+    """The content of a file of a target. UsageError where it cannot be read or is too long."""
     return read_file(Path(name), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
 
 

@@ -71,7 +71,7 @@ class FreeServer:
 
     @property
     def called(self) -> str:
-        """What records call it."""
+        """The server's name in records."""
         return self.name or f"{self.host}:{self.port}"
 
 
@@ -149,13 +149,13 @@ class TrackerSummary:
 
 
 def read_summary(reply: Any, address: str) -> TrackerSummary:
-    """The summary in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
+    """The summary in a reply of the tracker at `address`. DeviceError with everything that is wrong in it."""
     summary: TrackerSummary = _read(tuple[Literal[0], TrackerSummary], reply, address)[1]
     return summary
 
 
 def read_free(reply: Any, address: str) -> FreeServer:
-    """The free server in a reply of the tracker at `address`. DeviceError that tells all that is wrong with it."""
+    """The free server in a reply of the tracker at `address`. DeviceError with everything that is wrong in it."""
     _, (host, port, matchkey) = _read(tuple[Literal[0], tuple[Text, Port, Text]], reply, address)
     return FreeServer(host=host, port=port, matchkey=matchkey)
 
@@ -185,7 +185,7 @@ class TrackerWire:
             self._fail("is not a tracker of the TVM RPC protocol: it answers with another magic number")
 
     def ask(self, message: list[Any], until_s: float) -> Any:
-        """The answer to a message, any JSON value. DeviceError for what is none, too long or too late."""
+        """The answer to a message, any JSON value. DeviceError for one that is malformed, too long or too late."""
         self.send(message, until_s)
         return self.receive(until_s)
 
@@ -395,8 +395,8 @@ class TrackedDevice:
     def require(self, wait_s: float, *, expected: bool = False) -> None:
         """DeviceError, with the keys that there are, if no server has it.
 
-        One that was there before (`expected`) is started again, perhaps, and waited for; else it may be a typing error,
-        which is told soon.
+        A server that was there before (`expected`) may be starting again, and gets the full wait; a new key may be a
+        typing error, which is reported soon.
         """
         until_s = time.monotonic() + (wait_s if expected else min(wait_s, _SOON_S))
         while not (summary := self.tracker.summary()).of(self.key):
@@ -406,10 +406,10 @@ class TrackedDevice:
 
 
 def tracked_device(address: Address) -> TrackedDevice:
-    """What an address of the kind "tvm" means; TVM_TRACKER_HOST and TVM_TRACKER_PORT have the host and port that it
-    lacks, and without these the port is 9190.
+    """The device of an address of the kind "tvm"; TVM_TRACKER_HOST and TVM_TRACKER_PORT supply a missing host and port,
+    and the default port is 9190.
 
-    UsageError where no tracker is named, or the environment means none.
+    UsageError where no tracker is named, or the variables are invalid.
     """
     host = address.host or os.environ.get(HOST_VARIABLE, "").strip()
     port = address.port or os.environ.get(PORT_VARIABLE, "").strip() or PUBLISHED_PORT

@@ -71,7 +71,7 @@ class TvmPool:
 
 
 class TvmWorker:
-    """A child that is there when it is asked. Belongs to one thread."""
+    """A child that starts at the first question. Belongs to one thread."""
 
     def __init__(self, pool: TvmPool, program: Program, renew: Callable[[TvmWorker], Failure | None] | None) -> None:
         self._pool, self._program, self._renew = pool, program, renew
@@ -81,7 +81,7 @@ class TvmWorker:
 
     @property
     def alive(self) -> bool:
-        """Whether a child is there that knows what it was told."""
+        """Whether the child runs, with its state."""
         return self._child is not None and self._child.alive
 
     def ask(self, stage: str, job: Mapping[str, Any], *, timeout_s: float | None = None) -> Mapping[str, Any] | Failure:
@@ -104,7 +104,7 @@ class TvmWorker:
             self._child = None
 
     def start(self) -> ChildProcess:
-        """The child, started if there is none: for who is to ask it in a hurry. RuntimeMissingError as for `ask`."""
+        """The child, started if it does not run, so that a question need not wait. RuntimeMissingError as for `ask`."""
         if self._child is not None and self._child.alive:
             return self._child
         self.close()

@@ -25,8 +25,8 @@ _CELLS = 1 << 16  # times handled at once, so that what is made of them on the w
 class LayerTimes:
     """Times of configurations of one layer on several devices.
 
-    `times_s` (configurations, devices) are seconds, NaN where there is none; what is infinite or not above 0 cannot be
-    a time and counts as none. `hosts` are, for each configuration, the devices that found it. `weight` is how often
+    `times_s` (configurations, devices) are seconds, NaN for a missing time; infinite values and those not above 0
+    count as missing. `hosts` are, for each configuration, the devices that found it. `weight` is how often
     the network calls the layer. Raises UsageError where lengths differ.
     """
 
@@ -106,9 +106,7 @@ def choose(times: LayerTimes) -> LayerChoice:
 
 
 def least_worst(choice: LayerChoice) -> LayerChoice:
-    """The configuration of least worst regret (minimax), of equal ones the first of least M; `choice` itself where that
-    is none better.
-    """
+    """The configuration of least worst regret (minimax), of equal ones the first of least M; else `choice` itself."""
     if choice.chosen is None or choice.worst <= 0:
         return choice
     # What is better on the worst device has an M of at most as many times what the choice loses there.
@@ -195,7 +193,7 @@ def _decided_share(choices: Sequence[LayerChoice]) -> float:
 
 
 def _cleaned(times_s: Floats) -> Floats:
-    """The times with NaN in place of what cannot be a time. No copy is made where there is none of that."""
+    """The times with NaN in place of invalid ones; the same array if all are valid."""
     least = np.fmin.reduce(times_s, axis=None, initial=np.inf)
     most = np.fmax.reduce(times_s, axis=None, initial=0.0)
     if least > 0 and most < np.inf:

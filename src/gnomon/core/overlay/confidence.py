@@ -5,11 +5,11 @@ them, and it is counted how often the chosen configuration has the least M (Efro
 the Bootstrap", 1993). Samples of one session share its luck: drawn one by one they make a choice look surer than it
 is, so whole blocks are drawn instead. What all blocks of a device have in common shows in neither.
 
-Not all is drawn, and nothing is lost by it. A median of drawn samples is never outside of the samples, so each time
-has a least and a largest value. A configuration that loses against the chosen one at its least times against the
-other's largest, whatever theta may be, can win no resampling; a time whose least is above another configuration's
-largest on that device can never be theta. Each time's draws have a seed of their own, so that what is left out
-changes no other draw.
+Only draws that can matter are made, which does not change the result. A median of drawn samples is never outside of
+the samples, so each time has a least and a largest value. A configuration that loses against the chosen one at its
+least times against the other's largest, whatever theta may be, can win no resampling; a time whose least is above
+another configuration's largest on that device can never be theta. Each time's draws have a seed of their own, so that
+skipping some changes no others.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _medians_by_block(blocks: Blocks, resamples: int, generator: np.random.Gener
 
 
 def _summary(choice: LayerChoice, chosen: int, contenders: Sequence[int], metric: Floats) -> ChoiceConfidence:
-    """Count who has the least M (contenders, resamples)."""
+    """The confidence from M (contenders, resamples): how often each contender has the least."""
     times = choice.times
     least = metric.min(axis=0)
     wins = (metric <= least + _ROUNDING * (least + len(times.devices))).mean(axis=1)

@@ -34,7 +34,7 @@ class FailedTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pooled:
-    """What several record sets say together of one model's layers.
+    """Several record sets of one model's layers, joined.
 
     `layers` have all `devices` in the order in which they were met, their configurations in that of their identities,
     so that the order of files and lines decides nothing, and `UNTUNED` behind them, without hosts, where it has a time:
@@ -91,7 +91,7 @@ _Indices = NDArray[np.int32]
 
 
 class _Bins:
-    """What was met so far: of each layer the configurations, a row each, and their hosts; of timed trials the layer,
+    """The trials so far: of each layer the configurations, a row each, and their hosts; of timed trials the layer,
     row and device, and where their samples are.
     """
 
@@ -247,7 +247,7 @@ def _once(sets: Sequence[Set]) -> list[NDArray[np.bool_]]:
 
 
 def _identity(columns: TrialColumns, k: int) -> tuple[object, ...]:
-    """What no two trials of a device have in common."""
+    """A key that no two trials of a device share."""
     failure = columns.failures.get(k)
     return (
         columns.names[columns.which[k]],

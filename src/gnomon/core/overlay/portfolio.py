@@ -87,7 +87,7 @@ class Branching:
 
     @property
     def cut(self) -> float:
-        """What a branch must promise to go below."""
+        """The bound that a branch must undercut."""
         return self.best * (1 - GAP)
 
     def visit(self, node: _Node, start: Floats) -> float:

@@ -33,7 +33,7 @@ def _are_sizes(value: Sequence[Any]) -> bool:
 
 
 def one_line(most: int, *, empty: bool = False) -> Must:
-    """What a text of one line must be; with `empty` there may be none."""
+    """The rule for a text of one line; with `empty` it may be empty."""
     words = f"a text of one line and at most {most} letters"
     return Must(
         be=f"nothing or {words}" if empty else words, fits=lambda text: is_line(text, most) or (empty and not text)
@@ -85,7 +85,7 @@ class TuningTrial:
     """One measuring of one configuration of one layer.
 
     `trace` is the configuration as the tuner serialises it (None: `UNTUNED`). `times_s` are the samples, seconds of
-    one call each, in order; empty where it failed. `cpu_s` are the CPU times of the same calls, where the device tells
+    one call each, in order; empty where it failed. `cpu_s` are the CPU times of the same calls, if the device reports
     them and one thread computes; empty elsewhere. `error` is the largest difference of its outputs from the untuned
     layer's, relative to their largest magnitude (None: not compared). `server` is the address that measured it.
     """
@@ -102,12 +102,12 @@ class TuningTrial:
 
     @property
     def samples_s(self) -> tuple[float, ...]:
-        """What is compared: the CPU times where they are known, else the wall's."""
+        """The samples to compare: CPU times where they are known, else the wall's."""
         return self.cpu_s or self.times_s
 
     @property
     def time_s(self) -> float | None:
-        """The median of what is compared; None where there is none."""
+        """The median of the samples to compare; None without samples."""
         return median(self.samples_s) if self.failure is None and self.samples_s else None
 
 
@@ -164,7 +164,7 @@ def configuration_id(layer: str, trace: Any) -> str:
     """The identity of a configuration: 16 hexadecimal digits of its workload and trace, and of nothing else.
 
     The target is not part of it, so that the same schedule is the same on any device. ValueError for a trace that JSON
-    cannot say.
+    cannot hold.
     """
     return UNTUNED if trace is None else identity_of(layer, trace_text(trace))
 
@@ -205,12 +205,12 @@ class LayerProgress:
 
     @property
     def now_s(self) -> float:
-        """The best time that is known; 0 where there is none."""
+        """The best known time; 0 without any."""
         times = [t for t in (self.untuned_s, self.best_s[-1] if self.best_s else None) if t is not None]
         return min(times, default=0.0)
 
     def gain_s(self) -> float:
-        """What the next round may save the network, in seconds.
+        """The seconds that the next round may save the network.
 
         Hopefully: as much of the layer's time, relatively, as a round of the last two did on average, and no less than
         a share that falls with the rounds that were spent, so that no layer is given up for one bad round. A layer that

@@ -25,7 +25,7 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
     """`Samples` in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
 
     `cells` are rising numbers, that of the configuration times `width` plus that of the device. Cell k has the blocks
-    from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; there is none without any.
+    from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; no block is empty.
     """
 
     width: int
@@ -57,7 +57,7 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
         return f"<{len(self.samples_s)} samples of {len(self)} cells>"
 
     def ranges(self, rows: int) -> tuple[Floats, Floats]:
-        """The least and the largest sample (configurations, devices); NaN where there is none, or one that is NaN."""
+        """The least and the largest sample (configurations, devices); NaN without samples, or if one is NaN."""
         low, high = np.full((2, rows * self.width), np.nan)
         if len(self.cells):
             firsts = self.ends[self.begins[:-1]]

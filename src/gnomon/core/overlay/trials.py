@@ -19,7 +19,7 @@ from gnomon.core.sample import Failure
 Name = tuple[str, str]
 """A configuration by layer and identity; all untuned ones of a layer are one."""
 Trace = tuple[str, ...]
-"""What a configuration is, as JSON, in parts: many have the first one in common, which is kept once."""
+"""A configuration as JSON, in parts: many share the first part, which is stored once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -206,7 +206,7 @@ class TrialBuilder:
         self.lines.append(line)
 
     def columns(self) -> TrialColumns:
-        """What was added so far."""
+        """The trials that were added so far, in columns."""
         return TrialColumns(
             names=tuple(self.indices),
             traces=tuple(self.traces),

@@ -1,4 +1,4 @@
-"""What was chosen, written in the form in which it came, so that it can be used without gnomon.
+"""The choice, written in the format of its logs, so that it can be used without gnomon.
 
 Of AutoTVM and Ansor the lines of the logs, to the byte; of MetaSchedule a database, and gnomon's own records.
 """
@@ -35,7 +35,7 @@ Chosen = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenChoice:
-    """What was written; AutoTVM's index of the choice, by layer and device; the file or folder of each build."""
+    """The written files; AutoTVM's index of the choice, by layer and device; the file or folder of each build."""
 
     written: WrittenPart
     indices: Mapping[str, Mapping[str, int]]

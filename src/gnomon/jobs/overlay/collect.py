@@ -293,7 +293,7 @@ def _layer(
     logged: Mapping[str, Sequence[TuningTrial]],
     collected: Sequence[TuningTrial],
 ) -> CollectedLayer:
-    """What became of a layer's configurations that a log has, by the trials that were collected of them."""
+    """A layer of the document: how many of its configurations were measured or failed, and their least time."""
     pooled = {name: trial for name, trial in pooled_trials(collected).items() if name != UNTUNED}
     times = {name: trial.time_s for name, trial in pooled.items() if trial.time_s is not None}
     meant = {trial.configuration for trial in _meant(request, layer, logged)}

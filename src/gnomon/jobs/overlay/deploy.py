@@ -1,4 +1,4 @@
-"""What an overlay's choice comes to: record sets, networks compiled for every device, and how they do there."""
+"""Deploying an overlay's choice: record sets, networks compiled for every device, and their measured times."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _compiled_builds(
 
 
 def _device_options(analysis: Analysis, request: DeployRequest) -> dict[str, DeviceOptions]:
-    """The devices of the records, by what they call them; UsageError for one that nobody knows, before any is used."""
+    """The devices of the records by key; UsageError for an unknown one, before any is used."""
     given = {options.key: options for options in (DeviceOptions(config=config) for config in request.devices)}
     options = {}
     for key, device in devices_of(analysis).items():
@@ -226,8 +226,8 @@ def _proved(
 
 
 def _network_row(device: str, choice: str, times: Mapping[str, Measured]) -> MeasuredChoice:
-    """What was measured of a choice: its time, and that over the times of the device's own best and of the overlay,
-    paired by process; None for itself and where one of the two has no time.
+    """A measured choice: its time, and its ratios to the device's own best and to the overlay, paired by process; a
+    ratio to itself, or to a choice without a time, is None.
     """
 
     def over(other: str) -> RatioPart | None:

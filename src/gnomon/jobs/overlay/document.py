@@ -44,7 +44,7 @@ class CollectedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CollectDocument(FirstVersion):
-    """What `gnomon overlay collect` measured of one log on one device. `host` is the device that the log is of."""
+    """The measurements of one log on one device by `gnomon overlay collect`; `host` is the log's device."""
 
     format: Literal["gnomon-overlay-collect"] = "gnomon-overlay-collect"
     model: TunedModel
@@ -61,7 +61,7 @@ class CollectDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CollectedDocument(FirstVersion):
-    """What `gnomon overlay collect` measured of all `logs` on all devices: a document a log and device."""
+    """The measurements of all `logs` on all devices by `gnomon overlay collect`, one document per log and device."""
 
     format: Literal["gnomon-overlay-collected"] = "gnomon-overlay-collected"
     logs: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class UndecidedLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPart:
-    """What the network loses: by M, on average and at worst over devices, and on each."""
+    """The network's loss: M, the average and the worst over devices, and the loss on each."""
 
     M: float | None
     mean_regret: float | None
@@ -178,7 +178,7 @@ class LossPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalPart(LossPart):
-    """What the network loses under the choice, and under what loses least at worst; `layers` are those decided.
+    """The network's loss under the choice, and under the minimax choice; `layers` counts those decided.
 
     `decided_share` is their share of the time, which is only known where every layer was timed on some device.
     """
@@ -191,7 +191,7 @@ class TotalPart(LossPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPart:
-    """What one device's own best loses where it is used on all; null where it was not measured on all."""
+    """The loss of one device's own best when used on all devices; null where it was not measured on all."""
 
     M: float | None
     worst_regret: float | None
@@ -289,7 +289,7 @@ class AnalyzeDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with: 4 where no layer could be decided."""
+        """The exit code of the command: 4 where no layer could be decided."""
         return 0 if self.layers else InfeasibleError.exit_code
 
     def headline(self) -> tuple[str, str]:

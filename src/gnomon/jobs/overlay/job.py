@@ -62,7 +62,7 @@ _MOST_OPTIONS = 12
 
 
 def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
-    """What a user says of logs: keys of devices, "KEY=FILE" for one of the logs, or where a device is.
+    """The devices that a user names for logs: keys, "KEY=FILE" for one of the logs, or addresses.
 
     The key of a place is what records call it. UsageError for a file that is not one of the logs.
     """
@@ -85,7 +85,7 @@ def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What was chosen, and what it was chosen from.
+    """The choice, and the records behind it.
 
     `logs` are the files of the records, in their order; `described` are the layers, and `network` has their choices in
     the same order. `builds` are those of a portfolio, if one was asked for.
@@ -307,7 +307,7 @@ def _own_best(times: LayerTimes, host: str) -> int | None:
 
 
 def _own_totals(network: NetworkChoice) -> dict[str, OwnPart]:
-    """What it costs to use each host's own best everywhere instead."""
+    """The loss from using each host's own best everywhere instead."""
     totals: dict[str, OwnPart] = {}
     for host in dict.fromkeys(host for choice in network.layers for hosts in choice.times.hosts for host in hosts):
         value, worst, timed = 0.0, 0.0, 0.0
@@ -403,7 +403,7 @@ def _copies(pooled: Pooled) -> Iterator[tuple[str, str]]:
 
 
 def _gone(records: Sequence[TuningRecords]) -> bool:
-    """Whether nothing of these can be measured any more, so that nobody should be sent to do it."""
+    """Whether today's TVM can measure none of these, so that no advice says to."""
     return all(replay_problem(log) is not None for log in records)
 
 

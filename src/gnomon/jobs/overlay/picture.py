@@ -40,7 +40,7 @@ def _wide(document: AnalyzeDocument) -> list[ChosenLayer]:
 
 
 def losses_charts(document: AnalyzeDocument) -> list[Chart]:
-    """What the choice of each layer loses on each device; nothing without layers."""
+    """The loss of each layer's choice on each device; nothing without layers."""
     layers = largest_first(document.layers)
     rows = [(layer.name, (units.share(layer.share), metric(layer.M)), layer.regret) for layer in layers]
     title = "What the choice loses against each device's own best, the largest share of the network first"
@@ -48,7 +48,7 @@ def losses_charts(document: AnalyzeDocument) -> list[Chart]:
 
 
 def layer_chart(layer: ChosenLayer, devices: Sequence[str]) -> Chart:
-    """What the configurations of least M lose on each device."""
+    """The loss of the configurations of least M on each device."""
     rows = [(option.configuration, (option.host or "-", metric(option.M)), option.regret) for option in layer.options]
     chosen = next((k for k, option in enumerate(layer.options) if option.configuration == layer.configuration), None)
     title = f"{layer.name}: what the configurations of least M lose on each device, of {layer.configurations}"

@@ -46,7 +46,7 @@ from gnomon.report.parts import sentence
 from gnomon.report.plain import listed, many
 
 Choices = Mapping[str, MeasuredChoice]
-"""What was measured of the network on a device, by choice: "overlay", "untuned", "own:<host>"."""
+"""The measured network on a device, by choice: "overlay", "untuned", "own:<host>"."""
 
 _MOST_DEVICES = 16
 _MOST_ITEMS = 8
@@ -54,7 +54,7 @@ _VAGUE = 0.1
 
 
 def measured_of(document: AnalyzeDocument) -> dict[str, dict[str, MeasuredChoice]]:
-    """What was measured of the whole network, by device and choice; failed ones too."""
+    """The measurements of the whole network, by device and choice; failed ones too."""
     measured: dict[str, dict[str, MeasuredChoice]] = {}
     for row in document.network:
         measured.setdefault(row.device, {})[row.choice] = row
@@ -122,19 +122,19 @@ def _choice_words(row: MeasuredChoice) -> str:
 
 
 def longer_by(choices: Choices) -> float | None:
-    """By what share the choice takes longer than the device's own best, paired; None where not both were measured."""
+    """The share by which the choice takes longer than the device's own best, paired; None unless both were measured."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None else ratio.ratio - 1
 
 
 def _ends(choices: Choices) -> tuple[float, float] | None:
-    """The interval of that; None where it is unknown."""
+    """The 95 % interval of `longer_by`; None where it is unknown."""
     ratio = choices["overlay"].to_own if "overlay" in choices else None
     return None if ratio is None or ratio.low is None or ratio.high is None else (ratio.low - 1, ratio.high - 1)
 
 
 def _longer_interval(choices: Choices) -> str:
-    """The same in percent: "[1.2, 3.4]"; "-" where it is unknown."""
+    """The 95 % interval of `longer_by` in percent: "[1.2, 3.4]"; "-" where it is unknown."""
     ends = _ends(choices)
     if ends is None:
         return "-"
@@ -176,7 +176,7 @@ def _against(longer: float) -> str:
 
 
 def devices_section(document: AnalyzeDocument, page: Page) -> None:
-    """What each device loses by the sum of its layers, the most first, and in which layer it loses most."""
+    """The loss of each device over the sum of its layers, the largest first, and the layer that loses most."""
     layers, devices = document.layers, document.devices
     if not layers or len(devices) < 2:
         return
@@ -206,7 +206,7 @@ def _sums(layers: Sequence[ChosenLayer], device: str) -> tuple[float, float]:
 
 
 def others_section(document: AnalyzeDocument, page: Page) -> None:
-    """What using one device's own best everywhere would lose, beside the choice."""
+    """The loss from using one device's own best everywhere, beside the choice."""
     own, total, count = document.own, document.total, len(document.devices)
     if not own or not document.layers or count < 2:
         return
@@ -250,7 +250,7 @@ def _least_loss(show: Callable[[ChoicePart], str]) -> Callable[[ChosenLayer], st
 
 
 def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
-    """What several configurations a layer would bring, and which devices each serves."""
+    """The gain from several configurations a layer, and the devices that each serves."""
     portfolio = document.portfolio
     if portfolio is None:
         return
@@ -280,7 +280,7 @@ def portfolio_section(document: AnalyzeDocument, page: Page) -> None:
 
 
 def collect_report(document: CollectDocument, page: Page) -> None:
-    """What another device's configurations do on this one, layer by layer."""
+    """Another device's configurations on this one, layer by layer."""
     layers, host, device = document.layers, named(document.host, 40), device_key(document.device.key)
     failed = sum(layer.failed for layer in layers)
     words = f"{many(sum(layer.configurations for layer in layers), 'configuration')} of {host} on {device}: "
@@ -296,7 +296,7 @@ def collect_report(document: CollectDocument, page: Page) -> None:
 
 
 def collected_report(document: CollectedDocument, page: Page) -> None:
-    """What was collected on each device, and the command that takes all of it and all logs that were given."""
+    """The collected times of each device, and the command that analyzes them together with the given logs."""
     if not document.collected:
         sure = "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again."
         page.headline(sure)
@@ -308,7 +308,7 @@ def collected_report(document: CollectedDocument, page: Page) -> None:
 
 
 def _behind(layer: CollectedLayer) -> float | None:
-    """By what share the host's best takes longer here than the best of these; None where one has no time."""
+    """The share by which the host's best takes longer here than the best of these; None where one has no time."""
     if not layer.best_s or layer.host_best_here_s is None:
         return None
     return layer.host_best_here_s / layer.best_s - 1
@@ -368,8 +368,8 @@ def _answer(document: AnalyzeDocument) -> str:
         words += f"{many(len(devices), 'device')}{share}; {others} untuned. Where decided, "
     worst, most = max(layers, key=lambda layer: layer.worst_regret or 0.0), total.worst_regret or 0.0
     if most <= 0:
-        what = "nothing is lost" if len(devices) == 1 else "nothing is lost, each choice is the best on every device"
-        return f"{words}{what}."
+        where = "" if len(devices) == 1 else " on every device"
+        return f"{words}each choice is the fastest{where}."
     # With --layer the network's worst layer may not be among those listed.
     where = f" (layer {named(worst.name, 32)} on {named(worst.worst_device, 32)})"
     where = where if (worst.worst_regret or 0.0) >= most else ", in a layer that is not listed here"
@@ -385,7 +385,7 @@ def _open_to_choice(layers: Sequence[ChosenLayer]) -> list[ChosenLayer]:
 
 
 def _undiluted(layers: Sequence[ChosenLayer]) -> str:
-    """What is lost where there is a choice at all; an empty text if that is everywhere."""
+    """The loss over the layers with several configurations; empty if those are all layers."""
     open_ = _open_to_choice(layers)
     share = sum(layer.share for layer in open_)
     if len(open_) == len(layers) or not share > 0:
@@ -474,7 +474,7 @@ def _skipped(document: AnalyzeDocument, page: Page) -> None:
 
 
 def _chosen_section(document: AnalyzeDocument, page: Page) -> None:
-    """What the chosen configurations of AutoTVM or Ansor are, with AutoTVM's index on each device."""
+    """The chosen configurations of AutoTVM or Ansor, with AutoTVM's index on each device."""
     rows = [layer for layer in largest_first(document.layers) if layer.entity is not None]
     if rows:
         page.heading("The chosen configurations, in the words of their tuner")

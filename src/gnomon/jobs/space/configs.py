@@ -45,7 +45,7 @@ def space_of_config(path: Path, blocks: Sequence[str] = ()) -> BlockSpace:
 
 
 def _layers(block: Any, *arguments: int) -> Block:
-    """What writes a block's layers down, for these arguments behind its input; those of a module by its ONNX model."""
+    """The function that writes a block's layers with these arguments; a module's layers come from its ONNX model."""
     if isinstance(block, ModuleBlock):
         return Source(lambda channels: block.factory(channels, *arguments))
     return lambda x: block(x, *arguments)

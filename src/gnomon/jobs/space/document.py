@@ -94,7 +94,7 @@ class RankingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyPart:
-    """What trainings by a method told; `imported` are how many came from each file, `cpu_seconds` what they took."""
+    """The accuracies by a method; `imported` counts rows by file, `cpu_seconds` is the processor time of training."""
 
     method: str
     trainings: int
@@ -175,7 +175,7 @@ class ToolchainPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SpaceDocument(FirstVersion):
-    """What a profile holds: `gnomon space profile`, `show` and `import`.
+    """The contents of a profile: `gnomon space profile`, `show` and `import`.
 
     `seconds` are those of the wall by part of the work, this time; `pictures` are files that were drawn.
     """
@@ -197,7 +197,7 @@ class SpaceDocument(FirstVersion):
         return self.profile, ""
 
     def family_of(self, primitives: Sequence[str]) -> str:
-        """The family that all primitives of a network are of; an empty text where there is none."""
+        """The family of all primitives of a network; empty for a network of several families."""
         for name, family in self.families.items():
             if set(primitives) <= {primitive.name for primitive in family.primitives}:
                 return name
@@ -220,7 +220,7 @@ class LookupErrorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupPart:
-    """What the lookup table is a model of, why of that, and the errors of each that could be tested."""
+    """The model behind the lookup table, the reason for it, and the errors of each model that could be tested."""
 
     model: str
     why: str
@@ -283,7 +283,7 @@ class SelectionDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedPoint:
-    """What is predicted of a network: the share of images, and seconds."""
+    """The prediction for a network: the share of images, and seconds."""
 
     accuracy: Three
     latency_s: Three
@@ -291,7 +291,7 @@ class PredictedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
-    """What was measured of a network, null where it was not, and why."""
+    """The measurement of a network; null where it failed, with the reason."""
 
     accuracy: Three | None
     latency_s: Three | None
@@ -319,7 +319,7 @@ class FrontNetwork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontVolumes:
-    """The hypervolume of the measured networks by what was predicted of them, and as measured."""
+    """The hypervolume of the measured networks, predicted and measured."""
 
     predicted: float
     measured: float
@@ -343,7 +343,7 @@ class HeldLatencies(HeldAccuracies):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFront:
-    """What measuring a front told: how many are best, and what share of all networks' hypervolume they reach."""
+    """A measured front: how many networks are best, and the share of all networks' hypervolume that they reach."""
 
     networks: int
     best: int

@@ -248,7 +248,7 @@ def _default(ones: Sequence[tuple[int, ...]]) -> int | None:
 
 
 def _nets(study: Study, file: _File, space: SearchSpace | None) -> list[NetRow]:
-    """What a file tells, networks as indices in the space of all primitives. ProblemError with all that is wrong."""
+    """The networks of a file, as indices in the space of all primitives. ProblemError with everything that is wrong."""
     with problems_of(file.name):
         if file.csv:
             if space is None:

@@ -171,7 +171,7 @@ def profile_space(
 
 
 def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[str]) -> SpaceDocument:
-    """What a profile on images of this name holds now, with notes on what was done."""
+    """The document of a profile on images of this name, with notes."""
     rows = list(folder.accuracy.values()), list(folder.latency.values())
     return replace(space_document(folder.path, study, data, rows), notes=tuple(notes))
 

@@ -54,7 +54,7 @@ _ACCURACY = Axis(title="accuracy, % of images")
 def draw_pictures(document: SpaceDocument, selection: SelectionDocument | None, folder: Path) -> tuple[str, ...]:
     """Draw what there is to see of a profile into a folder; returns the paths of the pictures.
 
-    `selection` is the last choice, None where there is none. The pictures are accuracy-latency.<toolchain>, choice and
+    `selection` is the last selection, if any. The pictures are accuracy-latency.<toolchain>, choice and
     quantised, each as .svg and as .png; what there is nothing to draw of is left out. RuntimeMissingError without
     vl-convert, UsageError where the folder cannot be written.
     """
@@ -223,7 +223,7 @@ def choice_charts(selection: SelectionDocument) -> list[Chart]:
 class Point:
     """A network with a latency, and its accuracy as a share with the ends of a 95 % interval.
 
-    `trained` says whether the accuracy was measured, or else is believed by what its primitives do elsewhere. `chosen`
+    `trained` says whether the accuracy was measured; otherwise it is predicted from other networks. `chosen`
     are those of which each cell group keeps its primitive, `front` those that no other is better than in both.
     """
 
@@ -330,7 +330,7 @@ def space_front_charts(document: SpaceFrontDocument) -> list[Chart]:
 
 
 def _measured(network: FrontNetwork) -> Prices | None:
-    """What was measured of a network, where both are known."""
+    """The measured accuracy and latency of a network; None where one is missing."""
     point = network.measured
     return None if point is None or not point.accuracy or not point.latency_s else (point.accuracy, point.latency_s)
 

@@ -44,7 +44,7 @@ _AGREE = (
     (0.2, "most of the order is noise"),
     (-1.0, "the order is noise"),
 )
-"""What an expected Kendall's tau of two rankings from as much evidence means, from this value on."""
+"""The meaning of an expected Kendall's tau of two rankings from as much evidence, from each value upwards."""
 
 _NOISE = 0.4
 """Below it an order is reported as mostly noise."""
@@ -161,7 +161,7 @@ def _front_ends(kept: Kept | None) -> str:
 
 
 def _rare(document: SelectionDocument, page: Page) -> None:
-    """Says why primitives stay that are on the front less often than one that goes."""
+    """Explain why some kept primitives are on the front less often than a dropped one."""
     rare = 0
     for group in document.primitives or ():
         most = max((kept.frequency for kept in group if not kept.stays), default=0.0)
@@ -284,7 +284,7 @@ def _toolchain_sentence(toolchain: ToolchainPart) -> str:
 
 
 def _conditions(toolchain: ToolchainPart) -> str:
-    """What a toolchain's times hold for, in one sentence."""
+    """The conditions of a toolchain's times, in one sentence."""
     device, threads = (toolchain.context.get(name, "") for name in ("device", "threads"))
     count = threads and f"{threads} thread{'' if threads == '1' else 's'}"
     parts = [device and f"on {device}", count, units.CLOCKS.get(toolchain.clock), units.day(toolchain.began_s)]
@@ -334,7 +334,7 @@ def _failures(failed: Sequence[FailedNetwork], what: str, page: Page) -> None:
 
 
 def _imported(origins: Mapping[str, int], page: Page) -> None:
-    """What was not trained or measured here, and where it came from."""
+    """Rows that were imported, by the file that they came from."""
     for origin, count in origins.items():
         page.line(f"{count} imported from {origin}.")
 
@@ -369,7 +369,7 @@ def _single_row(document: SpaceDocument, name: str, rows: Sequence[MeasuredNetwo
 
 
 def _predicted(toolchain: ToolchainPart, page: Page) -> None:
-    """How well any network's latency can be told from what was measured."""
+    """How well the measured networks predict any network's latency."""
     page.line("")
     if not toolchain.held_out:
         page.item("Too few mixed networks were measured to say how far predictions are off.")
@@ -408,7 +408,7 @@ def _compared(toolchain: ToolchainPart, page: Page) -> None:
 
 
 def profile_report(document: SpaceDocument, page: Page) -> None:
-    """What a profile says: the answer first, then accuracies, latencies, and how well both can be believed."""
+    """A profile: the answer first, then accuracies, latencies, and how reliable both are."""
     page.headline(_answer(document))
     for toolchain in document.latency:
         page.conditions(_conditions(toolchain))
@@ -546,7 +546,7 @@ def _ranking(document: SpaceDocument, ranking: RankingPart, page: Page) -> None:
 
 
 def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
-    """What a network has where its family's default has another primitive: "cell 2: 7x7, expansion 4"."""
+    """Where a network differs from its family's default: "cell 2: 7x7, expansion 4"."""
     meanings = {primitive.name: primitive.meaning for primitive in (family.primitives if family else ())}
     swaps = range(len(primitives)) if family is None else family.swapped(primitives)
     if not swaps:
@@ -558,7 +558,7 @@ def _swap_words(family: FamilyPart | None, primitives: Sequence[str]) -> str:
 
 
 def _next(document: SpaceDocument, page: Page) -> None:
-    """What to do next, by what there is and what there is not."""
+    """The next steps, from what the profile holds and lacks."""
     profile, rankings = document.profile, _rankings(document)
     timed = any(network.latency_s is not None for toolchain in document.latency for network in toolchain.networks)
     page.heading("Next")
@@ -588,13 +588,13 @@ def _latencies_missing(document: SpaceDocument) -> str:
 
 
 def exported_report(document: SpaceExportDocument, page: Page) -> None:
-    """What was written: how many rows have an accuracy, and how many a latency."""
+    """The rows of the csv: how many have an accuracy, and how many a latency."""
     page.headline(f"{document.rows} rows, {document.accuracies} with an accuracy, {document.latencies} with a latency.")
     page.path("nets", document.file)
 
 
 def primitives_report(document: PrimitivesDocument, page: Page) -> None:
-    """The primitives that are known: name, family, what it is made of, and the digest that says so in any numbering."""
+    """All primitives: name, family, layers, and the digest, which is the same in any numbering."""
     page.headline(f"{many(len(document.primitives), 'primitive')} in the numbering {document.numbering}.")
     page.table(
         Table(document.primitives)

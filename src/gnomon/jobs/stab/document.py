@@ -41,7 +41,7 @@ class ExactPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedPart:
-    """What the published scheduler decides by the same traces; all but `why_not` is null where it does not."""
+    """The published scheduler's decision by the same traces; all but `why_not` is null where it makes none."""
 
     decides: bool
     why_not: str | None
@@ -67,7 +67,7 @@ class ScheduledOperator(OperatorPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StabDocument(Answer):
-    """All that `gnomon stab` found; times are in microseconds (`_us`).
+    """The result of `gnomon stab`; times are in microseconds (`_us`).
 
     `written` says which decision the `package` holds. `singles` are the sums of all operators on one backend. `proof`
     is the document of the placement that proved it, null without profiling.

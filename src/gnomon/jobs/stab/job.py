@@ -34,7 +34,7 @@ RUNTIME = "onert"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabRequest:
-    """What `stab` is asked to do.
+    """The request of `stab`.
 
     `measuring` holds the package, the device and the threads; `profile` False decides from the files in `traces`
     alone, without a device. `compat` writes the published scheduler's decision and not the exact one. `overwrite` lets
@@ -59,8 +59,8 @@ def stab(
 ) -> StabDocument:
     """Schedule the operators of an nnpackage on onert's backends, and write it with the schedule.
 
-    `watch` is told of progress, `tell` gets sentences for people, `step` one for each step. Raises GnomonError; nothing
-    is written to `out` then, and with profiling the next call goes on from the record.
+    `watch` gets the progress, `tell` sentences for people, `step` one sentence for each step. Raises GnomonError, and
+    then writes nothing to `out`; with profiling the next call continues from the results database.
     """
     began_s = time.monotonic()
     say = step or (lambda sentence: None)
@@ -160,7 +160,7 @@ def _published_placement(published: StabDecision | None, why: str, exact: ExactD
 
 
 def _schedule(published: StabDecision | None, written: Mapping[int, str], threads: int) -> Schedule:
-    """What is written without a proof: the published decision, or the exact one where that is not given."""
+    """The schedule that is written without a proof: the published decision if given, else the exact one."""
     settings = placement_settings(written, threads) if published is None else published_settings(published, threads)
     return Schedule(
         label=f"{'the exact placement' if published is None else 'the published rule'}, from traces",
@@ -193,7 +193,7 @@ def _counts(priced: Priced, exact: ExactDecision) -> dict[str, int]:
 
 
 def _published(published: StabDecision | None, why: str, exact: ExactDecision, threads: int) -> PublishedPart:
-    """What the published scheduler decides, by the prices of the exact decision."""
+    """The published scheduler's decision, by the prices of the exact one."""
     if published is None:
         return PublishedPart(decides=False, why_not=why)
     price = exact.price(published.placed(exact.types))

@@ -51,8 +51,8 @@ def trace_name(package: str, backend: str, threads: int) -> str:
 def read_traces(folder: Path, package: str, threads: int, model: Model) -> TraceSet:
     """The traces of a package in a folder, which must be the model's own.
 
-    ProblemError where there is none, where one is malformed, or where one is of another model, of other threads or of
-    another device than the rest. A trace that does not say where it comes from is a doubt.
+    ProblemError without any, for a malformed one, and for one of another model, of other threads or of another device
+    than the rest. A trace without an origin causes a warning.
     """
     graph = model.graph
     files = _trace_files(folder, package, threads)

@@ -43,8 +43,8 @@ _SAMPLE_S, _SHORTEST_S = 0.01, 1e-8
 class CallCampaign:
     """A campaign of calls of compiled networks and layers on a device, from now on until it is closed.
 
-    A context manager. Without `finish` it is one that was interrupted, and goes on where it stopped: `details` tell
-    what is called, and how, which is all by which one question is another.
+    A context manager. Without `finish` it counts as interrupted, and the next one continues it: `details` identify it
+    by the calls and their settings.
     """
 
     _prefix, _first = "", 0
@@ -83,13 +83,13 @@ class CallCampaign:
             stack.pop_all()
 
     def measured(self, name: str) -> Measured:
-        """What a call came to so far; its failure is that of the last process."""
+        """The measurements of a call so far; its failure is that of the last process."""
         candidate = self._prefix + name
         runs = tuple(run for run in self._runs if run.candidate == candidate and run.process >= self._first)
         return Measured(key=name, runs=runs, failure=runs[-1].failure if runs else None)
 
     def add_call(self, name: str, said: Timed | Failure, visit: int = 0) -> None:
-        """Add what a call came to: the first visit is to a further process, others are to the same."""
+        """Add the outcome of a call: the first visit begins another process, later ones stay in it."""
         failure, timed = (said, None) if isinstance(said, Failure) else (None, said)
         processes = [block.process for block in blocks_of(self.measured(name).runs)]
         run = Run(
@@ -188,7 +188,7 @@ class TrialCampaign(CallCampaign):
                 self._late += 1
 
     def add(self, trial: TuningTrial) -> None:
-        """Add a trial, before anybody is told of it."""
+        """Add a trial; it is stored before the search learns of it."""
         self._append(trial)
         if self._late * _SHARE > self.count:
             self.export()
@@ -256,7 +256,7 @@ class TrialCampaign(CallCampaign):
 
 
 def _samples(timed: Timed | TuningTrial) -> Samples:
-    """TVM tells averages, with more digits than a nanosecond has: each stands for the calls that a sample has."""
+    """TVM reports averages, with more digits than a nanosecond has: each stands for the calls of a sample."""
     inner = math.ceil(_SAMPLE_S / max(_SHORTEST_S, *timed.times_s))
     wall_ns, cpu_ns = (tuple(round(t * inner * 1e9) for t in times_s) for times_s in (timed.times_s, timed.cpu_s))
     return Samples(wall_ns=wall_ns, cpu_ns=cpu_ns, inner=inner)

@@ -36,7 +36,7 @@ class TimesPart:
     """Seconds of one call: the median with its 95 % interval (null: not known), percentiles, and all that was measured.
 
     `samples` and `processes` are how many; `blocks` has every sample by process (null: they are elsewhere). `clock` is
-    "cpu" where they are CPU time, which a document of before has none of.
+    "cpu" where they are CPU time; documents of older versions lack it.
     """
 
     median_s: float
@@ -170,7 +170,7 @@ class BesidePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TuneDocument(FirstVersion):
-    """All that `gnomon tune` found. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
+    """The result of `gnomon tune`. `beside` compares with other runtimes: docs/jobs/tune.md describes it.
 
     `records` is the file of all trials, `library` the compiled network (null: it failed). `doubts` are about the
     machine while the whole network was measured.
@@ -194,7 +194,7 @@ class TuneDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with: 7 where the network could not be measured."""
+        """The exit code of the command: 7 where the network could not be measured."""
         return 0 if self.network.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:
@@ -208,14 +208,14 @@ class TuneDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TunedDocument(FirstVersion):
-    """What `gnomon tune` found on several devices, one after the other."""
+    """The result of `gnomon tune` on several devices, one after the other."""
 
     format: Literal["gnomon-tuned"] = "gnomon-tuned"
     tuned: tuple[TuneDocument, ...]
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with: 7 where the network could not be measured on one of them."""
+        """The exit code of the command: 7 where the network could not be measured on one of them."""
         return max(document.exit_code for document in self.tuned)
 
     def headline(self) -> tuple[str, str]:
@@ -259,7 +259,7 @@ class LibraryFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TunedFilesDocument(FirstVersion):
-    """What tuning has made in a folder: `gnomon tune list`."""
+    """The files of tuning in a folder: `gnomon tune list`."""
 
     format: Literal["gnomon-tuned-files"] = "gnomon-tuned-files"
     folder: str
@@ -284,7 +284,7 @@ class RunLayerPart(LayerPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExecDocument(FirstVersion):
-    """All that `gnomon exec` found: a compiled network on a device, whole and layer by layer.
+    """The result of `gnomon exec`: a compiled network on a device, whole and layer by layer.
 
     `library` is what was compiled of a `source` of records.
     """
@@ -308,7 +308,7 @@ class ExecDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with: 7 where the network could not be measured."""
+        """The exit code of the command: 7 where the network could not be measured."""
         return 0 if self.failure is None else NOTHING_COMPARED
 
     def headline(self) -> tuple[str, str]:
@@ -324,7 +324,7 @@ def device_part(device: TunedDevice, name: str | None = None) -> TunedDevicePart
 
 
 def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs: Inputs = ()) -> ConditionsPart:
-    """What calls on a device hold for, from the moment `at_s` on; a network's inputs are drawn."""
+    """The conditions of calls on a device that began at `at_s`; a network's inputs are random."""
     fed = (FedInput(name=name, shape=tuple(shape), dtype=dtype, fed="", sha256=None) for name, dtype, shape in inputs)
     return ConditionsPart(
         threads=(device.threads,) if device.threads else (),
@@ -336,14 +336,14 @@ def tuned_conditions(device: TunedDevice, model: TunedModel, at_s: float, inputs
 
 
 def times_part(blocks: Sequence[Block], clock: Clock = "wall") -> TimesPart:
-    """What blocks of samples by a clock say; bounds that are unknown are null."""
+    """The statistics of blocks of samples by a clock; unknown bounds are null."""
     summary = summarise(blocks)
     facts = fields_of(TimesPart, summary)
     return TimesPart(**facts, samples=summary.n, blocks=block_columns(blocks), clock=clock)
 
 
 def ratio_part(ratio: Comparison) -> RatioPart:
-    """A comparison; bounds that are unknown are null."""
+    """A comparison; unknown bounds are null."""
     return RatioPart(ratio=ratio.ratio, low=ratio.low, high=ratio.high)
 
 

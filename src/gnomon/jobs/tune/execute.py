@@ -39,7 +39,7 @@ from gnomon.tuning.servers import Tell
 from gnomon.tuning.tvm import TvmPool
 
 _NETWORK = "the network"
-"""What the whole is called among the layers, whose names are identifiers."""
+"""The key of the whole network among its layers, whose names are identifiers."""
 
 _Layers = Annotated[
     tuple[TuningLayer, ...], Must(be=f"at most {MOST_LAYERS} layers", fits=lambda value: len(value) <= MOST_LAYERS)
@@ -183,7 +183,7 @@ def _layer(layer: TuningLayer, measured: Measured, network: TimesPart | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the description beside a compiled network says: what it is, for what, and who made its reference outputs."""
+    """The description beside a compiled network: its device, model and layers, and who made its reference outputs."""
 
     device: TunedDevice
     model: TunedModel
@@ -192,7 +192,7 @@ class Description:
 
 
 def _described(library: Path) -> Description:
-    """The description of a compiled network. UsageError where there is none, or its inputs are missing.
+    """The description of a compiled network. UsageError where it, or the file of inputs, is missing.
 
     ProblemError where it is damaged; it may come from anywhere.
     """
@@ -221,5 +221,5 @@ def _described(library: Path) -> Description:
         if not all(layer.arguments for layer in described.layers):
             complaints.tell("$.layers", "arguments: data types and shapes expected")
     complaints.raise_any()
-    assert described is not None  # noqa: S101 - what is wrong with it was told
+    assert described is not None  # noqa: S101 - complaints were raised above
     return described

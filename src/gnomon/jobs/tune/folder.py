@@ -124,7 +124,7 @@ def safe(name: str) -> str:
 
 
 def given_model(path: Path, dtype: str) -> TunedModel:
-    """What a network's file is called in records, and its digest.
+    """The name of a network's file in records, and its digest.
 
     ModelError if it cannot be read, UsageError if its name cannot be a part of a file's name.
     """
@@ -144,9 +144,9 @@ def network_digest(path: Path) -> str:
 
 
 def external_weights(path: Path) -> Mapping[Path, Path]:
-    """The files of an ONNX network's weights beside it, by what it calls them; none of other kinds. Raises ModelError.
+    """The files of an ONNX network's external weights, by name in the model; empty for other kinds. Raises ModelError.
 
-    A file that cannot be read has none: who reads it says why.
+    A file that cannot be read has none: reading it reports why.
     """
     if path.suffix.lower() != ".onnx":
         return {}
@@ -166,7 +166,7 @@ def _copy(path: Path, place: Path) -> None:
 
 
 def companions(library: Path) -> dict[str, Path]:
-    """What belongs to a compiled network: its description, its inputs, reference outputs, its layers apart."""
+    """The files beside a compiled network: its description, inputs, reference outputs, and separate layers."""
     stem = library.with_suffix("")
     return {
         "description": Path(f"{stem}.so.json"),
@@ -182,7 +182,7 @@ def write_description(library: Path, document: Mapping[str, Any]) -> None:
 
 
 def read_description(library: Path) -> Mapping[str, Any]:
-    """What a compiled network is; empty where nothing says so. ProblemError for a damaged description."""
+    """The description of a compiled network; empty without one. ProblemError for a damaged one."""
     path = companions(library)["description"]
     if not path.exists():
         return {}
@@ -191,7 +191,7 @@ def read_description(library: Path) -> Mapping[str, Any]:
 
 
 def view(out: Path | None = None) -> TunedFilesDocument:
-    """What there is: the document of `gnomon tune list`. Files that cannot be read are in it with the `problem`."""
+    """The document of `gnomon tune list`. It lists unreadable files with their `problem`."""
     folder = tune_folder(out)
     models = [*_files(folder.models, "*"), *_files(folder.models, "*/model.*")]
     return TunedFilesDocument(
@@ -312,7 +312,7 @@ def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[
 
 
 def model_file(folder: TuneFolder, model: TunedModel, given: Path | None) -> Path:
-    """The network's own file: the one given, else the copy that tuning kept. UsageError where there is none."""
+    """The network's own file: the one given, else the copy that tuning kept. UsageError without either."""
     path = given or folder.find_model(model)
     if given is not None and model.sha256 and given.is_file() and network_digest(given) != model.sha256:
         raise UsageError(

@@ -61,9 +61,9 @@ _CRASHES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Tools:
-    """What a round works with, and what was `asked`; all ends where the monotonic clock is at `until_s`, too.
+    """The tools of a round, and the request (`asked`); the rounds also end when the monotonic clock reaches `until_s`.
 
-    `lacking` tells the instructions of the target that the device has not, if known. `elsewhere` are configurations
+    `lacking` lists the instructions of the target that the device lacks, if known. `elsewhere` are configurations
     that other logs have of layers, by digest, the best first: they are tried before the search proposes any.
     """
 
@@ -177,7 +177,7 @@ def tune_layers(tools: Tools, layers: tuple[TuningLayer, ...], meter: Meter) -> 
 
 
 def _add_round(tools: Tools, state: LayerProgress, trials: Sequence[TuningTrial]) -> None:
-    """What is best after these trials of a layer, and whether it has come to its plateau."""
+    """Record the best time after these trials of a layer, and end it on a plateau."""
     best = best_trial(trials)
     state.best_s.append(best.time_s if best and best.time_s else state.now_s)
     if tools.asked.plateau and state.on_plateau(tools.asked.plateau, _RELEVANT):
@@ -220,7 +220,7 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
             fresh.setdefault(name, trace)
     waiting = list(fresh.items())
     if fresh and (best := best_trial(pooled.values())):
-        # Beside what is new: neither a lucky moment nor a busy one is what it is known by for good.
+        # Beside the new ones, so that one lucky or busy moment does not decide its time for good.
         waiting.append((best.configuration, best.trace))
     count, reference, size = 0, tools.references.get(layer.layer), tools.builders.count
     while waiting and not tools.over:
@@ -248,7 +248,7 @@ def _progress(tools: Tools, layer: TuningLayer) -> LayerProgress:
 
 
 def _look_back(tools: Tools, layer: TuningLayer, state: LayerProgress, first: int) -> None:
-    """The rounds of an earlier call, as the campaign tells them: a layer on its plateau then is on it now."""
+    """Replay the rounds of an earlier call from the campaign, so that a layer on its plateau stays ended."""
     size = tools.asked.per_round
     pooled = pooled_trials(tools.campaign.trials(layer.layer)).values()
     tried = [trial for trial in pooled if trial.trace is not None]
@@ -423,7 +423,7 @@ def _rounds(
 
 
 def _untuned_s(campaign: TrialCampaign, layers: tuple[TuningLayer, ...]) -> float:
-    """What the untuned layers that were measured take in the network."""
+    """The time of the measured untuned layers in the network, in seconds."""
     pairs = ((layer.weight, pooled_trials(campaign.trials(layer.layer)).get(UNTUNED)) for layer in layers)
     return sum(weight * (trial.time_s or 0.0) for weight, trial in pairs if trial is not None)
 

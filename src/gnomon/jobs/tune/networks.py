@@ -94,7 +94,7 @@ def _is_narrow(times: TimesPart) -> bool:
 
 
 def clock_of(*measured: Measured) -> Clock:
-    """What decides between these: CPU time where all have it, which are those of one thread that gnomon started."""
+    """The clock to compare these by: CPU time where all have it (one thread that gnomon started), else the wall's."""
     samples = [run.samples for call in measured for run in call.runs if run.samples is not None]
     return "cpu" if all(sample.cpu_ns for sample in samples) else "wall"
 

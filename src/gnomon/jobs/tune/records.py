@@ -1,4 +1,4 @@
-"""The file of tuning records, held by one process at a time; trials, and what several of a configuration come to."""
+"""The file of tuning records, which one process holds at a time, and the trials of a configuration pooled into one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def check_record(path: Path) -> None:
     with _written(path):
         if folder == path:
             os.close(_locked(path))
-            folder = path.resolve().parent  # each writing makes the file anew
+            folder = path.resolve().parent  # each write replaces the file
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -148,7 +148,7 @@ def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
-    """What a call of a layer came to, as a trial of this moment."""
+    """The outcome of a call of a layer, as a trial of this moment."""
     if isinstance(said, Failure):
         return made_trial(layer.layer, trace, failure=said)
     facts = {"times_s": said.times_s, "cpu_s": said.cpu_s, "error": said.error, "server": said.server}
@@ -193,7 +193,7 @@ def _locked(path: Path) -> int:
 
 
 def _read(path: Path) -> TuningRecords | None:
-    """What a file holds; None where it holds nothing, or only the begin of a header."""
+    """The records of a file; None where it is empty, or has only the beginning of a header."""
     content = read_regular(path, MOST_BYTES)
     if not content.strip() or (b"\n" not in content.strip() and cut_off(content.decode(errors="replace"))):
         return None

@@ -53,7 +53,7 @@ N = TypeVar("N", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
-"""From how many times apart on two times are told each in its own unit."""
+"""The ratio of two times from which each is shown in its own unit."""
 
 _ROUNDING = {"float16": 2e-2, "bfloat16": 1e-1}
 _ROUNDING_OF_OTHERS = 1e-3
@@ -94,7 +94,7 @@ def on_device(name: str) -> str:
 
 
 def target_words(target: Mapping[str, Any]) -> str:
-    """What is compiled for: "llvm, cortex-a72"; an empty text where it is not known."""
+    """The compiler's target in words: "llvm, cortex-a72"; empty where it is not known."""
     words = (target.get(name) for name in ("kind", "mcpu", "model", "tag"))
     return ", ".join([named(word, 40) for word in words if word][:2])
 
@@ -120,7 +120,7 @@ def interval_of(times: Times) -> str:
 
 
 def outputs(max_error: float | None, dtype: str) -> str:
-    """What is known of the outputs: "outputs equal within 1.5e-08"."""
+    """The outputs' difference in words: "outputs equal within 1.5e-08"."""
     if max_error is None or math.isnan(max_error):
         return "outputs not compared"
     if max_error == 0:
@@ -131,7 +131,7 @@ def outputs(max_error: float | None, dtype: str) -> str:
 
 
 def clock_name(clock: str) -> str:
-    """What decided: "CPU time"."""
+    """The clock in words: "CPU time"."""
     return units.CLOCKS.get(clock, named(clock))
 
 
@@ -141,7 +141,7 @@ def wrong(max_error: float | None, dtype: str) -> bool:
 
 
 def metric(value: float | None) -> str:
-    """A value of M: "0.012", "3.141", "271"; "-" where there is none."""
+    """A value of M: "0.012", "3.141", "271"; "-" where it is unknown."""
     if value is None or not math.isfinite(value):
         return "-"
     if 0 < value < 0.0005:
@@ -150,7 +150,7 @@ def metric(value: float | None) -> str:
 
 
 def loss(regret: float | None) -> str:
-    """What is lost against the best: "1.2 %", "230 %"; from ten times as long on "11.4 times"; "-" where unknown."""
+    """A loss against the best: "1.2 %", "230 %"; from ten times as long on "11.4 times"; "-" where unknown."""
     if regret is None or not math.isfinite(regret):
         return "-"
     if regret >= 9.995:
@@ -194,7 +194,7 @@ def notes(rows: Sequence[str], page: Page) -> None:
 
 
 def compared_with(words: str | None, times: TimesPart | None, page: Page) -> None:
-    """The clock of a network's times, and what outputs were compared with; nothing of what is not known."""
+    """The clock of a network's times and the reference of its outputs, as far as they are known."""
     sentences = [] if times is None else [f"Decided by {clock_name(times.clock)}."]
     if words:
         sentences.append(f"Outputs compared with: {named(words, 200).rstrip('.')}.")
@@ -208,14 +208,14 @@ def largest_first(layers: Sequence[L]) -> list[L]:
 
 
 def left_out(layers: Sequence[Shared], most: int = MOST_LAYERS) -> str:
-    """How a line names the layers beyond so many: "more layers with 7 % of the time"."""
+    """The words for the layers beyond so many: "more layers with 7 % of the time"."""
     shares = [layer.share for layer in layers[most:] if layer.share is not None]
     share = f" with {share_of(sum(shares))} of the time" if shares else ""
     return f"{'more layer' if len(layers) == most + 1 else 'more layers'}{share}"
 
 
 def tune_report(document: TuneDocument, page: Page) -> None:
-    """What tuning brought: the network's times first, then its layers, what failed, and where everything is.
+    """The report of tuning: the network's times first, then its layers, the failures, and the files.
 
     The network's `ratio` is the untuned time over the tuned one, so that above 1 tuning made it faster.
     """
@@ -243,7 +243,7 @@ def tune_report(document: TuneDocument, page: Page) -> None:
 
 
 def tuned_report(document: TunedDocument, page: Page) -> None:
-    """What tuning brought on each of several devices, and the command that measures all of it on all of them."""
+    """The report of tuning on several devices, and the command that measures all configurations on all of them."""
     for part in document.tuned:
         tune_report(part, page)
     words = [part.records for part in document.tuned]
@@ -402,7 +402,7 @@ def _written(document: TuneDocument, page: Page) -> None:
 
 
 def exec_report(document: ExecDocument, page: Page) -> None:
-    """What one network takes on a device: its time first, then its layers and what they leave unexplained."""
+    """The time of one network on a device: the whole first, then its layers and the time outside of them."""
     network = document.network
     where = f"{named(document.model.name)} on {device_key(document.device.key)}"
     if document.failure is not None or network is None:
@@ -449,7 +449,7 @@ def _ran_layers(document: ExecDocument, page: Page) -> None:
 
 
 def view_report(document: TunedFilesDocument, page: Page) -> None:
-    """What a folder holds: models, records of tuning, and compiled networks."""
+    """The contents of a folder: models, records of tuning, and compiled networks."""
     models, records, libraries = document.models, document.records, document.libraries
     counts = f"{many(len(models), 'model')}, {many(len(records), 'record file')} and "
     page.headline(f"{counts}{many(len(libraries), 'compiled network')} in {named(document.folder, 200)}.")

@@ -1,4 +1,4 @@
-"""What a user asks of tuning, and the device that is meant."""
+"""The requests of tuning, and the device that they name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeviceOptions:
 
     @property
     def key(self) -> str:
-        """What records call it: its name; of one that has only a tracker's address, the tracker's name for it."""
+        """The key in records: the device's name; with a tracker's address alone, the tracker's name for it."""
         address = self.config.address
         return address.key if address.key and self.config.name == str(address) else self.config.name
 
@@ -63,7 +63,7 @@ class TuneEffort(Loop):
         return replace(self, tolerance=TOLERANCES[dtype])
 
     def details(self) -> dict[str, int]:
-        """What of it makes one question to a network another."""
+        """The settings that identify a campaign of calls."""
         return {"repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "processes": self.processes}
 
 
@@ -103,7 +103,7 @@ class TuneRequest:
 
 
 def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
-    """All of a device that can be refused without TVM, whose start takes seconds: what is said of it, and its tracker.
+    """Check all of a device that can be checked without TVM, whose start takes seconds: its options and its tracker.
 
     `recorded` is as of `open_device`. Errors are those of `check_options`, and DeviceError where the tracker cannot be
     reached, or has no such device.
@@ -114,7 +114,7 @@ def check_device(options: DeviceOptions, recorded: TunedDevice | None = None) ->
 
 
 def check_options(options: DeviceOptions, recorded: TunedDevice | None = None) -> None:
-    """What is said of a device: its kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
+    """Check a device's kind, target and linker. UsageError or RuntimeMissingError for what is invalid."""
     options, config = _settled(options), options.config
     target = recorded.target if options.target is None and recorded is not None else {}
     if options.target not in (None, NATIVE):
@@ -134,7 +134,7 @@ def check_options(options: DeviceOptions, recorded: TunedDevice | None = None) -
 
 
 def _settled(options: DeviceOptions) -> DeviceOptions:
-    """The options with what the device's configuration says where it says nothing itself."""
+    """The options, completed from the device's configuration."""
     config = options.config
     return replace(
         options,

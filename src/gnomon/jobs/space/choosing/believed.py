@@ -1,4 +1,4 @@
-"""What a profile tells of any network of its space, and a network itself: what searches of one's own ask for."""
+"""Predictions for any network of a profile's space, and the trained networks themselves, for a user's own search."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Believer:
         return network_size(self._study, self._study.mixed(primitives), self._measured[1].get(tuple(primitives)))
 
     def to_optuna(self, trial: Any) -> tuple[float, float]:
-        """What Optuna optimises: of the network that a trial chooses the accuracy (more is better), and the seconds.
+        """The objectives for Optuna: the accuracy of the network that a trial chooses (maximise), and its seconds.
 
         What it needs is in the trial's attributes, for a constraint of the user's.
         """
@@ -107,7 +107,7 @@ class Believer:
 def open_profile(
     profile: Path, *, method: str | None = None, toolchain: str | None = None, blocks: Sequence[str] = ()
 ) -> Believer:
-    """What a profile tells, by accuracies of a method and latencies of a toolchain (None: the first there are).
+    """A profile's predictions, from accuracies of a method and latencies of a toolchain (None: the first there are).
 
     UsageError for what the profile lacks.
     """

@@ -93,7 +93,7 @@ def proving(
 
 
 def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> NetworkPrices:
-    """What networks reach and what they take as a toolchain makes them, by id; what is done is not done again.
+    """The accuracies and latencies of networks by id, trained and measured where the profile lacks them.
 
     A network whose trainings failed has no accuracy, and one that could not be measured a row with the reason.
     """
@@ -294,7 +294,7 @@ def _in_rounds(
 
 
 def beliefs_of(study: Study, prices: NetworkPrices) -> Beliefs:
-    """What is believed of all networks of all families. UsageError where nothing has a latency."""
+    """Predictions for all networks of all families. UsageError where nothing has a latency."""
     return believe(study.space, accuracy_evidence(study, prices[0]), latency_evidence(study.space, prices[1]))
 
 
@@ -304,7 +304,7 @@ def networks_of(study: Study, assignments: Ints) -> list[Network]:
 
 
 def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
-    """What came out of a network: each with its 95 % interval, None where it is not known, and why."""
+    """The measured accuracy and latency of a network, each with its 95 % interval or None, and the reason."""
     seen, row = proofs[0].get(name), proofs[1].get(name)
     accuracy: Three | None = None
     latency_s: Three | None = None

@@ -172,7 +172,7 @@ def _by_published_rule(study: Study, seen: Mapping[str, Accuracy], rows: Mapping
 def lookup_of(
     study: Study, groups: Sequence[Sequence[str]], rows: Mapping[str, LatencyRow]
 ) -> tuple[LookupPart, Rows] | None:
-    """What the table of a choice is of, and the table; None where a kept primitive has no latency in some place."""
+    """The model behind the lookup table of a selection, and the table; None where a kept primitive lacks a latency."""
     families = {study.primitives[name].family for names in groups for name in names}
     measured, kept = measured_networks(study, rows, families), study.places(groups)
     if measured is None or not all(np.isin(own, measured.assignments[:, g]).all() for g, own in enumerate(kept)):

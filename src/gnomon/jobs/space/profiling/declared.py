@@ -50,7 +50,7 @@ class _Training:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declared:
-    """What a profile keeps of a space; `digest` is of the default network and all one-change variants."""
+    """A space as a profile stores it; `digest` covers the default network and all one-change variants."""
 
     format: Literal["gnomon-declared-space"] = "gnomon-declared-space"
     name: Name
@@ -63,7 +63,7 @@ class _Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Unwritten:
-    """What a choice has in the place of a primitive's block, its name in that of a digest: the space has both."""
+    """The stand-in for a primitive's block: the space itself has the block, and its name serves as the digest."""
 
     digest: str
 
@@ -88,7 +88,7 @@ class DeclaredStudy(Study):
         return _tagged(self.declared, network.assignment, self.origin)
 
     def size(self, network: Network) -> NetSize:
-        """What a network needs: memory by the layers of its blocks as ONNX, where these can be read."""
+        """Parameters, operations and memory; memory from the layers of its blocks as ONNX, where these can be read."""
         if self.declared is None:
             return NetSize()
         peak = None

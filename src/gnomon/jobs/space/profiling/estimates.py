@@ -132,7 +132,7 @@ def training_noise(rows: Iterable[AccuracyRow]) -> float | None:
 
 
 def accuracy_effects(family: Family, seen: Mapping[str, Accuracy]) -> Learned | None:
-    """What each primitive of each cell group does to the accuracy of a family's networks; None without any network."""
+    """The effect of each primitive of each cell group on the accuracy of a family; None without any network."""
     ones = [row for row in seen.values() if row.network.family == family.name]
     if not ones:
         return None
@@ -144,7 +144,7 @@ def _accuracies(seen: Collection[Accuracy], assignments: Sequence[Sequence[int]]
 
 
 def _evidence(assignments: Sequence[Sequence[int]], values: Sequence[float], errors: Sequence[float]) -> Evidence:
-    """What networks tell; of very many those that are drawn, the same each time."""
+    """Networks to learn from; of very many a fixed random sample."""
     every = Evidence(assignments=np.array(assignments), values=np.array(values), errors=np.array(errors))
     return every.at(np.sort(np.random.default_rng(0).permutation(len(values))[:MOST_LEARNED]))
 
@@ -176,7 +176,7 @@ def swap_accuracies(
 
 
 def ranking(family: Family, seen: Mapping[str, Accuracy], method: str, noise: float | None) -> RankingPart | None:
-    """The one-change variants of a family by what is believed of them; None where none of it was trained.
+    """The one-change variants of a family by expected accuracy; None where none of its networks was trained.
 
     An order that cannot repeat itself cannot be right: hence its repeatability.
     """
@@ -230,7 +230,7 @@ def evidence_of(
     *,
     proofs: bool = False,
 ) -> NetworkPrices:
-    """What the lines of both journals say of accuracies by a method and of latencies by a toolchain.
+    """The accuracies by a method and the latencies by a toolchain, from the lines of both journals.
 
     Without what was measured to hold predictions against, unless `proofs` asks for it.
     """

@@ -47,7 +47,7 @@ METHODS = ("balanced", "fair", PUBLISHED)
 """The names of all methods."""
 
 IMPORTED = "imported"
-"""What accuracies that were got elsewhere are told as, unless they are said to count as those of a method."""
+"""The method of imported accuracies, unless the user names another."""
 
 PROOF = "validation"
 """The method of trainings whose networks are to hold predictions against; they are not evidence unless asked for."""
@@ -74,14 +74,14 @@ def is_name(text: str) -> bool:
 
 
 Name = Annotated[str, Must(be="a plain name", fits=is_name)]
-"""What may become a part of a file's name."""
+"""A name that can be part of a file's name."""
 
 Names = Annotated[tuple[Name, ...], Must(be="at least one plain name", fits=bool)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalRow:
-    """What the journals tell of a network that was trained or measured, or why it was not (`reason`).
+    """A line of a journal: a network that was trained or measured, or why it was not (`reason`).
 
     `primitives` say what it is made of, one a cell group. What was found elsewhere has an `origin`, the file that it
     was imported from.
@@ -232,7 +232,7 @@ def is_profile(path: Path) -> bool:
 
 
 def read_question(path: Path) -> dict[str, Any]:
-    """What a profile was asked. UsageError where there is none, ProblemError for a malformed one."""
+    """The question that a profile was made from. UsageError without a profile, ProblemError for a malformed one."""
     return dict(_STRICT.object(_manifest_of(path).get("question"), "$.question"))
 
 
@@ -283,7 +283,7 @@ def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
 
 
 def writing(path: Path) -> AbstractContextManager[None]:
-    """What is written into a profile in this block; RecordError, with the reason, where it cannot be."""
+    """Turn a failure to write into a profile in this block into a RecordError with the reason."""
     hint = "Make room, or give --profile-dir."
     return system_errors(RecordError, f"the profile {path} cannot be written", hint=hint)
 
@@ -296,7 +296,7 @@ def file_stem(network: str) -> str:
 
 
 def measuring_context(request: MeasureRequest, settings: Mapping[str, object]) -> dict[str, str]:
-    """What changes the times of one toolchain, as texts by name: where it measures, with what, and its settings.
+    """Everything that changes the times of a toolchain, as texts by name: the device, its options, and the settings.
 
     Of what is as usual nothing is said, so that a profile of an older day goes on.
     """

@@ -32,7 +32,7 @@ CALIBRATION = "calibration.npz"
 """The images that the config of a profile names for calibration, as its first networks saw them."""
 
 VALIDATION_BYTES = 256 << 20
-"""What the validation images take at most that each model is checked by, once a toolchain has made it."""
+"""The most memory for the validation images that check each model of a toolchain."""
 
 _SOURCES = {
     "cifar10": "--data torchvision:CIFAR10 --download DIR",
@@ -40,7 +40,7 @@ _SOURCES = {
     "imagenet": "--data folder:DIR",
     "tiny-imagenet": "--data folder:DIR",
 }
-"""What the words of aw_nas for images are here."""
+"""The options that stand for aw_nas's names of data sets."""
 
 
 def _meant(dataset_type: str) -> str:

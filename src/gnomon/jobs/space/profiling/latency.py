@@ -38,7 +38,7 @@ NETWORK_EFFORT = Effort(
     laggard=1e9,
     together=33,
 )
-"""What a network of a cell space is worth: six processes, shared by 32 networks and the anchor, two short visits in
+"""The effort for a network of a cell space: six processes, shared by 32 networks and the anchor, two short visits in
 each; twice as many processes where the interval is wider than `half_width` to either side."""
 
 _COPIES, _COPY = 4, "/copy-"
@@ -61,7 +61,7 @@ def measure_files(
     watch: Watch | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> tuple[dict[str, Timed], Clock]:
-    """What networks of a subject take by key, in their order, and by which clock; a failure has a reason.
+    """The times of a subject's networks by key, in their order, and the clock; a failure has a reason.
 
     `question` are JSON values that, with the subject and the device, name the campaign: a later call with the same
     question goes on where it was interrupted, or measures more networks beside the same anchor, at the same speed. The
@@ -161,7 +161,7 @@ def _whole(
 
 
 def together(copies: Sequence[Timed]) -> Timed:
-    """What copies of one network took, as one: their geometric mean, with the interval of independent copies."""
+    """The time of a network from its copies: their geometric mean, with the interval of independent copies."""
     failed = next((copy for copy in copies if copy.reason), None)
     if failed is not None or len(copies) == 1:
         return failed or copies[0]
@@ -180,7 +180,7 @@ def together(copies: Sequence[Timed]) -> Timed:
 
 
 def _commanded(bench: Bench, placed: Sequence[Placed], witness: Sequence[Placed]) -> dict[str, Timed]:
-    """What networks take by a command, which says it by its own clock. MeasurementError where it no longer measures."""
+    """The times of networks as a command reports them. MeasurementError where it no longer measures."""
     # Not in one process of the agent: whose fault a failure is shows in a process of its own.
     alone = {network.key: replace(network.candidate, process=None) for network in (*witness, *placed)}
     measured = bench.runner.measure("networks", list(alone.values()), bench.request.effort)

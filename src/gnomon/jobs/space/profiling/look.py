@@ -1,4 +1,4 @@
-"""What a profile says, as one document: rankings with their noise, latencies, how well both can be believed."""
+"""A profile as one document: rankings with their noise, latencies, and how reliable both are."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _MOST_PIXELS = 1 << 16
 
 
 def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
-    """The study that a profile was made of. UsageError where there is none, ProblemError for a damaged one.
+    """The study that a profile was made of. UsageError without a profile, ProblemError for a damaged one.
 
     `blocks` are the files of own primitives that it was made with: they are Python and are run, which the word of a
     folder alone does not make them.
@@ -114,12 +114,12 @@ def read_rows(path: Path, study: Study) -> tuple[list[AccuracyRow], list[Latency
 
 
 def network_size(study: Study, network: Network, row: LatencyRow | None) -> NetSize:
-    """What a network needs: as its measured row has it, else as the study knows it."""
+    """Parameters, operations and memory: from the measured row, else from the study."""
     return study.size(network) if row is None or row.size == NetSize() else row.size
 
 
 def _checked(question: Mapping[str, object]) -> _Question:
-    """What a profile was asked, if it is what `gnomon space profile` writes. ProblemError with all that is wrong."""
+    """The question of a profile, checked. ProblemError with everything that is wrong."""
     complaints = Complaints(what="profile", hint=HINT)
     asked: _Question = decode(_Question, question, complaints, f"{MANIFEST}: $.question")
     complaints.raise_any()
@@ -136,7 +136,7 @@ Block = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What is read of a profile's question. `families` are the digests of primitives by family."""
+    """The fields of a profile's question. `families` are the digests of primitives by family."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     config: str
@@ -149,7 +149,7 @@ class _Question:
 
 
 def look(path: Path, method: str | None = None, blocks: Sequence[str | Path] = ()) -> SpaceDocument:
-    """What a profile says, with accuracies of a method (None: the first); `blocks` as `study_of` takes them.
+    """A profile as a document, with accuracies of a method (None: the first); `blocks` as `study_of` takes them.
 
     UsageError for a method that trained nothing.
     """
@@ -164,7 +164,7 @@ def space_document(
     rows: tuple[Sequence[AccuracyRow], Sequence[LatencyRow]],
     method: str | None = None,
 ) -> SpaceDocument:
-    """What the lines of both journals say of a study on images of this name, as `look`."""
+    """The document of a study on images of this name, from the lines of both journals."""
     accuracy, latency = rows
     return SpaceDocument(
         profile=str(path),

@@ -80,7 +80,7 @@ class Measurer:
         return context
 
     def _request(self, toolchain: Toolchain) -> MeasureRequest:
-        """What measures the results of a toolchain: the command that is named, else its runtime."""
+        """The request that measures a toolchain's models: by the named command, else by its runtime."""
         request = self.profile.asked.request
         return replace(request, runtimes=() if request.wish.commands else (toolchain.runtime,))
 
@@ -131,7 +131,7 @@ class Measurer:
         return {n.id: done[n.id] for n in networks}
 
     def _log(self, row: LatencyRow, step: str, facts: Mapping[str, object]) -> Path:
-        """The log of a step of a network, begun with what is told of it, a line each."""
+        """Begin the log of a step of a network with these facts, a line each; returns its path."""
         path = self._path / "log_files" / row.toolchain / f"{file_stem(row.network)}.{step}.log"
         lines = {"toolchain": row.toolchain, "network": row.network, "model": row.artifact, **facts}
         if (model := self._path / row.artifact).is_file():
@@ -290,7 +290,7 @@ class Measurer:
             yield replace(rows[name], clock=clock, **facts)
 
     def _worked(self, toolchain: Toolchain) -> Path | None:
-        """What a toolchain made of a network that was measured before."""
+        """A model of this toolchain that was measured before; None without any."""
         rows = self.profile.folder.latency.values()
         files = (self._path / row.artifact for row in rows if row.toolchain == toolchain.name and row.call_s)
         return next(filter(Path.is_file, files), None)

@@ -1,4 +1,4 @@
-"""What any network of a cell space takes: what was measured of it, or what its family's networks tell, or all do.
+"""The latency of any network of a cell space: measured, or predicted from its family's networks, or from all.
 
 Costs of a family are learned from all its networks (`effects.learn`), mixed ones too, so that no single one counts more
 than another. How far that is off, its mixed networks show: each is predicted from all others.
@@ -23,7 +23,7 @@ from gnomon.spaces.features import Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Latencies:
-    """What any network takes: its own measurement, else what its family's networks tell, else what all do."""
+    """The latency of any network: measured, else predicted from its family's networks, else from all."""
 
     study: Study
     rows: Mapping[str, LatencyRow]
@@ -44,7 +44,7 @@ class Latencies:
 
 
 def latencies_of(study: Study, rows: Mapping[str, LatencyRow]) -> Latencies:
-    """What these rows, by id, tell of any network. UsageError where nothing has a latency."""
+    """A predictor of any network's latency from rows by id. UsageError where no row has a latency."""
     learned = learn(study.space, latency_evidence(study.space, rows), scale="sums")
     by_family = {
         name: learn(study.families[name].space, measured, scale="sums")

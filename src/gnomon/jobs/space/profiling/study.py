@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 OF_SPACE = "of the space"
-"""What stands for the numbering where names of choices are those of a space in Python."""
+"""The numbering of a space in Python, whose choices have names of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def space_of(names: Iterable[str], groups: int) -> Space:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReducedSpace:
-    """What writes a choice: the choices that each slot keeps, as YAML."""
+    """The writer of a selection: the choices that each slot keeps, as YAML."""
 
     slots: tuple[str, ...]
     names_latency_file: bool = False
@@ -106,7 +106,7 @@ class ReducedSpace:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What a config asks, for images of one shape. Made by `open_study`.
+    """A config's search space, for images of one shape; `open_study` makes it.
 
     `ends` are the stem and the head that are modules of their own, by their names. Where images are not known their
     shape is a made-up one.
@@ -151,7 +151,7 @@ class Study:
         return _built(self.layout, [self.primitives[name] for name in network.primitives])
 
     def size(self, network: Network) -> NetSize:
-        """What a network needs; nothing is known of it where its blocks are not at hand, or its images not known."""
+        """Parameters, operations and memory; empty without the network's blocks or the shape of its images."""
         from gnomon.spaces.work import size_of  # what chooses does without
 
         return size_of(self.tagged(network).net) if self.images_known else NetSize()
@@ -177,19 +177,19 @@ class Study:
         return Network(id="+".join(names), family="", assignment=(), primitives=tuple(names))
 
     def notes(self) -> list[str]:
-        """Sentences about blocks that are not what accuracies and files take them for."""
+        """Sentences about blocks whose outputs are random."""
         from gnomon.training.modules import ModuleBlock
 
         blocks = (*(primitive.block for primitive in self.primitives.values()), *self.ends.values())
         return [
-            f"{block.name} makes something else of the same images each time, also where it is not trained: accuracies "
-            "of its networks are draws, and what their files make is not what the module makes"
+            f"{block.name} is random outside of training too: accuracies of its networks vary from run to run, and "
+            "exported files do not reproduce the module's outputs"
             for block in blocks
             if isinstance(block, ModuleBlock) and not block.steady
         ]
 
     def check(self, rows: Iterable[Any]) -> None:
-        """ProblemError for lines of a profile (with `key`, `network`, `primitives`) whose network is none of it."""
+        """ProblemError for lines of a profile (with `key`, `network`, `primitives`) of networks outside the study."""
         wrong = [row.key for row in rows if not self._has(row.network, row.primitives)]
         if wrong:
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
@@ -207,7 +207,7 @@ class Study:
             return False
 
     def question(self) -> dict[str, object]:
-        """What a profile of it stands for: equal for studies whose networks are the same."""
+        """The identity of the study: equal for studies with the same networks."""
         return {
             "config": hashlib.sha256(self.text.encode()).hexdigest(),
             "numbering": self.numbering,
@@ -362,7 +362,7 @@ def _family(name: str, ones: tuple[Primitive, ...], layout: CellLayout, config: 
             f"the default {wanted} of the family {name} is not among its primitives in the config",
             hint=f"Its primitives: {', '.join(block.name for block in ones)}.",
         )
-    for block in ones:  # a block that does not fit its place is told before anything is done
+    for block in ones:  # report a block that does not fit before any work is done
         _built(layout, [block] * layout.group_count)
     space = space_of([block.name for block in ones], layout.group_count)
     return Family(name=name, primitives=ones, space=space, defaults=(ones.index(default),) * layout.group_count)

@@ -69,8 +69,8 @@ class Workers:
         """Do `work(*arguments)` for each job, in no order; yields each with what it returned as soon as it is known.
 
         `work` is a function of a module, so that a worker can import it. Jobs that were under way when a worker died
-        are done again one by one, so that who ends workers is known: it is a Failure "crash" when it did so twice by
-        itself. What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
+        run again one by one to find the one that ends workers: it becomes a Failure "crash" when it does so twice
+        alone. What `work` raises goes on to the caller. At most twice as many jobs as workers are under way.
         """
         suspects: list[str] = []
         todo = list(jobs)
@@ -93,8 +93,7 @@ class Workers:
         """Results as they come, until all are done or a worker is lost; then the next work gets new workers.
 
         Returns the jobs that were under way when a worker was lost, and those that had not begun. UsageError for an
-        address that is none of a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not
-        answer.
+        address without a scheduler, RuntimeMissingError without Dask, DeviceError for a scheduler that does not answer.
         """
         if self._executor is None:
             opened = _pool(self._count) if self._cluster is None else _dask(self._cluster)
@@ -176,7 +175,7 @@ def _pool(workers: int) -> Iterator[_Pool]:
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """What a worker does first: it is there, and it ends when who started it is gone, however that ended."""
+    """Start a worker: signal that it runs, and end it once its parent process is gone."""
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is not for it to tell of
     gc.set_threshold(50_000, 20, 100)  # as the command line does: PyTorch is loaded here, and many small batches pass
