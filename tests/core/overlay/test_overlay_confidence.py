@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.overlay.samplekit import Samples, table
 
 from gnomon.core.overlay import confidence as overlay_confidence
 from gnomon.core.overlay.choice import LayerTimes, choose
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
-from gnomon.core.overlay.samples import Blocks, Samples
+from gnomon.core.overlay.samples import Blocks
 from gnomon.core.stats import median
 from gnomon.errors import UsageError
 
@@ -51,7 +52,8 @@ def noisy(seed: int, count: int, devices: int, spread: float, holes: float = 0.0
 def confidence(
     samples: Samples, count: int, devices: int, *, resamples: int = 400, seed: int = 0
 ) -> ChoiceConfidence | None:
-    return choice_confidence(choose(layer(samples, count, devices)), samples, resamples=resamples, seed=seed)
+    choice = choose(layer(samples, count, devices))
+    return choice_confidence(choice, table(samples, devices), resamples=resamples, seed=seed)
 
 
 @given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.5]))
@@ -154,15 +156,8 @@ def test_nothing_chosen_and_a_single_configuration() -> None:
     assert found is not None and found.share == 1.0 and found.runner_up == "" and found.high == 0.0
 
 
-@pytest.mark.parametrize("blocks", [(), ((),), ((1.0, math.nan),), ((0.0,),), ((math.inf,),)])
-def test_times_without_sound_samples(blocks: Blocks) -> None:
-    choice = choose(layer({(0, 0): ((1.0,),)}, 1, 1))
-    with pytest.raises(UsageError, match="no samples"):
-        choice_confidence(choice, {(0, 0): blocks})
-
-
 def test_what_cannot_be_meant() -> None:
     choice = choose(layer({(0, 0): ((1.0,),)}, 1, 1))
     for resamples, seed in ((0, 0), (10, -1)):
         with pytest.raises(UsageError):
-            choice_confidence(choice, {(0, 0): ((1.0,),)}, resamples=resamples, seed=seed)
+            choice_confidence(choice, table({(0, 0): ((1.0,),)}, 1), resamples=resamples, seed=seed)

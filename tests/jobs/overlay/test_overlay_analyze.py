@@ -281,7 +281,8 @@ def test_layers_without_a_choice_are_in_the_answer(tmp_path: Path) -> None:
     assert found.document()["total"]["decided_share"] == pytest.approx(1 / 4)  # dense is called three times
     told = " ".join(reported(found).split())
     assert told.startswith(
-        "1 of 2 layers decided for 2 devices, 25 % of the time; the other stays untuned. Where decided, nothing is lost"
+        "1 of 2 layers decided for 2 devices, 25 % of the time; the other stays untuned. Where decided, each choice is "
+        "the fastest on every device."
     )
 
 

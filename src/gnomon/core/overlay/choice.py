@@ -27,7 +27,7 @@ class LayerTimes:
 
     `times_s` (configurations, devices) are seconds, NaN for a missing time; infinite values and those not above 0
     count as missing. `hosts` are, for each configuration, the devices that found it. `weight` is how often
-    the network calls the layer. Raises UsageError where lengths differ.
+    the network calls the layer.
     """
 
     name: str
@@ -37,16 +37,6 @@ class LayerTimes:
     configurations: tuple[str, ...]
     hosts: tuple[tuple[str, ...], ...]
     times_s: Floats
-
-    def __post_init__(self) -> None:
-        """Check that all lengths agree."""
-        shape = (len(self.configurations), len(self.devices))
-        if np.shape(self.times_s) != shape or len(self.hosts) != shape[0] or not self.devices:
-            raise UsageError(
-                f"layer {self.name!r} has times of shape {np.shape(self.times_s)} and {len(self.hosts)} lists of hosts"
-                f" for {shape[0]} configurations and {shape[1]} devices",
-                hint="Give a row and a list of hosts for each configuration, a column for each of at least one device.",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,17 +141,10 @@ def regrets_of(times_s: Floats, theta_s: Floats) -> Floats:
 
 
 def weigh_layers(choices: Sequence[LayerChoice]) -> NetworkChoice:
-    """The network of these choices. UsageError where layers have other devices, or a weight is not above 0."""
+    """The network of these choices, which have the same devices. UsageError without any."""
     if not choices:
         raise UsageError("there is no layer to choose for", hint="Give at least one.")
     devices = choices[0].times.devices
-    for times in (choice.times for choice in choices):
-        if times.devices != devices or not times.weight > 0:
-            raise UsageError(
-                f"layer {times.name!r} has weight {times.weight} and devices {', '.join(times.devices)}; the first"
-                f" layer has devices {', '.join(devices)}",
-                hint="Give all layers the same devices in the same order, and weights above 0.",
-            )
     ranked = [k for k, choice in enumerate(choices) if choice.chosen is not None]
     shares, regrets = np.zeros(len(choices)), np.full(len(devices), np.nan)
     if ranked:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnomon.core.cost import Floats
-from gnomon.core.overlay.choice import LayerChoice, LayerTimes, regrets_of
-from gnomon.core.overlay.samples import Blocks, Samples, table
+from gnomon.core.overlay.choice import LayerChoice, regrets_of
+from gnomon.core.overlay.samples import Blocks, SampleTable
 from gnomon.errors import UsageError
 
 _ROUNDING = 1e-12  # as in the choice itself: of the sum of t / theta
@@ -49,19 +49,19 @@ class ChoiceConfidence:
 
 
 def choice_confidence(
-    choice: LayerChoice, samples: Samples, *, resamples: int = 1000, seed: int = 0
+    choice: LayerChoice, samples: SampleTable, *, resamples: int = 1000, seed: int = 0
 ) -> ChoiceConfidence | None:
     """Resample what `choice` was made from; None where nothing was chosen.
 
-    `samples` are, for each time that it was made from, its samples in blocks (sessions), which are drawn whole.
-    Deterministic by `seed`. Raises UsageError where a time has no samples or they are not finite and above 0.
+    `samples` are, for each time that it was made from, its samples in blocks (sessions), which are drawn whole; all are
+    finite and above 0. Deterministic by `seed`. Raises UsageError for fewer than 1 resample, or a seed below 0.
     """
     if resamples < 1 or seed < 0:
         raise UsageError(f"{resamples} resamples with seed {seed}", hint="Ask for at least one; seeds are at least 0.")
     if choice.chosen is None:
         return None
     times = choice.times
-    low, high = _ranges(times, samples)
+    low, high = samples.ranges(len(times.configurations))
     contenders = _contenders(low, high, choice.chosen)
     metric = np.zeros((len(contenders), resamples))
     for device in range(len(times.devices)):
@@ -82,19 +82,6 @@ def _ends(values: Floats) -> Floats:
     ordered = np.sort(values, axis=-1)  # no interpolation: M may be infinite
     tail = int(_TAIL * (ordered.shape[-1] - 1))
     return np.stack([ordered[..., tail], ordered[..., -1 - tail]])
-
-
-def _ranges(times: LayerTimes, samples: Samples) -> tuple[Floats, Floats]:
-    """The least and the largest sample of each time (configurations, devices); NaN where there is no time."""
-    timed = np.isfinite(times.times_s) & (times.times_s > 0)
-    low, high = table(samples, timed.shape[1]).ranges(len(timed))
-    for row, device in np.argwhere(timed & ~((low > 0) & (high < np.inf))).tolist():
-        raise UsageError(
-            f"configuration {times.configurations[row]} of layer {times.name!r} has a time on"
-            f" {times.devices[device]} but no samples that are finite and above 0",
-            hint="Give the samples that each time is the median of, as gnomon.core.overlay.pool does.",
-        )
-    return np.where(timed, low, np.nan), np.where(timed, high, np.nan)
 
 
 def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:

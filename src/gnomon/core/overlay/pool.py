@@ -5,7 +5,7 @@ Which times of several record sets can be compared with each other: those that w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,7 +62,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     Raises ProblemError with all contradictions: data types, tuners or models that differ, a device of two targets, a
     layer of two weights, trials of a layer that no set describes.
     """
-    described = _described(record_sets)
+    described = described_layers(record_sets)
     problems = [*_contradictions(record_sets, labels), *_foreign(record_sets, labels, described)]
     if problems:
         more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
@@ -76,14 +76,9 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     for (records, columns), mask in zip(sets, _once(sets), strict=True):
         bins.add(records, columns, mask)
     layers, samples = bins.joined()
-    missing = {t.layer: _without_times(t) for t in layers if _without_times(t)}
-    return Pooled(
-        devices=devices,
-        layers=layers,
-        samples=samples,
-        missing=missing,
-        failures=tuple(bins.failures),
-    )
+    missing = {t.layer: absent for t in layers if (absent := _without_times(t))}
+    failures = tuple(bins.failures)
+    return Pooled(devices=devices, layers=layers, samples=samples, missing=missing, failures=failures)
 
 
 _UNTUNED_ROW = -1
@@ -186,14 +181,8 @@ class _Bins:
         failure = columns.failures.get(k) or _lie(columns.samples_of(k).tolist())
         if failure.stage == "check" or (failure.kind == "crash" and not failure.transient):
             self.wrong.add(place)
-        self.failures.append(
-            FailedTrial(
-                layer=layer,
-                configuration=configuration,
-                device=records.device.key,
-                failure=failure,
-            )
-        )
+        device = records.device.key
+        self.failures.append(FailedTrial(layer=layer, configuration=configuration, device=device, failure=failure))
 
 
 def _lie(times_s: Sequence[float]) -> Failure:
@@ -258,8 +247,8 @@ def _identity(columns: TrialColumns, k: int) -> tuple[object, ...]:
     )
 
 
-def _described(record_sets: Sequence[TuningRecords]) -> dict[str, TuningLayer]:
-    """The first description of each layer."""
+def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLayer]:
+    """The first description of each layer, by digest."""
     layers: dict[str, TuningLayer] = {}
     for records in record_sets:
         for layer in records.layers:
@@ -279,22 +268,18 @@ def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str])
     by_key: dict[str, int] = {}
     layers: dict[str, tuple[TuningLayer, int]] = {}
     for k, records in enumerate(record_sets):
-        for what, mine, theirs in (
-            ("data type", records.model.dtype, first.model.dtype),
-            ("tuner", records.tuner, first.tuner),
-        ):
-            if mine != theirs:
-                yield f"the {what} of {labels[k]} is {mine}, that of {labels[0]} {theirs}"
+        if (mine := records.model.dtype) != first.model.dtype:
+            yield f"the data type of {labels[k]} is {mine}, that of {labels[0]} {first.model.dtype}"
+        if records.tuner != first.tuner:
+            yield f"the tuner of {labels[k]} is {records.tuner}, that of {labels[0]} {first.tuner}"
         if not _same_model(records, first):
             yield f"{labels[k]} is of another model ({records.model.name}) than {labels[0]} ({first.model.name})"
         other = by_key.setdefault(records.device.key, k)
         device = record_sets[other].device
         for what in ("target", "threads"):
-            if getattr(records.device, what) != getattr(device, what):
-                values = (
-                    f"{getattr(device, what)!r} in {labels[other]} and {getattr(records.device, what)!r} in {labels[k]}"
-                )
-                yield f"device {device.key} has the {what} {values}"
+            mine, theirs = getattr(records.device, what), getattr(device, what)
+            if mine != theirs:
+                yield f"device {device.key} has the {what} {theirs!r} in {labels[other]} and {mine!r} in {labels[k]}"
         for layer in records.layers:
             before, where = layers.setdefault(layer.layer, (layer, k))
             if (before.weight, before.arguments) != (layer.weight, layer.arguments):

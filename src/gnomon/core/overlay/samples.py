@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +14,14 @@ from gnomon.core.cost import Floats
 Blocks = tuple[tuple[float, ...], ...]
 """Samples in seconds of one configuration on one device, a tuple a trial: samples of one trial are correlated."""
 
-Samples = Mapping[tuple[int, int], Blocks]
-"""The samples of a layer by (index of the configuration, index of the device)."""
-
 Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SampleTable(Mapping[tuple[int, int], Blocks]):
-    """`Samples` in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
+    """The samples of a layer in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
+
+    As a mapping it has the blocks by (index of the configuration, index of the device).
 
     `cells` are rising numbers, that of the configuration times `width` plus that of the device. Cell k has the blocks
     from `begins[k]` to `begins[k + 1]`, block b the samples from `ends[b]` to `ends[b + 1]`; no block is empty.
@@ -79,25 +78,10 @@ class SampleTable(Mapping[tuple[int, int], Blocks]):
         return middle.reshape(rows, self.width)
 
 
-def table(samples: Samples, width: int) -> SampleTable:
-    """Samples on `width` devices in columns; those that are stay as they are."""
-    if isinstance(samples, SampleTable):
-        return samples
-    places = sorted(place for place, blocks in samples.items() if any(blocks))
-    blocks = [[block for block in samples[place] if block] for place in places]
-    return SampleTable(
-        width=width,
-        cells=np.array([row * width + column for row, column in places], dtype=np.int64),
-        begins=_bounds([len(cell) for cell in blocks]),
-        ends=_bounds([len(block) for cell in blocks for block in cell]),
-        samples_s=np.array([t for cell in blocks for block in cell for t in block], dtype=np.float64),
-    )
-
-
 def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32], samples_s: Floats) -> SampleTable:
     """The table of blocks whose cells are in order and whose samples lie anywhere, each from `starts` on."""
     first = np.flatnonzero(np.diff(cells, prepend=-1))
-    ends = _bounds(counts)
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return SampleTable(
         width=width,
         cells=cells[first],
@@ -105,7 +89,3 @@ def gathered(width: int, cells: Places, starts: Places, counts: NDArray[np.int32
         ends=ends,
         samples_s=samples_s[np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])],
     )
-
-
-def _bounds(counts: Sequence[int] | NDArray[np.int32]) -> Places:
-    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)

@@ -160,7 +160,7 @@ class TrialColumns(Sequence[TuningTrial]):
 
 
 class TrialBuilder:
-    """Trials as they come, put into columns. `errors`, `server` and `wall_s` may be shorter than the others."""
+    """Trials as they come, put into columns. `wall_s` may be shorter than `samples_s`."""
 
     def __init__(self) -> None:
         self.indices: dict[Name, int] = {}
@@ -192,10 +192,8 @@ class TrialBuilder:
             self.traces.append(trace)
         if failure is not None:
             self.failures[len(self.which)] = failure
-        if error is not None:
-            _put(self.errors, len(self.which), error, math.nan)
-        if server:
-            _put(self.server, len(self.which), self.servers.setdefault(server, len(self.servers)), 0)
+        self.errors.append(math.nan if error is None else error)
+        self.server.append(self.servers.setdefault(server, len(self.servers)))
         self.which.append(index)
         if cpu_s:
             self.wall_s.extend([math.nan] * (len(self.samples_s) - len(self.wall_s)))
@@ -207,32 +205,22 @@ class TrialBuilder:
 
     def columns(self) -> TrialColumns:
         """The trials that were added so far, in columns."""
+        wall_s = np.full(len(self.samples_s) if self.wall_s else 0, math.nan)
+        wall_s[: len(self.wall_s)] = self.wall_s
         return TrialColumns(
             names=tuple(self.indices),
             traces=tuple(self.traces),
             which=np.array(self.which, dtype=np.int32),
             ends=np.array(self.ends, dtype=np.int64),
             samples_s=np.array(self.samples_s, dtype=np.float64),
-            wall_s=_filled(self.wall_s, len(self.samples_s) if self.wall_s else 0, math.nan, np.float64),
-            errors=_filled(self.errors, len(self.which), math.nan, np.float64),
+            wall_s=wall_s,
+            errors=np.array(self.errors, dtype=np.float64),
             at_s=np.array(self.at_s, dtype=np.float64),
             servers=tuple(self.servers),
-            server=_filled(self.server, len(self.which), 0, np.int32),
+            server=np.array(self.server, dtype=np.int32),
             lines=np.array(self.lines, dtype=np.int32),
             failures=self.failures,
         )
-
-
-def _put(column: array[Any], place: int, value: float, blank: float) -> None:
-    """Append behind as many blanks as are missing: of most logs a column has nothing else."""
-    column.extend([blank] * (place - len(column)))
-    column.append(value)
-
-
-def _filled(column: array[Any], count: int, blank: float, kind: type[Any]) -> NDArray[Any]:
-    filled = np.full(count, blank, dtype=kind)
-    filled[: len(column)] = column
-    return filled
 
 
 def columns_of(trials: Sequence[TuningTrial]) -> TrialColumns:
