@@ -428,7 +428,8 @@ def _tracker(data: bytes) -> object:
 
         until_s = time.monotonic() + 5
         wire.greet(until_s)
-        reply = wire.ask([0], until_s)
+        wire.send([0], until_s)
+        reply = wire.receive(until_s)
         with contextlib.suppress(DeviceError):
             return read_free(reply, "here:1")
         return read_summary(reply, "here:1")

@@ -293,7 +293,8 @@ def device(tracker: Tracker, key: str) -> Iterator[TrackerWire]:
 
 
 def said(wire: TrackerWire, message: list[Any]) -> Any:
-    return wire.ask(message, time.monotonic() + 10)
+    wire.send(message, time.monotonic() + 10)
+    return wire.receive(time.monotonic() + 10)
 
 
 def offer(wire: TrackerWire, key: str, matchkey: str) -> None:

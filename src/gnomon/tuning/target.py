@@ -124,8 +124,12 @@ def _check_kind(kind: str) -> None:
 
 
 def _written(text: str) -> dict[str, Any]:
+    """The target of a JSON object, or of the file with one that "@" names. UsageError for anything else."""
+    content: str | bytes = text
+    if text.startswith("@"):
+        content = read_file(Path(text[1:]), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
     try:
-        value = _JSON.parse(_file(text[1:]) if text.startswith("@") else text)
+        value = _JSON.parse(content)
     except ProblemError as error:
         raise UsageError(str(error), hint=f"Give {_FORMS}.") from error
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
@@ -134,11 +138,6 @@ def _written(text: str) -> dict[str, Any]:
         )
     _check_kind(value["kind"])
     return value
-
-
-def _file(name: str) -> bytes:
-    """The content of a file of a target. UsageError where it cannot be read or is too long."""
-    return read_file(Path(name), hint=f"Give {_FORMS}.", most_bytes=_MOST_BYTES)
 
 
 def with_cores(target: Mapping[str, Any], threads: int) -> dict[str, Any]:

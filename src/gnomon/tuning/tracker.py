@@ -184,25 +184,26 @@ class TrackerWire:
         if _LENGTH.unpack(self._take(_LENGTH.size, until_s))[0] != MAGIC:
             self._fail("is not a tracker of the TVM RPC protocol: it answers with another magic number")
 
-    def ask(self, message: list[Any], until_s: float) -> Any:
-        """The answer to a message, any JSON value. DeviceError for one that is malformed, too long or too late."""
-        self.send(message, until_s)
-        return self.receive(until_s)
-
     def send(self, message: list[Any], until_s: float) -> None:
         """Send a message."""
         text = json.dumps(message).encode()
         self._send(_LENGTH.pack(len(text)) + text, until_s)
 
     def receive(self, until_s: float) -> Any:
-        """The next answer. What came of one that is late stays, so that a later call can go on with it."""
+        """The next answer, any JSON value. DeviceError for one that is malformed, too long or too late.
+
+        The part of a late answer that has arrived stays, so that a later call can go on with it.
+        """
         self._fill(_LENGTH.size, until_s)
         length = _LENGTH.unpack(self._buffer[: _LENGTH.size])[0]
         if not 0 < length <= MOST_REPLY_BYTES:
             self._fail(f"announces a reply of {length} bytes, and 1 to {MOST_REPLY_BYTES} are read")
         self._fill(_LENGTH.size + length, until_s)
         self._take(_LENGTH.size, until_s)
-        return self._parsed(self._take(length, until_s))
+        try:
+            return Strict(what="reply", hint="", most_letters=MOST_REPLY_BYTES).parse(self._take(length, until_s))
+        except ProblemError as error:
+            self._fail(f"sent what is not a reply: {error.message}")
 
     def receive_last(self, until_s: float) -> Any | None:
         """Say that nothing more is wanted; the answer that was under way already, None if there was none.
@@ -215,13 +216,6 @@ class TrackerWire:
             return self.receive(until_s)
         except (DeviceError, OSError):
             return None
-
-    def _parsed(self, raw: bytes) -> Any:
-        strict = Strict(what="reply", hint="", most_letters=MOST_REPLY_BYTES)
-        try:
-            return strict.parse(raw)
-        except ProblemError as error:
-            self._fail(f"sent what is not a reply: {error.message}")
 
     def _take(self, count: int, until_s: float) -> bytes:
         self._fill(count, until_s)
@@ -361,7 +355,8 @@ class Tracker:
         return read_free(reply, self.address)
 
     def _summary(self, wire: TrackerWire, until_s: float) -> TrackerSummary:
-        return read_summary(wire.ask([_SUMMARY], until_s), self.address)
+        wire.send([_SUMMARY], until_s)
+        return read_summary(wire.receive(until_s), self.address)
 
     def _wait_for(self, key: str, until_s: float) -> None:
         """Until a server has the key, or the time has come."""

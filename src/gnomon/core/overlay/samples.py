@@ -19,7 +19,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SampleTable(Mapping[tuple[int, int], Blocks]):
-    """The samples of a layer in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
+    """Samples of a layer in columns: cells, that is configurations on a device, have blocks, and blocks have samples.
 
     As a mapping it has the blocks by (index of the configuration, index of the device).
 

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnomon.core.codec import check_fields
-from gnomon.core.overlay.records import (
-    UNTUNED,
-    TunedDevice,
-    TunedModel,
-    TuningLayer,
-    TuningRecords,
-    TuningTrial,
-)
+from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
@@ -206,7 +199,7 @@ class _Run:
 
     def _missing(self, candidate: _Candidate) -> int:
         """How many processes are still to measure a candidate; one that failed is not tried again."""
-        counts = []
+        counts = [0]
         for campaign in candidate.campaigns:
             trials = [t for t in campaign.trials(candidate.layer.layer) if t.configuration == candidate.configuration]
             # One that took its server along is not tried again either: it would end every run.
@@ -214,7 +207,7 @@ class _Run:
                 t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
             )
             counts.append(0 if failed else candidate.processes - sum(1 for t in trials if t.failure is None))
-        return max(0, *counts, 0)
+        return max(counts)
 
     def _part(self, part: list[_Candidate], meter: Meter) -> None:
         """Measure some layers. Without an untuned layer's outputs on this device its candidates cannot be compared, and

@@ -11,14 +11,7 @@ from typing import Any, Literal
 
 from gnomon.core.overlay.records import TunedModel
 from gnomon.errors import InfeasibleError
-from gnomon.jobs.tune.document import (
-    FailureCount,
-    FailureKind,
-    FailurePart,
-    RatioPart,
-    TimesPart,
-    TunedDevicePart,
-)
+from gnomon.jobs.tune.document import FailureCount, FailureKind, FailurePart, RatioPart, TimesPart, TunedDevicePart
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart

@@ -25,7 +25,7 @@ from gnomon.core.overlay.choice import (
     weigh_layers,
 )
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
-from gnomon.core.overlay.pool import Pooled, pool, side_by_side
+from gnomon.core.overlay.pool import Pooled, described_layers, pool, side_by_side
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import traces_of
@@ -126,7 +126,7 @@ def analyze(
     given = read_logs(logs, names)
     if not given:
         raise UsageError("there are no records to analyze", hint="Give the files of several devices.")
-    described = {layer.layer: layer for log in given for layer in log.layers}
+    described = described_layers(given)
     wanted = {layer.layer for layer in chosen_layers(list(described.values()), layers)}
     # In an order of their own, so that the order in which they were given decides nothing.
     ordered = sorted(zip(given, logs, strict=True), key=lambda row: (row[0].device.key, row[0].found_on, str(row[1])))

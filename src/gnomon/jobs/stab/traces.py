@@ -233,28 +233,19 @@ def _changed_s(path: Path) -> float:
 
 
 def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model) -> list[Doubt]:
-    warnings = []
-    nameless = [files[b].name for b, t in traces.items() if t.origin is None]
+    messages: dict[str, str] = {}
+    nameless = [files[b] for b, t in traces.items() if t.origin is None]
     if nameless:
-        warnings.append(
-            Doubt(
-                kind="origin",
-                message=f"nothing says of which model, device and time these traces are: {', '.join(nameless)}; "
-                "their operators fit the model",
-                hint="Measure again without --no-profile: gnomon's own traces say where they come from.",
-            )
-        )
-    source = model.file
-    older = [files[b].name for b, t in traces.items() if t.origin is None and _changed_s(files[b]) < _changed_s(source)]
+        names = ", ".join(path.name for path in nameless)
+        messages["origin"] = f"these traces name no model, device and time: {names}; their operators fit the model"
+    older = [path.name for path in nameless if _changed_s(path) < _changed_s(model.file)]
     if older:
-        message = f"the model's file is younger than these traces, which may be of an earlier one: {', '.join(older)}"
-        warnings.append(Doubt(kind="older", message=message, hint="Measure again without --no-profile."))
+        messages["older"] = f"these traces are older than the model's file, and may be of another: {', '.join(older)}"
     taken = [t.origin.taken_at_s for t in traces.values() if t.origin is not None]
     if taken and max(taken) - min(taken) > _APART_S:
         hours = (max(taken) - min(taken)) / 3600
-        message = f"the traces were taken {hours:.0f} hours apart, and machines drift"
-        warnings.append(Doubt(kind="apart", message=message, hint="Measure again without --no-profile."))
+        messages["apart"] = f"the traces were taken {hours:.0f} hours apart, and machines drift"
     if "cpu" not in traces:
-        message = "there is no trace of cpu, which others are compared with"
-        warnings.append(Doubt(kind="no-cpu", message=message, hint="Measure again without --no-profile."))
-    return warnings
+        messages["no-cpu"] = "there is no trace of cpu, which others are compared with"
+    hint = "Measure again without --no-profile: traces by gnomon name their model, device and time."
+    return [Doubt(kind=kind, message=message, hint=hint) for kind, message in messages.items()]

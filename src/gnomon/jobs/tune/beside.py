@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gnomon.core.stats import Block, Comparison, compare
+from gnomon.core.codec import fields_of
+from gnomon.core.stats import Block, compare
 from gnomon.devices.address import TVM
 from gnomon.errors import GnomonError
 from gnomon.jobs.place.document import ColumnPart, ProfileDocument
@@ -83,12 +84,13 @@ def beside(
     blocks = {column.label: _blocks(column, clock) for column in measured.columns}
     times = {label: times_part(rows, clock) for label, rows in blocks.items()}
     order = sorted(times, key=lambda label: times[label].median_s)
+    over = {label: compare(blocks[label], blocks[order[0]]) for label in order[1:]}
     columns = [
         RuntimePart(
             label=label,
             tuned=label == tuned.label,
             time=replace(times[label], blocks=None),
-            over_fastest=None if label == order[0] else _over(compare(blocks[label], blocks[order[0]])),
+            over_fastest=None if label == order[0] else OverFastest(**fields_of(OverFastest, over[label])),
         )
         for label in order
     ]
@@ -106,10 +108,6 @@ def _blocks(column: ColumnPart, clock: Clock) -> list[Block]:
         Block(process=process, block=block, values_s=tuple(1e-6 * us for us in row))
         for process, block, row in zip(samples.process, samples.block, rows, strict=True)
     ]
-
-
-def _over(compared: Comparison) -> OverFastest:
-    return OverFastest(ratio=compared.ratio, low=compared.low, high=compared.high, verdict=compared.verdict)
 
 
 def _wins(measured: ProfileDocument, tuned: ColumnPart, others: list[ColumnPart]) -> Iterator[FasterOperator]:

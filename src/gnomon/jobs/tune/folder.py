@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.overlay.pool import described_layers
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict, indented
@@ -303,11 +304,7 @@ def chosen_layers(layers: Sequence[TuningLayer], names: Sequence[str]) -> tuple[
 
 def only_layers(records: Sequence[TuningRecords], names: Sequence[str]) -> list[TuningRecords]:
     """Record sets of the layers that are meant (see `chosen_layers`), numbered as they are met in all of the sets."""
-    met: dict[str, TuningLayer] = {}
-    for log in records:
-        for layer in log.layers:
-            met.setdefault(layer.layer, layer)
-    wanted = {layer.layer for layer in chosen_layers(list(met.values()), names)}
+    wanted = {layer.layer for layer in chosen_layers(list(described_layers(records).values()), names)}
     return [replace(log, layers=tuple(layer for layer in log.layers if layer.layer in wanted)) for log in records]
 
 

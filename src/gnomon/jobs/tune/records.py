@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gnomon.core.codec import fields_of
 from gnomon.core.overlay.records import TuningLayer, TuningRecords, TuningTrial, configuration_id
 from gnomon.core.sample import Failure
 from gnomon.core.strict_json import cut_off
@@ -142,16 +143,13 @@ def pooled_trials(trials: Iterable[TuningTrial]) -> dict[str, TuningTrial]:
 
 def made_trial(layer: str, trace: Any, **facts: Any) -> TuningTrial:
     """A trial of this moment."""
-    return TuningTrial(
-        layer=layer, configuration=configuration_id(layer, trace), trace=trace, at_s=round(time.time(), 3), **facts
-    )
+    name = configuration_id(layer, trace)
+    return TuningTrial(layer=layer, configuration=name, trace=trace, at_s=round(time.time(), 3), **facts)
 
 
 def measured_trial(layer: TuningLayer, trace: Any, said: Timed | Failure) -> TuningTrial:
     """The outcome of a call of a layer, as a trial of this moment."""
-    if isinstance(said, Failure):
-        return made_trial(layer.layer, trace, failure=said)
-    facts = {"times_s": said.times_s, "cpu_s": said.cpu_s, "error": said.error, "server": said.server}
+    facts = {"failure": said} if isinstance(said, Failure) else fields_of(TuningTrial, said)
     return made_trial(layer.layer, trace, **facts)
 
 

@@ -32,24 +32,19 @@ from gnomon.report.plain import listed, many, shorten
 from gnomon.report.units import ratio_interval
 
 
-class Shared(Protocol):
-    """A layer that has a share of the network's time."""
+class Layer(Protocol):
+    """A layer with its name and its share of the network's time."""
+
+    @property
+    def name(self) -> str:
+        """The name, from outside."""
 
     @property
     def share(self) -> float | None:
         """The share; None where it is not known."""
 
 
-class Layer(Shared, Protocol):
-    """A layer with its name."""
-
-    @property
-    def name(self) -> str:
-        """The name, from outside."""
-
-
-L = TypeVar("L", bound=Shared)
-N = TypeVar("N", bound=Layer)
+L = TypeVar("L", bound=Layer)
 Times = TimesPart | None
 _FACTORS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FARTHEST = 1e3
@@ -207,7 +202,7 @@ def largest_first(layers: Sequence[L]) -> list[L]:
     return sorted(layers, key=lambda layer: -1.0 if layer.share is None else layer.share, reverse=True)
 
 
-def left_out(layers: Sequence[Shared], most: int = MOST_LAYERS) -> str:
+def left_out(layers: Sequence[Layer], most: int = MOST_LAYERS) -> str:
     """The words for the layers beyond so many: "more layers with 7 % of the time"."""
     shares = [layer.share for layer in layers[most:] if layer.share is not None]
     share = f" with {share_of(sum(shares))} of the time" if shares else ""
@@ -356,7 +351,7 @@ def _trials(trials: TrialsPart, seconds: float) -> str:
     return f"{there} are there, {trials.measured - trials.before} of them measured now, in {took}; {failed}"
 
 
-def layer_table(layers: Sequence[N], *, most: int = MOST_LAYERS, split: int = 0) -> Table[N]:
+def layer_table(layers: Sequence[L], *, most: int = MOST_LAYERS, split: int = 0) -> Table[L]:
     """A table of layers in their order, which says how much of the time the others have."""
     return Table(layers, most=most, more=left_out(layers, most), split=split).text(
         "layer", lambda layer: layer.name, least=16, most=40
