@@ -65,8 +65,8 @@ def latencies(networks: Sequence[Network], seed: int, pairs: float, met: str) ->
 def profiled(seed: int) -> list[Network]:
     """The networks that a profile measures by default, of which some were trained."""
     study = open_study(CONFIG.read_text(encoding="utf-8"), (1, 8, 8))
-    trainings, _ = plan("balanced", study, recipes(study), seed=seed)
-    chosen = measured_networks(study, [one.network for one in next(trainings)], MIXED, seed)
+    (trainings,) = plan("balanced", study, recipes(study), seed=seed)
+    chosen = measured_networks(study, [one.network for one in trainings], MIXED, seed)
     return [tuple(NAMES.index(name) for name in one.primitives) for one in chosen]
 
 

@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace, out: Path) -> dict[str, object]:
 
 def trained(profile: OpenProfile, name: str, seed: int) -> list[AccuracyRow]:
     """The rows of a method by this seed."""
-    train(profile, *plan(name, profile.study, recipes(profile.study), seed=seed))
+    train(profile, plan(name, profile.study, recipes(profile.study), seed=seed))
     return [row for row in profile.folder.accuracy.values() if row.method == name and row.seed == seed]
 
 

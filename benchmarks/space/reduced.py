@@ -39,7 +39,7 @@ from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import plan, recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
-from gnomon.jobs.space.profiling.training import Method, Training, train
+from gnomon.jobs.space.profiling.training import Training, train
 from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
 from gnomon.spaces.selection.pareto import ParetoOptions
@@ -166,7 +166,7 @@ def run(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object
 def trained(case: Case, seed: int) -> None:
     """The trainings of a profile, from seeds of its own, on the same parts of the images as all others."""
     folder = case.profile(f"profile-{seed}")
-    train(case.opened(folder), *plan("balanced", case.study, recipes(case.study), seed=seed))
+    train(case.opened(folder), plan("balanced", case.study, recipes(case.study), seed=seed))
     folder.close()
 
 
@@ -196,11 +196,8 @@ def every(case: Case) -> list[AccuracyRow]:
         for network in networks_of(case)[1]
     ]
 
-    def all_at_once() -> Method:
-        yield wanted
-
     folder = case.profile(TRUTH)
-    train(case.opened(folder), all_at_once(), len(wanted))
+    train(case.opened(folder), [wanted])
     folder.close()
     return [folder.accuracy[one.key] for one in wanted]
 

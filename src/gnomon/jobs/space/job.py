@@ -159,7 +159,7 @@ def profile_space(
         if method is not None:
             models = len(measured_networks(study, (), mixed, asked.request.seed)) * len(chains)
             planned = plan(method, study, trainings, networks=networks, seeds=asked.seeds, seed=config.gnomon.seed)
-            train(profile, *planned, models=models)
+            train(profile, planned, models=models)
         seconds = {"train": time.monotonic() - start}
         measured = measured_networks(study, trained_networks(study, folder), mixed, asked.request.seed)
         for chain in chains:

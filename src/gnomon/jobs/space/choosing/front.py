@@ -20,7 +20,7 @@ from gnomon.core.cost import Floats, Ints
 from gnomon.core.front.dominance import hypervolume, nondominated
 from gnomon.core.strict_json import indented
 from gnomon.errors import UsageError, problems_of
-from gnomon.jobs.space.choosing.select import SUMS, sums_held_out
+from gnomon.jobs.space.choosing.select import sums_held_out
 from gnomon.jobs.space.document import (
     FrontNetwork,
     FrontVolumes,
@@ -46,7 +46,7 @@ from gnomon.jobs.space.profiling.folder import PROOF, PUBLISHED, AccuracyRow, re
 from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.look import network_size, read_rows, read_selection, study_of
 from gnomon.jobs.space.profiling.measuring import Measurer
-from gnomon.jobs.space.profiling.methods import at_once, recipes
+from gnomon.jobs.space.profiling.methods import recipes
 from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
@@ -112,7 +112,7 @@ def prove(profile: OpenProfile, networks: Sequence[Network], toolchain: str) -> 
         for network in wanted
         for k in range(profile.asked.seeds)
     ]
-    train(profile, at_once(trainings), len(trainings))
+    train(profile, [trainings])
     measured = measurer.run(chain, settings, wanted)
     seen = seen_networks(study, folder.accuracy.values(), PROOF)
     return {n.id: seen[n.id] for n in wanted if n.id in seen}, measured
@@ -243,7 +243,7 @@ def find_front(
         share=share_of(beliefs, np.concatenate([some.networks for some in rounds]), full)
         if kept is not None
         else rounds[-1].share,
-        latency_model=sums_held_out(study, latency_evidence(study.space, evidence[1])).get(SUMS),
+        latency_model=sums_held_out(study, latency_evidence(study.space, evidence[1])),
         networks=tuple(sorted(rows_of_front, key=lambda network: network.predicted.latency_s[0])),
         measured=measured,
     )

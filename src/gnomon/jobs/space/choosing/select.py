@@ -183,8 +183,9 @@ def lookup_of(
     for g in layers:
         ms, spread = 1e3 * costs[g][kept[g]] / layers.count(g), spreads[g][kept[g]]
         table.append(tuple(map(tuple, np.column_stack([ms, ms / spread, ms * spread]).tolist())))
-    errors = sums_held_out(study, measured)
-    return LookupPart(model=SUMS, why=_why(errors), held_out=errors), tuple(table)
+    error = sums_held_out(study, measured)
+    part = LookupPart(model=SUMS, why=_why(error), held_out={} if error is None else {SUMS: error})
+    return part, tuple(table)
 
 
 def _closest(learned: Learned, kept: Sequence[Sequence[int]]) -> list[Floats]:
@@ -234,11 +235,11 @@ def measured_networks(study: Study, rows: Mapping[str, LatencyRow], families: se
     return latency_evidence(study.space, own) if own else None
 
 
-def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart]:
-    """How far sums are off on mixed networks that they were not made of; none where there are too few of these."""
+def sums_held_out(study: Study, measured: Evidence) -> LookupErrorPart | None:
+    """The error of sums on mixed networks that they were not fitted to; None where there are too few of these."""
     mixed = _tested(study, measured)
     if len(mixed) < LEAST_MIXED:
-        return {}
+        return None
     off = np.empty(len(mixed))
     fold = np.random.default_rng(0).permutation(len(mixed)) % min(_FOLDS, len(mixed))
     for k in range(int(fold.max()) + 1):
@@ -247,7 +248,7 @@ def sums_held_out(study: Study, measured: Evidence) -> dict[str, LookupErrorPart
         costs = _closest(learned, [np.unique(column).tolist() for column in measured.assignments.T])
         predicted = sum(own[measured.assignments[out, g]] for g, own in enumerate(costs))
         off[fold == k] = np.abs(predicted / measured.values[out] - 1)
-    return {SUMS: LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))}
+    return LookupErrorPart(networks=len(off), mean=float(off.mean()), worst=float(off.max()))
 
 
 def _tested(study: Study, measured: Evidence) -> Ints:
@@ -259,12 +260,8 @@ def _tested(study: Study, measured: Evidence) -> Ints:
     return np.flatnonzero(across if across.sum() >= LEAST_MIXED else mixed)
 
 
-def _why(errors: Mapping[str, LookupErrorPart]) -> str:
-    if not errors:
+def _why(error: LookupErrorPart | None) -> str:
+    if error is None:
         return f"fewer than {LEAST_MIXED} mixed networks were measured, so that nothing could be tested"
-    text = "; ".join(
-        f"{name} {100 * error.mean:.1f} % off on average, {100 * error.worst:.1f} % at worst"
-        for name, error in errors.items()
-    )
-    count = next(iter(errors.values())).networks
-    return f"on {count} mixed networks that were not fitted to: {text}"
+    text = f"{SUMS} {100 * error.mean:.1f} % off on average, {100 * error.worst:.1f} % at worst"
+    return f"on {error.networks} mixed networks that were not fitted to: {text}"

@@ -17,7 +17,7 @@ from dataclasses import replace
 from gnomon.core.codec import fields_of
 from gnomon.jobs.space.profiling.folder import PUBLISHED
 from gnomon.jobs.space.profiling.study import Family, Network, Study
-from gnomon.jobs.space.profiling.training import Method, Training
+from gnomon.jobs.space.profiling.training import Training
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.training.recipe import Recipe
 
@@ -33,15 +33,15 @@ def plan(
     networks: int | None = None,
     seeds: int = 1,
     seed: int = 0,
-) -> tuple[Method, int]:
-    """The trainings of a method, which is one of METHODS, in rounds; and how many they are.
+) -> list[list[Training]]:
+    """The trainings of a method, which is one of METHODS, in rounds.
 
     The first recipe is for training from nothing, the second for the published method's swaps. `networks` are those of
     each family (None: as many as its variants), trained from so many `seeds` each, the first of them `seed`.
     """
     families = tuple(study.families.values())
     if name == PUBLISHED:
-        return _published(families, recipes, seed), sum(len(family.swaps()) for family in families)
+        return _published(families, recipes, seed)
 
     def trainings(chosen: Sequence[Network], *, at_first: bool = False) -> Iterator[Training]:
         """Trainings from nothing; `at_first` the first network from as many seeds as tell their noise."""
@@ -61,12 +61,7 @@ def plan(
         wanted += trainings(chosen, at_first=True)
     if name == "balanced":
         wanted += trainings(across_families(study, max(counts.values()), seed=seed))
-    return at_once(wanted), len(wanted)
-
-
-def at_once(wanted: Sequence[Training]) -> Method:
-    """A method that wants all of its trainings at the beginning."""
-    yield wanted
+    return [wanted]
 
 
 def across_families(study: Study, count: int, *, seed: int) -> list[Network]:
@@ -110,24 +105,12 @@ def _longer(recipe: Recipe, epochs: int) -> Recipe:
     return replace(recipe, epochs=epochs, scheduler=scheduler)
 
 
-def _published(families: Sequence[Family], recipes: tuple[Recipe, Recipe], seed: int) -> Method:
-    defaults = {
-        family.name: Training(
-            method="published", stage="first", network=family.swaps()[0], recipe=recipes[0], seed=seed
-        )
-        for family in families
-    }
-    rows = yield list(defaults.values())
-    trained = [family for family in families if not rows[defaults[family.name].key].reason]
-    yield [
-        Training(
-            method="published",
-            stage="finetune",
-            network=network,
-            recipe=recipes[1],
-            seed=seed,
-            begins_with=defaults[family.name],
-        )
-        for family in trained
+def _published(families: Sequence[Family], recipes: tuple[Recipe, Recipe], seed: int) -> list[list[Training]]:
+    first = Training(method=PUBLISHED, stage="first", network=families[0].swaps()[0], recipe=recipes[0], seed=seed)
+    defaults = [replace(first, network=family.swaps()[0]) for family in families]
+    tuned = [
+        replace(default, stage="finetune", network=network, recipe=recipes[1], begins_with=default)
+        for family, default in zip(families, defaults, strict=True)
         for network in family.swaps()[1:]
     ]
+    return [defaults, tuned]

@@ -1,7 +1,7 @@
 """Trains many networks in other processes or on other machines; each is kept as soon as it is done.
 
-A method says what is trained and looks at what came out (`methods`). `train` does it, writes it down, and finds it
-again when the same command is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
+A method says what is trained (`methods`). `train` does it, writes it down, and finds it again when the same command
+is given once more. `Workers` are a pool of processes here or a Dask cluster, both behind
 `concurrent.futures.Executor`.
 """
 
@@ -218,32 +218,22 @@ class Training:
         return f"{self.method}/{self.stage}/{self.recipe.epochs}/{self.seed}/{self.network.id}"
 
 
-Method = Generator[Sequence[Training], Mapping[str, AccuracyRow], None]
-"""Yields trainings that can be done side by side, and is sent their rows by key, until it has enough."""
+def train(profile: OpenProfile, rounds: Sequence[Sequence[Training]], *, models: int = 0) -> None:
+    """Train in rounds, each side by side; rows that the journal has already are not trained again.
 
-
-def train(profile: OpenProfile, method: Method, expected: int, *, models: int = 0) -> None:
-    """Do all that a method wants, in its order; rows that the journal has already are not trained again.
-
-    What failed is, unless it diverged: who calls again may have mended what was wrong. `expected` is about how many
-    trainings there will be, `models` how many files of models are made of them later: the first training says what
-    both cost. MeasurementError where none of a round succeeds.
+    Failed trainings are repeated, unless they diverged. `models` is how many files of models are made of them later:
+    the first training says what all will cost. MeasurementError where none of a round succeeds.
     """
     asked, partial = profile.asked, profile.folder.path / "checkpoints" / "partial"
-    steps = Steps("networks trained", profile.watch)
+    steps, expected = Steps("networks trained", profile.watch), sum(map(len, rounds))
     steps.expect(expected)
     with (
         carried(profile.data, partial, far=asked.cluster is not None) as images,
         Workers(asked.workers_on(asked.training_device), asked.cluster) as workers,
     ):
         trainer = Trainer(profile=profile, images=images, expected=expected, models=models)
-        wanted = next(method, None)
-        while wanted is not None:
-            rows = trainer.round(wanted, workers, steps)
-            try:
-                wanted = method.send(rows)
-            except StopIteration:
-                break
+        for wanted in rounds:
+            trainer.round(wanted, workers, steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,10 +245,10 @@ class Trainer:
     expected: int = 1
     models: int = 0
 
-    def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> dict[str, AccuracyRow]:
-        """Do trainings side by side, and return their rows by key."""
+    def round(self, wanted: Sequence[Training], workers: Workers, steps: Steps) -> None:
+        """Do trainings side by side; without those that begin with the weights of a training that failed."""
         folder = self.profile.folder
-        by_key = {training.key: training for training in wanted}
+        by_key = {t.key: t for t in wanted if t.begins_with is None or not folder.accuracy[t.begins_with.key].reason}
         rows = {key: row for key in by_key if (row := _done_row(folder, key)) is not None}
         steps.step(len(rows))
         for key in rows:  # whoever wrote the row may have been killed before this
@@ -279,7 +269,6 @@ class Trainer:
             raise MeasurementError(
                 f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
             )
-        return {key: rows[key] for key in by_key}
 
     def job(self, training: Training) -> TrainJob:
         """A training as it goes to a worker."""
