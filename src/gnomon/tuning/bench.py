@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gnomon.agent.snapshot import snapshot
-from gnomon.core.codec import Above0, Counted, Whole
+from gnomon.core.codec import Above0, Counted, Whole, fields_of
 from gnomon.core.overlay.records import TunedDevice, TuningLayer, configuration_id, sound_times
 from gnomon.core.sample import Failure
 from gnomon.errors import DeviceError
@@ -221,7 +221,7 @@ class Bench:
                 self._open, self._lost_in_turn = True, 0
                 self._ends_s = began_s + session_s
                 self.threads = int(said["threads"])
-                self.server = "" if free is None else free.called
+                self.server = "" if free is None else free.name
                 return
             self._lost_in_turn += 1
             if self._lost_in_turn >= 3:
@@ -267,10 +267,7 @@ class Bench:
             "library": _path(what.library),
             "reference": _path(what.reference),
             "keep": _path(what.keep),
-            "repeat": loop.repeat,
-            "min_repeat_ms": loop.min_repeat_ms,
-            "tolerance": loop.tolerance,
-            "seed": loop.seed,
+            **fields_of(Loop, loop),
         }
         said = self._worker.ask("run", job, timeout_s=loop.timeout_s)
         if isinstance(said, Failure) and said.kind != "refused":

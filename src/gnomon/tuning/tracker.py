@@ -61,18 +61,13 @@ class FreeServer:
     """A server that takes the connection that shows this `matchkey`, and no other.
 
     One that a tracker has given away and that is not connected to is free again after about 8 seconds, with another
-    matchkey. `name` is what records call it, where its address says nothing.
+    matchkey. `name` is the server's name in records.
     """
 
     host: str
     port: int
     matchkey: str
-    name: str = ""
-
-    @property
-    def called(self) -> str:
-        """The server's name in records."""
-        return self.name or f"{self.host}:{self.port}"
+    name: str
 
 
 def address_of(host: str, port: int) -> str:
@@ -157,7 +152,7 @@ def read_summary(reply: Any, address: str) -> TrackerSummary:
 def read_free(reply: Any, address: str) -> FreeServer:
     """The free server in a reply of the tracker at `address`. DeviceError with everything that is wrong in it."""
     _, (host, port, matchkey) = _read(tuple[Literal[0], tuple[Text, Port, Text]], reply, address)
-    return FreeServer(host=host, port=port, matchkey=matchkey)
+    return FreeServer(host=host, port=port, matchkey=matchkey, name=f"{host}:{port}")
 
 
 def _read(kind: Any, reply: Any, address: str) -> Any:

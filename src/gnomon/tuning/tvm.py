@@ -91,11 +91,9 @@ class TvmWorker:
         if fresh and self._renew is not None and (failure := self._renew(self)) is not None:
             self.close()
             return failure
-        said = child.ask(job, stage=stage, timeout_s=timeout_s or self._program.job_timeout_s, log=None)
-        if isinstance(said, Failure):
-            return said
-        facts: Mapping[str, Any] = said
-        return facts
+        seconds = timeout_s or self._program.job_timeout_s
+        said: Mapping[str, Any] | Failure = child.ask(job, stage=stage, timeout_s=seconds, log=None)
+        return said
 
     def close(self) -> None:
         """End the child; the next question starts another."""

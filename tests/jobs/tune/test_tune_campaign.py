@@ -54,7 +54,7 @@ class FakeBench:
 def measured(
     bench: FakeBench, campaign: CallCampaign, called: Mapping[str, NetworkCall | LayerCall] = CALLS
 ) -> dict[str, Measured]:
-    effort, how = TuneEffort(processes=PROCESSES, seed=1), {"dtype": "float32", "stage": "calls", "watch": None}
+    effort, how = TuneEffort(processes=PROCESSES, seed=1), {"stage": "calls", "watch": None}
     return measure_calls(bench, called, effort, **how, campaign=campaign)  # type: ignore[arg-type]
 
 

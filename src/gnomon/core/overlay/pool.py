@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gnomon.core.codec import fields_of
 from gnomon.core.cost import Floats
 from gnomon.core.overlay.choice import LayerTimes
 from gnomon.core.overlay.records import UNTUNED, TuningLayer, TuningRecords
@@ -149,9 +150,7 @@ class _Bins:
             untuned = not np.isnan(times_s[-1]).all()
             layers.append(
                 LayerTimes(
-                    name=described.name,
-                    layer=described.layer,
-                    weight=described.weight,
+                    **fields_of(LayerTimes, described),
                     devices=self.devices,
                     configurations=(*(self.rows[number][k] for k in met[number]), *[UNTUNED] * untuned),
                     hosts=(*(self.hosts[number][k] for k in met[number]), *[()] * untuned),

@@ -125,16 +125,14 @@ class TrialColumns(Sequence[TuningTrial]):
         """The trials of a mask (trials,)."""
         counts = self.counts()
         places, samples = np.cumsum(mask) - 1, np.repeat(mask, counts)
-        return TrialColumns(
-            names=self.names,
-            traces=self.traces,
+        return replace(
+            self,
             which=self.which[mask],
             ends=np.cumsum(counts[mask]),
             samples_s=self.samples_s[samples],
             wall_s=self.wall_s[samples] if len(self.wall_s) else self.wall_s,
             errors=self.errors[mask],
             at_s=self.at_s[mask],
-            servers=self.servers,
             server=self.server[mask],
             lines=self.lines[mask],
             failures={int(places[k]): failure for k, failure in self.failures.items() if mask[k]},

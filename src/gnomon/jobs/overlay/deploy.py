@@ -219,7 +219,7 @@ def _proved(
     stage = f"networks on {device.key}"
     asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **effort.details()}
     with CallCampaign("overlay-proof", (device, model), tuner_versions(), asked, seed=effort.seed) as campaign:
-        times = measure_calls(bench, networks, effort, dtype=model.dtype, stage=stage, watch=watch, campaign=campaign)
+        times = measure_calls(bench, networks, effort, stage=stage, watch=watch, campaign=campaign)
         campaign.finish(f"{len(calls)} choices of {model.name} on {device.key}", OVERLAY)
     rows |= {name: _network_row(device.key, name, times) for name in times}
     return [rows[name] for name in choices]

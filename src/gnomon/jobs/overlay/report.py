@@ -298,8 +298,7 @@ def collect_report(document: CollectDocument, page: Page) -> None:
 def collected_report(document: CollectedDocument, page: Page) -> None:
     """The collected times of each device, and the command that analyzes them together with the given logs."""
     if not document.collected:
-        sure = "Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again."
-        page.headline(sure)
+        page.headline("Every choice is sure, of 0.9 of the resamplings or more: nothing is measured again.")
         return
     for part in document.collected:
         collect_report(part, page)

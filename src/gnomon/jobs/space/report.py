@@ -73,9 +73,7 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     if document.share_kept is not None:
         page.line(f"They keep {share_words(document.share_kept)} of the expected hypervolume of accuracy and latency.")
     if document.stability is not None:
-        page.line(
-            f"From networks measured again the choice is expected to be {units.share(document.stability)} the same."
-        )
+        page.line(f"Measured again, the choice is expected to be {units.share(document.stability)} the same.")
     with page.details("the rule"):
         page.line(f"Rule {document.rule}: {_RULES.get(document.rule, 'a rule of its own')}.")
     page.line(f"Accuracies by the method {document.method}, latencies by the toolchain {document.toolchain}.")
@@ -106,9 +104,8 @@ def selection_report(document: SelectionDocument, page: Page) -> None:
     else:
         page.item("There is no lookup table: a kept primitive has no latency in some place.")
     if document.images_known:
-        page.path(
-            "prove it", f"gnomon space front {shlex.quote(document.profile)} --kept {shlex.quote(document.output)}"
-        )
+        kept = f"--kept {shlex.quote(document.output)}"
+        page.path("prove it", f"gnomon space front {shlex.quote(document.profile)} {kept}")
     else:
         page.item("It cannot be proved: the profile was made of tables, and nothing is known of the images.")
 

@@ -62,6 +62,7 @@ class CallCampaign:
         fresh: bool = False,
     ) -> None:
         device, model = on
+        self.dtype = model.dtype
         context = Context(
             device={
                 "machine": f"{device.key} ({device.target.get('mcpu') or device.target.get('kind', '')})",

@@ -141,7 +141,7 @@ def _measured(
         **effort.details(),
     }
     with CallCampaign("exec", (device, model), tuner_versions(), asked, seed=effort.seed) as campaign:
-        times = measure_calls(bench, calls, effort, dtype=model.dtype, stage="calls", watch=watch, campaign=campaign)
+        times = measure_calls(bench, calls, effort, stage="calls", watch=watch, campaign=campaign)
         campaign.finish(f"{request.source.name} on {device.key}", str(request.source))
     whole = times[_NETWORK]
     network = times_of(whole)

@@ -326,7 +326,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 seed=request.effort.seed,
                 untuned=untuned,
             )
-            proof = prove_network(bench, compiled, request.effort, model=model, watch=watch, campaign=campaign)
+            proof = prove_network(bench, compiled, request.effort, watch=watch, campaign=campaign)
             parts = shares([progress[layer.layer] for layer in layers])
             document = TuneDocument(
                 model=model,

@@ -40,7 +40,6 @@ def measure_calls(
     calls: Mapping[str, NetworkCall | LayerCall],
     effort: TuneEffort,
     *,
-    dtype: str,
     stage: str,
     watch: Watch | None,
     campaign: CallCampaign,
@@ -79,7 +78,7 @@ def measure_calls(
     meter = Meter(stage, sum(map(missing, calls)), watch)
     with bench.watched():
         for name, visit in visits(bench, calls, 2 * effort.processes, effort.seed, wanted, rounds=_QUICK_ROUNDS):
-            before, said = missing(name), bench.call(calls[name], effort.loop(dtype))
+            before, said = missing(name), bench.call(calls[name], effort.loop(campaign.dtype))
             campaign.add_call(name, said, visit)
             if isinstance(said, Failure):
                 failed.add(name)
@@ -191,7 +190,6 @@ def prove_network(
     compiled: Compiled | Failure,
     effort: TuneEffort,
     *,
-    model: TunedModel,
     watch: Watch | None,
     campaign: CallCampaign,
 ) -> TunedNetworkPart:
@@ -202,16 +200,16 @@ def prove_network(
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        said = bench.call(NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), effort.loop(model.dtype))
+        said = bench.call(
+            NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), effort.loop(campaign.dtype)
+        )
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {
         name: NetworkCall(library=library, inputs=inputs, reference=outputs)
         for name, library in (("untuned", compiled.untuned), ("tuned", compiled.library))
     }
-    times = measure_calls(
-        bench, calls, effort, dtype=model.dtype, stage="whole networks", watch=watch, campaign=campaign
-    )
+    times = measure_calls(bench, calls, effort, stage="whole networks", watch=watch, campaign=campaign)
     untuned, tuned = times["untuned"], times["tuned"]
     return TunedNetworkPart(
         untuned=times_of(untuned),

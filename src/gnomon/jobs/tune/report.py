@@ -457,11 +457,10 @@ def view_report(document: TunedFilesDocument, page: Page) -> None:
     if libraries:
         page.line("")
         page.path("run it", f"gnomon exec {shlex.quote(libraries[0].path)}")
-    problems = [(file.path, file.problem) for file in records]
-    problems += [(file.path, file.problem) for file in libraries]
-    for path, problem in problems:
-        if problem is not None:
-            page.item(f"{path}: {problem}")
+    files: list[RecordFile | LibraryFile] = [*records, *libraries]
+    for file in files:
+        if file.problem is not None:
+            page.item(f"{file.path}: {file.problem}")
 
 
 def _of(file: RecordFile | LibraryFile) -> str:

@@ -175,7 +175,10 @@ class ProfileFolder:
                     write_whole(config.encode(), path / INPUT)
                 for name in ("checkpoints/partial", "models", "log_files"):
                     (path / name).mkdir(parents=True, exist_ok=True)
-                _sweep(path / "checkpoints" / "partial")
+                # Images and half written files of a killed process; whoever has the folder's lock is alone here.
+                partial = path / "checkpoints" / "partial"
+                for left in (*partial.glob("*.images"), *partial.glob(".*.part")):
+                    left.unlink(missing_ok=True)
                 self._accuracy = stack.enter_context(closing(Journal(path / ACCURACY)))
                 self._latency = stack.enter_context(closing(Journal(path / LATENCY)))
             self.id = str(_manifest_of(path).get("id", ""))
@@ -198,15 +201,6 @@ class ProfileFolder:
     def close(self) -> None:
         """Close both journals; another process may then add to them."""
         self._open.close()
-
-
-def _sweep(partial: Path) -> None:
-    """Remove what nobody goes on from: images and files half written of a process that was killed; OSError.
-
-    Whoever has the folder's lock is alone here.
-    """
-    for left in (*partial.glob("*.images"), *partial.glob(".*.part")):
-        left.unlink(missing_ok=True)
 
 
 def _foreign(path: Path) -> bool:

@@ -239,7 +239,7 @@ def open_study(
     space, manager = config.space, config.manager
     chosen = numbering or config.gnomon.numbering
     own = {name: end for name in (STEM, HEAD) if (end := getattr(config.gnomon, name)) is not None}
-    ends = {name: _end_block(name, _given_end(name, end, blocks)) for name, end in own.items()}
+    ends = {name: _end_block(name, end, blocks) for name, end in own.items()}
     primitives = known_primitives(
         chosen, [block for block in blocks if block not in {end.origin for end in ends.values()}], _bound
     )
@@ -309,20 +309,16 @@ def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
     return None
 
 
-def _given_end(name: str, wanted: str, blocks: Sequence[str]) -> str:
-    """The stem or head that a config names as it stands among what may be run. UsageError where it does not."""
+def _end_block(name: str, wanted: str, blocks: Sequence[str]) -> ModuleBlock:
+    """The stem or head that a config names. UsageError where it is not among the blocks that may be run."""
+    from gnomon.training.modules import end_block
+
     origin = given_as(wanted, blocks)
     if origin is None:
         raise UsageError(
             f"gnomon_cfg.{name} is {wanted}, which is run only where it is given",
             hint=f"If you know it: --blocks {shlex.quote(wanted)}, beside the other blocks.",
         )
-    return origin
-
-
-def _end_block(name: str, origin: str) -> ModuleBlock:
-    from gnomon.training.modules import end_block
-
     return end_block(name, origin)
 
 
