@@ -39,14 +39,10 @@ class Source:
         """
         kind = self.path.suffix.lower()
         if kind not in _KINDS:
-            raise ModelError(
-                f"{self.path.name} is not a network that can be tuned", hint=f"Give a file of {', '.join(_KINDS)}."
-            )
+            raise ModelError(f"{self.path.name} cannot be tuned", hint=f"Give a file of {', '.join(_KINDS)}.")
         if kind == ".pt2":
             if not zipfile.is_zipfile(self.path):
-                raise ModelError(
-                    f"{self.path} is not an exported program of PyTorch", hint="Save it with torch.export."
-                )
+                raise ModelError(f"{self.path} is not an exported PyTorch program", hint="Save it with torch.export.")
         else:
             graph = load(self.path).graph
         if kind != ".onnx":
@@ -55,9 +51,7 @@ class Source:
             return
         inputs = {tensor.name: tensor.shape for tensor in (graph.tensors[index] for index in graph.inputs)}
         if unknown := sorted(set(self.shapes) - inputs.keys()):
-            raise ModelError(
-                f"the network has no input {unknown[0]!r}", hint=f"Its inputs are {', '.join(sorted(inputs))}."
-            )
+            raise ModelError(f"there is no input {unknown[0]!r}", hint=f"The inputs are {', '.join(sorted(inputs))}.")
         for name, dims in inputs.items():
             _check_shape(name, dims, self.shapes.get(name))
 
@@ -106,9 +100,7 @@ class Network:
             if self.worker.alive:
                 wrong = self.worker.ask("load", {"do": "target", "target": dict(target)})
                 if isinstance(wrong, Failure) and wrong.kind == "refused":
-                    raise UsageError(
-                        wrong.message, hint="Give --target, such as native, x86-64-v3 or aarch64-cortex-a72."
-                    )
+                    raise UsageError(wrong.message, hint="Give --target, such as native or aarch64-cortex-a72.")
             raise ModelError(f"{self.source.path}: {said.message}", hint=_hint(said))
         rows = [{name: value for name, value in row.items() if name != "outputs"} for row in said["layers"]]
         return from_json(tuple[TuningLayer, ...], rows)

@@ -65,7 +65,7 @@ class _Candidate:
     configuration: str
     trace: Any
     processes: int
-    campaigns: tuple[TrialCampaign, ...]
+    campaigns: Sequence[TrialCampaign]
 
 
 def collect(
@@ -167,9 +167,7 @@ def _candidates(
         for name, trace in traces.items():
             # The untuned layer's outputs are what others are compared with, even where its time is not asked for.
             wanted = processes if close is None or name in close[layer.layer] else 0
-            yield _Candidate(
-                layer=layer, configuration=name, trace=trace, processes=wanted, campaigns=tuple(holders[name])
-            )
+            yield _Candidate(layer=layer, configuration=name, trace=trace, processes=wanted, campaigns=holders[name])
 
 
 def _meant(
@@ -203,10 +201,9 @@ class _Run:
         for campaign in candidate.campaigns:
             trials = [t for t in campaign.trials(candidate.layer.layer) if t.configuration == candidate.configuration]
             # One that took its server along is not tried again either: it would end every run.
-            failed = any(
-                t.failure is not None and (not t.failure.transient or t.failure.kind == "crash") for t in trials
-            )
-            counts.append(0 if failed else candidate.processes - sum(1 for t in trials if t.failure is None))
+            failures = [t.failure for t in trials if t.failure is not None]
+            failed = any(not failure.transient or failure.kind == "crash" for failure in failures)
+            counts.append(0 if failed else candidate.processes - len(trials) + len(failures))
         return max(counts)
 
     def _part(self, part: list[_Candidate], meter: Meter) -> None:

@@ -213,9 +213,7 @@ def _proved(
         keep = NetworkCall(library=calls["untuned"], inputs=inputs, keep=outputs)
         bench.call(keep, once(effort.loop(model.dtype)))
     reference = outputs if outputs.exists() else None
-    networks = {
-        name: NetworkCall(library=library, inputs=inputs, reference=reference) for name, library in calls.items()
-    }
+    networks = {name: NetworkCall(library=path, inputs=inputs, reference=reference) for name, path in calls.items()}
     stage = f"networks on {device.key}"
     asked = {"configurations": {name: dict(choice) for name, choice in choices.items()}, **effort.details()}
     with CallCampaign("overlay-proof", (device, model), tuner_versions(), asked, seed=effort.seed) as campaign:

@@ -73,9 +73,7 @@ def network_section(document: AnalyzeDocument, page: Page) -> None:
     if not measured:
         return
     clocks = {clock_name(row.time.clock) for row in document.network if row.time is not None}
-    page.heading(
-        f"The whole network, measured and decided by {listed(sorted(clocks)) or 'no clock'} (median, [95 % interval])"
-    )
+    page.heading(f"The whole network, decided by {listed(sorted(clocks)) or 'no clock'} (median, [95 % interval])")
     rows = sorted(measured.items(), key=lambda row: -(longer_by(row[1]) or -2.0))
     page.draw("gnomon.jobs.overlay.picture:network_charts", document)
     page.table(

@@ -46,6 +46,7 @@ _MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, dr
 _SIDE = 32
 """The height and width of images that nothing is known of: nothing is made of them."""
 _DIGITS = 12
+_METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000
 _GUESSED = (
     "without --config the places in an id are taken for numbers, such as those of Mobile_1_1_3 for Mobileblock_1 and "
@@ -86,7 +87,7 @@ def import_networks(
     stand beside what was trained or measured otherwise; ProblemError with all that is wrong in a file.
     """
     if method not in (None, IMPORTED, *METHODS):
-        raise UsageError(f"there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}.")
+        raise UsageError(f"there is no method {method!r}", hint=_METHODS)
     if toolchain is not None and not is_name(toolchain):
         raise UsageError(f"{toolchain!r} is not a name", hint="Give --toolchain letters, digits, _, + and -.")
     files = [_opened(path) for path in paths]
@@ -288,9 +289,7 @@ def _accuracy_rows(study: Study, nets: Sequence[tuple[_File, NetRow]], wanted: s
             continue
         network, method = study.at(net.assignment), wanted or net.method or IMPORTED
         if method not in (*METHODS, IMPORTED):
-            raise ProblemError(
-                f"{file.name}: there is no method {method!r}", hint=f"Methods: {', '.join((*METHODS, IMPORTED))}."
-            )
+            raise ProblemError(f"{file.name}: there is no method {method!r}", hint=_METHODS)
         row = AccuracyRow(
             key=f"{method}/{IMPORTED}/{file.digest}/{network.id}",
             network=network.id,

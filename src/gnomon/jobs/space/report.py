@@ -238,9 +238,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     failed = [point.reason for point in measured if point.accuracy is None or point.latency_s is None]
     if failed:
         verb = "has" if len(failed) == 1 else "have"
-        page.item(
-            f"{len(failed)} of {len(rows)} {verb} no accuracy or no latency.", next((why for why in failed if why), "")
-        )
+        page.item(f"{len(failed)} of {len(rows)} {verb} no accuracy or no latency.", next(filter(None, failed), ""))
     page.path("all of them", f"{document.profile}/front.json")
 
 
@@ -457,9 +455,7 @@ def _answer(document: SpaceDocument) -> str:
     elif document.accuracy is None:
         sentences.append("No network was trained.")
     else:
-        sentences.append(
-            "Too few accuracies are known to say which network is best: fewer than primitives of a family."
-        )
+        sentences.append("Too few accuracies to say which network is best: fewer than primitives of a family.")
     sentences += [_toolchain_sentence(toolchain) for toolchain in document.latency] or ["No latency was measured."]
     return " ".join(sentences)
 

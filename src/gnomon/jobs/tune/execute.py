@@ -203,23 +203,19 @@ def _described(library: Path) -> Description:
             hint=f"Copy {beside['description'].name} and its neighbours along with it.",
         )
     if not beside["inputs"].is_file():
-        raise UsageError(
-            f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} along with it."
-        )
+        raise UsageError(f"the inputs of {library} are not beside it", hint=f"Copy {beside['inputs'].name} too.")
     complaints = Complaints(what=f"description beside {library}", hint="Compile it again.")
     names = [part.name for part in fields(Description)]
-    described: Description | None = decode(
-        Description, {name: given[name] for name in names if name in given}, complaints
-    )
-    if described is not None:
-        if (problem := kind_problem(described.device.target)) is not None:
+    description: Description | None = decode(Description, {n: given[n] for n in names if n in given}, complaints)
+    if description is not None:
+        if (problem := kind_problem(description.device.target)) is not None:
             complaints.tell("$.device.target", problem)
-        if described.model.dtype not in TOLERANCES:
-            complaints.tell("$.model.dtype", f"the data type {shown(described.model.dtype)} is unknown")
-        if len({layer.name for layer in described.layers}) < len(described.layers):
+        if description.model.dtype not in TOLERANCES:
+            complaints.tell("$.model.dtype", f"the data type {shown(description.model.dtype)} is unknown")
+        if len({layer.name for layer in description.layers}) < len(description.layers):
             complaints.tell("$.layers", "two of them have one name")
-        if not all(layer.arguments for layer in described.layers):
+        if not all(layer.arguments for layer in description.layers):
             complaints.tell("$.layers", "arguments: data types and shapes expected")
     complaints.raise_any()
-    assert described is not None  # noqa: S101 - complaints were raised above
-    return described
+    assert description is not None  # noqa: S101 - complaints were raised above
+    return description

@@ -258,9 +258,7 @@ def _kept(output: Path, study: Study) -> tuple[tuple[int, ...], ...]:
     """
     selection = read_selection(output)
     if selection is None:
-        raise UsageError(
-            f"nothing was selected into {output} yet", hint="Name the file that gnomon space select wrote."
-        )
+        raise UsageError(f"nothing was selected into {output} yet", hint="Name a file of gnomon space select.")
     with problems_of(str(output)):
         return tuple(tuple(sorted(own)) for own in study.places(selection.groups))
 

@@ -164,9 +164,7 @@ def declared_study(given: Any) -> DeclaredStudy:
 
 def imported_study(space: SearchSpace) -> DeclaredStudy:
     """The study of any space whose networks others trained and measured: of slots and choices alone."""
-    slots = {
-        slot.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in slot.choices) for slot in space.space.slots
-    }
+    slots = {s.name: tuple(re.sub("[^A-Za-z0-9_+-]", "_", name) for name in s.choices) for s in space.space.slots}
     declared = _Declared(name=_plain(space.name), slots=slots, digest=digest_of([space.name, slots]))
     return study_of_text(indented(document(declared)))
 

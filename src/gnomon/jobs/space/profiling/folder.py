@@ -215,9 +215,7 @@ def _locked(path: Path) -> int:
     try:
         return lock_file(path / _LOCK)
     except BlockingIOError as error:
-        raise UsageError(
-            f"another gnomon adds to {path} now", hint="Wait until it has ended, or give another folder."
-        ) from error
+        raise UsageError(f"another gnomon adds to {path} now", hint="Wait for it, or give another folder.") from error
 
 
 def is_profile(path: Path) -> bool:
@@ -336,9 +334,7 @@ def check_context(
     if before is None or dict(before) == dict(context):
         return
     unlike = [name for name in sorted({*before, *context}) if before.get(name) != context.get(name)]
-    text = "; ".join(
-        f"{name}: {before.get(name, 'as usual')} there, {context.get(name, 'as usual')} now" for name in unlike
-    )
+    text = "; ".join(f"{n}: {before.get(n, 'as usual')} there, {context.get(n, 'as usual')} now" for n in unlike)
     raise UsageError(
         f"networks of this profile were measured by {toolchain} otherwise ({text})",
         hint=f"{hint}: times that were measured otherwise do not stand side by side.",

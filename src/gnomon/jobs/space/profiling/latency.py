@@ -42,6 +42,8 @@ NETWORK_EFFORT = Effort(
 each; twice as many processes where the interval is wider than `half_width` to either side."""
 
 _COPIES, _COPY = 4, "/copy-"
+_Copies = dict[str, list[Timed]]
+"""The times of a network's copies so far, by name."""
 
 _trace = Trace(((1, 32, 24, 24),))
 _ANCHOR: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
@@ -97,7 +99,7 @@ def measure_files(
             placed, times = _placed(bench, files)
             gauge = None if commanded else gauge_of(bench, [_ANCHOR])
             witness = [*_placed(bench, {"": worked})[0].values()] if commanded and worked else []
-            waiting: dict[str, list[Timed]] = {}
+            waiting: _Copies = {}
             keys: dict[str, list[str]] = {}
             for key, network in placed.items():
                 keys.setdefault(network.key, []).append(key)
@@ -148,9 +150,7 @@ def _shuffled(placed: Mapping[str, Placed], closely: Set[str], seed: int) -> lis
     return ordered
 
 
-def _whole(
-    timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: dict[str, list[Timed]]
-) -> Iterator[tuple[str, Timed]]:
+def _whole(timings: Mapping[str, Timed], todo: Sequence[Placed], waiting: _Copies) -> Iterator[tuple[str, Timed]]:
     """The networks of which the last copy was found, by name; `waiting` holds the copies of the others."""
     for name, timing in timings.items():
         own = name.partition(_COPY)[0]

@@ -132,9 +132,7 @@ class Study:
             every = zip(self.space.slots, groups, strict=True)
             return [[slot.choices.index(name) for name in kept] for slot, kept in every]
         except ValueError as error:
-            raise ProblemError(
-                "the kept primitives are not of this profile", hint="Select from this profile again."
-            ) from error
+            raise ProblemError("the kept primitives are of another profile", hint="Select from this one.") from error
 
     @cached_property
     def space(self) -> Space:
@@ -212,9 +210,7 @@ class Study:
             "config": hashlib.sha256(self.text.encode()).hexdigest(),
             "numbering": self.numbering,
             "input_shape": list(self.layout.input_shape),
-            "families": {
-                name: {part.name: part.digest for part in family.primitives} for name, family in self.families.items()
-            },
+            "families": {name: {p.name: p.digest for p in family.primitives} for name, family in self.families.items()},
             "defaults": {name: family.default_names[0] for name, family in self.families.items()},
             **{name: block.digest for name, block in self.ends.items()},
         }
@@ -263,17 +259,13 @@ def open_study(
         members = families_of(named(primitives, space.shared_primitives))
     if unknown := [name for name in families if name not in members]:
         raise UsageError(f"the config has no families {', '.join(unknown)}", hint=f"Families: {', '.join(members)}.")
-    kept = {
-        name: _family(name, ones, layout, config) for name, ones in members.items() if not families or name in families
-    }
+    kept = {name: _family(name, members[name], layout, config) for name in members if not families or name in families}
     return Study(config=config, document=document, text=text, numbering=chosen, layout=layout, families=kept, ends=ends)
 
 
 def _lines_of(text: str, names: Sequence[str]) -> str:
     """Where a config has names: "search_space_cfg.shared_primitives (line 5)"."""
-    lines = [
-        k for k, line in enumerate(text.splitlines(), 1) if any(name in re.findall(r"\w+", line) for name in names)
-    ]
+    lines = [k for k, line in enumerate(text.splitlines(), 1) if not set(names).isdisjoint(re.findall(r"\w+", line))]
     where = f" (line {', '.join(map(str, lines))})" if lines else ""
     return f"search_space_cfg.shared_primitives{where}"
 

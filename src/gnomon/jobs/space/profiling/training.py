@@ -266,9 +266,7 @@ class Trainer:
             steps.step(1)
         if by_key and all(row.reason for row in rows.values()):
             reasons = "; ".join(dict.fromkeys(row.reason for row in rows.values()))
-            raise MeasurementError(
-                f"no network could be trained ({reasons[:400]})", hint="Correct what the reasons name."
-            )
+            raise MeasurementError(f"no network could be trained ({reasons[:400]})", hint="Correct these reasons.")
 
     def job(self, training: Training) -> TrainJob:
         """A training as it goes to a worker."""
