@@ -246,8 +246,7 @@ class TrackerWire:
 
     def _fail(self, what: str) -> NoReturn:
         raise DeviceError(
-            f"{self._address} {what}",
-            hint="See whether a TVM RPC tracker listens there, and no other program.",
+            f"{self._address} {what}", hint="See whether a TVM RPC tracker listens there, and no other program."
         )
 
 

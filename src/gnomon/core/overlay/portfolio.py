@@ -213,11 +213,7 @@ class Portfolio:
 
 
 def best_portfolio(
-    regrets: Floats,
-    size: int,
-    *,
-    devices: Sequence[str] = (),
-    out_of_time: Callable[[], bool] | None = None,
+    regrets: Floats, size: int, *, devices: Sequence[str] = (), out_of_time: Callable[[], bool] | None = None
 ) -> Portfolio:
     """The at most `size` configurations of least sum over devices of the least regret among them.
 

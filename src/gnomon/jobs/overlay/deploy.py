@@ -55,11 +55,7 @@ class DeployRequest:
 
 
 def deploy(
-    analysis: Analysis,
-    request: DeployRequest,
-    *,
-    watch: Watch | None = None,
-    tell: Tell = lambda sentence: None,
+    analysis: Analysis, request: DeployRequest, *, watch: Watch | None = None, tell: Tell = lambda sentence: None
 ) -> AnalyzeDocument:
     """Write, compile and measure; the document of the analysis with what that came to. Raises GnomonError."""
     check_fields(request.effort)

@@ -122,12 +122,7 @@ def import_networks(
 
 
 def export_networks(
-    profile: Path,
-    out: Path,
-    *,
-    method: str | None = None,
-    blocks: Sequence[str | Path] = (),
-    overwrite: bool = False,
+    profile: Path, out: Path, *, method: str | None = None, blocks: Sequence[str | Path] = (), overwrite: bool = False
 ) -> SpaceExportDocument:
     """Write a profile's networks as csv: a row a network and toolchain, accuracies of one method (None: the first).
 

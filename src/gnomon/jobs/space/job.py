@@ -177,11 +177,7 @@ def document_of(folder: ProfileFolder, study: Study, data: str, notes: Sequence[
 
 
 def _calibration(
-    config: SpaceConfig,
-    beside: Path,
-    toolchains: Sequence[Toolchain],
-    data: Dataset | Streamed,
-    profile: Path,
+    config: SpaceConfig, beside: Path, toolchains: Sequence[Toolchain], data: Dataset | Streamed, profile: Path
 ) -> NDArray[np.uint8] | None:
     """The images that the config names for calibration, where one of the toolchains looks at any; and keep them."""
     if all(toolchain.name == toolchain.runtime for toolchain in toolchains):

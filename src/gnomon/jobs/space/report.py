@@ -197,7 +197,7 @@ def front_report(document: SpaceFrontDocument, page: Page) -> None:
     page.line(
         f"{count} of {networks(document.space)} networks {'is' if count == 1 else 'are'} on the predicted front"
         f"{within}, exactly as sums of effects have it; {'all' if shown == count else shown} of them are here"
-        + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else "."),
+        + (f", and {len(rows) - shown} that may be on it." if len(rows) > shown else ".")
     )
     if held is not None:
         off = f"{100 * held.accuracy.mean_error:.2f} points and {percent(held.latency.mean_error)} on average"

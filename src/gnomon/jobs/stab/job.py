@@ -130,9 +130,7 @@ def _scheduled(
         package=str(request.out),
         traces=tuple(_trace(traces, backend) for backend in traces.traces),
         exact=ExactPart(
-            predicted_us=exact.chosen.predicted_us,
-            counts=_counts(exact.chosen, exact),
-            **fields_of(ExactPart, exact),
+            predicted_us=exact.chosen.predicted_us, counts=_counts(exact.chosen, exact), **fields_of(ExactPart, exact)
         ),
         singles={backend: single.predicted_us for backend, single in exact.singles.items()},
         published=_published(published, why, exact, threads),

@@ -131,9 +131,7 @@ def write_traces(traces: Mapping[str, Trace], folder: Path, package: str, thread
 
 def _spread(times_ns: Sequence[int]) -> Spread:
     return Spread(
-        avg_us=sum(times_ns) // (len(times_ns) * 1000),
-        min_us=min(times_ns) // 1000,
-        max_us=max(times_ns) // 1000,
+        avg_us=sum(times_ns) // (len(times_ns) * 1000), min_us=min(times_ns) // 1000, max_us=max(times_ns) // 1000
     )
 
 

@@ -43,13 +43,7 @@ _LAGGARD = 10.0
 
 
 def beside(
-    request: TuneRequest,
-    records: Path,
-    threads: int,
-    proof: TunedNetworkPart,
-    *,
-    watch: Watch | None,
-    tell: Tell,
+    request: TuneRequest, records: Path, threads: int, proof: TunedNetworkPart, *, watch: Watch | None, tell: Tell
 ) -> tuple[BesidePart, TunedNetworkPart]:
     """The comparison, and the network as `proof` has it, with the times that it has there.
 

@@ -110,11 +110,7 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
 
 
 def _measured(
-    request: ExecRequest,
-    described: Description,
-    library: Path,
-    on: tuple[TunedDevice, Bench],
-    watch: Watch | None,
+    request: ExecRequest, described: Description, library: Path, on: tuple[TunedDevice, Bench], watch: Watch | None
 ) -> tuple[str, ExecDocument]:
     """The campaign, and its document."""
     model, (device, bench) = described.model, on

@@ -309,10 +309,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                 untuned = compile_untuned(network, device, folder.library(device, model))
                 compiling_s = time.monotonic() - compiling_s
                 time_left = _TimeLeft(
-                    ends_s=began_s + request.budget_s,
-                    compile_s=compiling_s,
-                    process_s=opened_s,
-                    effort=request.effort,
+                    ends_s=began_s + request.budget_s, compile_s=compiling_s, process_s=opened_s, effort=request.effort
                 )
             progress = _rounds(tools, layers, watch, time_left)
             # What was tuned another time is not given up because other layers were asked for this time.
@@ -405,10 +402,7 @@ class _TimeLeft:
 
 
 def _rounds(
-    tools: Tools,
-    layers: tuple[TuningLayer, ...],
-    watch: Watch | None,
-    time_left: _TimeLeft | None,
+    tools: Tools, layers: tuple[TuningLayer, ...], watch: Watch | None, time_left: _TimeLeft | None
 ) -> dict[str, LayerProgress]:
     """How far each layer came."""
     if time_left is not None:

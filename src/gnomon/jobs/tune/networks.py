@@ -186,12 +186,7 @@ def compile_network(
 
 
 def prove_network(
-    bench: Bench,
-    compiled: Compiled | Failure,
-    effort: TuneEffort,
-    *,
-    watch: Watch | None,
-    campaign: CallCampaign,
+    bench: Bench, compiled: Compiled | Failure, effort: TuneEffort, *, watch: Watch | None, campaign: CallCampaign
 ) -> TunedNetworkPart:
     """The compiled network beside the untuned one on the device, interleaved."""
     if isinstance(compiled, Failure):

@@ -63,8 +63,7 @@ def open_images(
     name = source or own.data
     if not name:
         raise UsageError(
-            "neither the config nor the command says which images to train on",
-            hint=_meant(own.dataset_type),
+            "neither the config nor the command says which images to train on", hint=_meant(own.dataset_type)
         )
     kind, _, place = name.partition(":")
     if kind == "dataset" and source is None:

@@ -225,11 +225,7 @@ class Measurer:
         )
 
     def _checked(
-        self,
-        toolchain: Toolchain,
-        rows: Mapping[str, LatencyRow],
-        artifacts: Mapping[str, Artifact],
-        trained: set[str],
+        self, toolchain: Toolchain, rows: Mapping[str, LatencyRow], artifacts: Mapping[str, Artifact], trained: set[str]
     ) -> dict[str, LatencyRow]:
         """Rows with what their models really are, and how well those that were trained classify."""
         checked, data = dict(rows), self.profile.data

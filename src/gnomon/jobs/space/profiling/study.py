@@ -74,10 +74,7 @@ class Family:
         """The network of an assignment."""
         chosen = tuple(int(k) for k in assignment)
         return Network(
-            id=network_id(self.name, chosen),
-            family=self.name,
-            assignment=chosen,
-            primitives=self.space.names(chosen),
+            id=network_id(self.name, chosen), family=self.name, assignment=chosen, primitives=self.space.names(chosen)
         )
 
     def swaps(self) -> tuple[Network, ...]:
