@@ -245,9 +245,7 @@ class TrackerWire:
             self._fail(f"broke the connection: {error.strerror or error}")
 
     def _fail(self, what: str) -> NoReturn:
-        raise DeviceError(
-            f"{self._address} {what}", hint="See whether a TVM RPC tracker listens there, and no other program."
-        )
+        raise DeviceError(f"{self._address} {what}", hint="See whether a TVM RPC tracker listens there.")
 
 
 class LateError(DeviceError):

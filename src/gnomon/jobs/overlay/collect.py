@@ -84,11 +84,9 @@ def collect(
         versions = tuner_versions()
         campaigns: dict[str, TrialCampaign] = {}
         for log in logs.values():
-            empty = TuningRecords(
-                device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions
-            )
+            bare = TuningRecords(device=device, model=model, layers=(), trials=(), found_on=log.host, versions=versions)
             path = folder.collected(device, log.host, model)
-            campaign = TrialCampaign(path, empty, "overlay-collect", fresh=request.fresh)
+            campaign = TrialCampaign(path, bare, "overlay-collect", fresh=request.fresh)
             campaigns[log.host] = stack.enter_context(campaign)
             campaign.add_layers(log.layers)
         candidates = list(_candidates(request, list(logs.values()), campaigns))

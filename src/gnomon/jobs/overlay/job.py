@@ -369,10 +369,8 @@ def _notes(records: Sequence[TuningRecords], pooled: Pooled) -> Iterator[str]:
         yield "All records are of one device: the choice is simply its fastest."
     for a, b in _copies(pooled):
         yield f"The times of {a} and {b} are the same to the last digit: is one log a copy?"
-    measured = {(log.found_on, log.device.key) for log in records}
-    searched = [
-        log.device.key for log in records if not log.found_on and (log.device.key, log.device.key) not in measured
-    ]
+    measured = {log.device.key for log in records if log.found_on == log.device.key}
+    searched = [log.device.key for log in records if not log.found_on and log.device.key not in measured]
     if searched and len(pooled.devices) > 1 and not _gone(records):
         yield (
             f"What {', '.join(dict.fromkeys(searched))} found itself has the times of the search, which were not taken "

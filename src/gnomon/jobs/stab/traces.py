@@ -164,33 +164,30 @@ def _check_origin(trace: Trace, path: Path, backend: str, threads: int, graph: G
     elif origin.backend != backend:
         wrong = f"of the backend {origin.backend} and not {backend}"
     if wrong:
-        raise ProblemError(f"the trace {path} is {wrong}", hint=_MEASURE)
+        raise _unfit(f"the trace {path} is {wrong}")
 
 
 def _check_operators(trace: Trace, path: Path, graph: Graph) -> None:
     """ProblemError unless the trace's main graph has exactly the model's operators, each of the model's type."""
     if len(trace.sessions) > 1:
-        raise ProblemError(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's", hint=_MEASURE)
+        raise _unfit(f"the trace {path} holds {len(trace.sessions)} sessions, not one model's")
     types = {op.index: op.type for op in trace.main if op.type != PERMUTE}
-    for operator in graph.operators:
-        name = types.pop(operator.index, None)
+    for op in graph.operators:
+        name = types.pop(op.index, None)
         if name is None:
-            raise ProblemError(
-                f"the trace {path} has no time for operator {operator.index} ({operator.type}): it is of another model",
-                hint=_MEASURE,
-            )
-        if not same_operation(name, operator.type):
-            raise ProblemError(
-                f"operator {operator.index} is {name} in the trace {path} and {operator.type} in the model",
-                hint=_MEASURE,
-            )
+            raise _unfit(f"the trace {path} has no time for operator {op.index} ({op.type}) of the model")
+        if not same_operation(name, op.type):
+            raise _unfit(f"operator {op.index} is {name} in the trace {path} and {op.type} in the model")
     if types:
         index, name = min(types.items())
-        raise ProblemError(
-            f"the trace {path} has an operator {index} ({name}), which the model has not: it has "
-            f"{len(graph.operators)} operators",
-            hint=_MEASURE,
+        raise _unfit(
+            f"the trace {path} has an operator {index} ({name}), the model only {len(graph.operators)} operators"
         )
+
+
+def _unfit(message: str) -> ProblemError:
+    """The error for traces that do not fit the model or each other."""
+    return ProblemError(message, hint=_MEASURE)
 
 
 def same_operation(name: str, type_: str) -> bool:
@@ -215,10 +212,8 @@ def _check_together(traces: Mapping[str, Trace]) -> None:
         sources = {getattr(origin, what): backend for backend, origin in origins.items()}
         if len(sources) > 1:
             (source, first), (other, second) = list(sources.items())[:2]
-            raise ProblemError(
-                f"the traces are not comparable: that of {first} is from {source}, that of {second} from {other}",
-                hint=_MEASURE,
-            )
+            differ = f"that of {first} is from {source}, that of {second} from {other}"
+            raise _unfit(f"the traces are not comparable: {differ}")
 
 
 def _changed_s(path: Path) -> float:

@@ -95,9 +95,8 @@ def _replayed(request: ExecRequest, watch: Watch | None, tell: Tell) -> ExecDocu
         network = Network(pool, source)
         network.layers(device.target)
         library = folder.library(device, records.model, choice="" if records.host == device.key else records.host)
-        built = compile_network(
-            network, device, best_choice(records), library, model=records.model, seed=request.effort.seed
-        )
+        best, seed = best_choice(records), request.effort.seed
+        built = compile_network(network, device, best, library, model=records.model, seed=seed)
         if isinstance(built, Failure):
             raise MeasurementError(
                 f"{request.source} cannot be compiled for {device.key}: {built.message}",

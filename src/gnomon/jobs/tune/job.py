@@ -325,6 +325,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             )
             proof = prove_network(bench, compiled, request.effort, watch=watch, campaign=campaign)
             parts = shares([progress[layer.layer] for layer in layers])
+            failures = [trial.failure for layer in layers for trial in campaign.trials(layer.layer)]
             document = TuneDocument(
                 model=model,
                 device=device_part(device, request.device.config.name),
@@ -337,9 +338,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
                     _layer(layer, campaign.trials(layer.layer), share, progress[layer.layer].ended)
                     for layer, share in zip(layers, parts, strict=True)
                 ),
-                failures=failures_of(
-                    [t.failure for layer in layers for t in campaign.trials(layer.layer)] + list(tools.failures)
-                ),
+                failures=failures_of([*failures, *tools.failures]),
                 network=proof,
                 beside=None,
                 doubts=tuple(worst(bench.environments)),
@@ -349,9 +348,7 @@ def tune(request: TuneRequest, *, watch: Watch | None = None, tell: Tell = lambd
             campaign.finish(f"{campaign.count} trials of {len(layers)} layers of {model.name}")
     if document.library and (request.budget_s is None if request.compare is None else request.compare):
         if proof.scheduled:
-            compared, proof = beside(
-                request, folder.record(device, model), device.threads, proof, watch=watch, tell=tell
-            )
+            compared, proof = beside(request, campaign.path, device.threads, proof, watch=watch, tell=tell)
             document = replace(document, beside=compared, network=proof)
         elif request.compare:
             reason = "no layer runs tuned, as none came out faster so"

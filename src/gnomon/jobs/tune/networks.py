@@ -195,9 +195,8 @@ def prove_network(
     inputs, outputs = beside["inputs"], beside["outputs"]
     if not outputs.exists():
         # Without other software the untuned network's outputs are the reference.
-        said = bench.call(
-            NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs), effort.loop(campaign.dtype)
-        )
+        keep = NetworkCall(library=compiled.untuned, inputs=inputs, keep=outputs)
+        said = bench.call(keep, effort.loop(campaign.dtype))
         if isinstance(said, Failure):
             return TunedNetworkPart(failure=failure_part(said))
     calls = {

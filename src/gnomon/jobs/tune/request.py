@@ -192,9 +192,8 @@ def _compilation(
 ) -> tuple[Mapping[str, Any], str]:
     """The target and the linker for a device."""
     if options.target is None and recorded is not None and recorded.target:
-        return recorded.target, recorded.linker if options.linker is None else read_linker(
-            recorded.target, options.linker
-        )
+        linker = recorded.linker if options.linker is None else read_linker(recorded.target, options.linker)
+        return recorded.target, linker
     text = options.target or NATIVE
     target = read_target(text, here=native() if text == NATIVE else {})
     return target, read_linker(target, options.linker)

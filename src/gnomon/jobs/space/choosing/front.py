@@ -333,9 +333,8 @@ def _held(
     seen, rows = [proofs[0][name] for name in names], [proofs[1][name] for name in names]
     right, call = np.array([row.accuracy for row in seen]), np.array([row.call_s for row in rows], np.float64)
     points = np.column_stack([call / beliefs.unit, 1 - right])
-    fits = np.flatnonzero(
-        points[:, 0] <= (np.inf if options.most_latency is None else options.most_latency / beliefs.unit)
-    )
+    most = np.inf if options.most_latency is None else options.most_latency / beliefs.unit
+    fits = np.flatnonzero(points[:, 0] <= most)
     best = {names[place] for place in fits[nondominated(points[fits])].tolist()} if len(fits) else set[str]()
     accuracy = np.concatenate([some.accuracy for some in rounds])[both].T
     latency = np.concatenate([some.latency for some in rounds])[both].T

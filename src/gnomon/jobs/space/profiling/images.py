@@ -17,7 +17,7 @@ from gnomon.core.codec import fields_of
 from gnomon.errors import ProblemError, UsageError
 from gnomon.formats.aw_nas.config import CalibrationFiles, GnomonConfig
 from gnomon.jobs.space.profiling.folder import writing
-from gnomon.jobs.space.profiling.study import refused
+from gnomon.jobs.space.profiling.study import changed, refused
 from gnomon.system.files import in_place_of
 from gnomon.training.data.dataset import PARTS, Dataset, check_classes, map_dataset, split_parts
 from gnomon.training.data.pictures import load_calibration
@@ -62,9 +62,7 @@ def open_images(
     """
     name = source or own.data
     if not name:
-        raise UsageError(
-            "neither the config nor the command says which images to train on", hint=_meant(own.dataset_type)
-        )
+        raise UsageError("neither the config nor the command names images to train on", hint=_meant(own.dataset_type))
     kind, _, place = name.partition(":")
     if kind == "dataset" and source is None:
         raise refused("gnomon_cfg.data of the config", [f"--data {shlex.quote(name)}"])
@@ -119,10 +117,7 @@ def reopened_images(
         raise refused("the profile", [f"--data {shlex.quote(name)}"])
     data = open_images(own, name, classes=classes, download=download)
     if data.digest != recorded["digest"]:
-        raise UsageError(
-            f"the images of {data.name} are not those that the profile was made with any more",
-            hint="Put them back as they were, or profile again in another folder.",
-        )
+        raise changed(f"the images of {data.name}")
     return data
 
 
@@ -175,10 +170,7 @@ def keep_calibration(given: NDArray[np.uint8] | None, profile: Path) -> None:
         return
     kept = kept_calibration(profile)
     if kept is not None and not np.array_equal(kept, given):
-        raise UsageError(
-            f"the images for calibration are not those that {profile} was made with any more",
-            hint="Put them back as they were, or profile again in another folder.",
-        )
+        raise changed(f"the images for calibration of {profile}")
     if kept is None:
         with writing(profile), in_place_of(path) as partial, partial.open("wb") as file:
             np.savez(file, x=given)

@@ -45,7 +45,7 @@ from gnomon.jobs.space.profiling.folder import (
     read_latency,
     read_question,
 )
-from gnomon.jobs.space.profiling.study import OF_SPACE, Network, Study, open_study, refused, whole_name
+from gnomon.jobs.space.profiling.study import OF_SPACE, Network, Study, changed, open_study, refused, whole_name
 from gnomon.spaces.unit import NetSize
 from gnomon.system.files import read_regular
 
@@ -69,10 +69,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path / INPUT} cannot be read: {error}", hint="Give a whole profile.") from error
     if hashlib.sha256(text.encode()).hexdigest() != asked.config:
-        raise UsageError(
-            f"{path / INPUT} is not the config that the profile was made of any more",
-            hint="Put it back as it was, or profile again in another folder.",
-        )
+        raise changed(f"{path / INPUT}")
     if asked.numbering == OF_SPACE:
         from gnomon.jobs.space.profiling.declared import declared_study, study_of_text
 
@@ -90,10 +87,7 @@ def study_of(path: Path, blocks: Sequence[str | Path] = ()) -> Study:
             blocks=tuple(map(str, blocks)),
         )
     if any(question.get(name) != value for name, value in json.loads(json.dumps(study.question())).items()):
-        raise UsageError(
-            f"the blocks are not those that {path} was made of any more",
-            hint="Restore the file of blocks as it was, or profile again in another folder.",
-        )
+        raise changed(f"the blocks of {path}")
     return replace(study, images_known=bool(asked.data["digest"]))
 
 

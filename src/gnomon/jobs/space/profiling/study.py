@@ -160,10 +160,8 @@ class Study:
 
     def mixed(self, names: Sequence[str]) -> Network:
         """The network of these primitives, one a cell group, of one family or several. ProblemError for others."""
-        if len(names) != self.layout.group_count:
-            raise ProblemError(
-                f"{len(names)} primitives for {self.layout.group_count} cell groups", hint="Give one a cell group."
-            )
+        if len(names) != (groups := self.layout.group_count):
+            raise ProblemError(f"{len(names)} primitives for {groups} cell groups", hint="Give one a cell group.")
         chosen = named(self.primitives, names)
         families = {primitive.family for primitive in chosen}
         if len(families) == 1:
@@ -283,6 +281,12 @@ def refused(place: str | Path, options: Iterable[str]) -> UsageError:
         f"{place} names Python files, which are run only where they are given: a config may come from anybody",
         hint=f"If you know them: {' '.join(options)}, or --trust-config, which runs whatever it names.",
     )
+
+
+def changed(what: str) -> UsageError:
+    """The refusal of files that a profile was made from, and that are others now."""
+    hint = "Restore them as they were, or profile again in another folder."
+    return UsageError(f"{what} changed after the profile was made", hint=hint)
 
 
 def given_as(wanted: str, blocks: Iterable[str]) -> str | None:
