@@ -150,7 +150,7 @@ def test_open_shapes_are_refused_with_the_option_and_fixed_by_it(kit: Kit) -> No
 
 
 @pytest.mark.parametrize(
-    ("suffix", "told"), [(".txt", "cannot be tuned"), ("", "cannot be tuned"), (".pt2", "not an exported PyTorch program")]
+    ("suffix", "told"), [(".txt", "cannot be tuned"), ("", "cannot be tuned"), (".pt2", "not an exported")]
 )
 def test_what_is_no_network_is_refused_without_tvm(suffix: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"

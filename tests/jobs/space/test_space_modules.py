@@ -123,7 +123,7 @@ def test_blocks_that_are_not_given_are_not_run_and_changed_ones_are_refused(trai
     ):
         assert change[0] in text
         (tmp_path / "own.py").write_text(text.replace(*change))
-        with pytest.raises(UsageError, match="the blocks of .* changed"):
+        with pytest.raises(UsageError, match=r"the blocks of .* changed"):
             look(trained / "out", blocks=[tmp_path / "own.py"])
 
 

@@ -152,7 +152,7 @@ def test_images_for_calibration_are_kept_and_others_refused(tmp_path: Path) -> N
     for _ in range(2):
         keep_calibration(images, tmp_path)
     assert np.array_equal(kept_calibration(tmp_path), images)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="calibration of .* changed"):
+    with pytest.raises(UsageError, match=r"calibration of .* changed"):
         keep_calibration(images[:3], tmp_path)
 
 

@@ -14,12 +14,13 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
@@ -47,7 +48,7 @@ _GUARD = "In a script, call it from a function that is called below `if __name__
 _FINAL = "wrong-output"  # a training that diverges does so again; what else fails may have been mended
 
 
-class Workers:
+class Workers(AbstractContextManager["Workers"]):
     """Processes of this machine, or those of a Dask cluster. A context manager; they are started for the first work and
     kept for all that follows, as each has to load PyTorch."""
 
@@ -56,9 +57,6 @@ class Workers:
         self._cluster = cluster
         self._open = ExitStack()
         self._executor: Executor | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: Any) -> None:
         self._open.__exit__(*exception)
@@ -132,10 +130,8 @@ def _worker_lost(error: BaseException) -> bool:
 
     Dask's futures fail with a TypeError of their own where one is cancelled, as its worker is lost, while it is done.
     """
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    of_dask = where is not None and Path(where.tb_frame.f_code.co_filename).name == "cfexecutor.py"
+    frames = traceback.extract_tb(error.__traceback__)
+    of_dask = bool(frames) and Path(frames[-1].filename).name == "cfexecutor.py"
     return type(error).__name__ in {"BrokenProcessPool", "KilledWorker"} or (of_dask and isinstance(error, TypeError))
 
 
