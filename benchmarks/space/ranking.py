@@ -28,9 +28,8 @@ from gnomon.jobs.space.profiling.estimates import accuracy_effects, seen_network
 from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.methods import plan, recipes
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Family, Study, open_study
-from gnomon.jobs.space.profiling.training import train
+from gnomon.jobs.space.profiling.training import OpenProfile, TrainRequest, train
 from gnomon.measure.progress import Progress
 from gnomon.spaces.cells.ranks import kendall_tau
 from gnomon.training.data.dataset import Dataset

@@ -37,9 +37,8 @@ from gnomon.jobs.space.profiling.folder import AccuracyRow, ProfileFolder
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import plan, recipes
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
-from gnomon.jobs.space.profiling.training import Training, train
+from gnomon.jobs.space.profiling.training import OpenProfile, Training, TrainRequest, train
 from gnomon.measure.progress import Progress
 from gnomon.spaces.features import Ints
 from gnomon.spaces.selection.pareto import ParetoOptions

@@ -15,7 +15,7 @@ from gnomon.values import latency, new_file, toolchain_setting
 if TYPE_CHECKING:
     from gnomon.jobs.space import document
     from gnomon.jobs.space.choosing.believed import Believer
-    from gnomon.jobs.space.profiling.opened import TrainRequest
+    from gnomon.jobs.space.profiling.training import TrainRequest
     from gnomon.measure.progress import Watch
 
 Profile = Annotated[PathLike, option(metavar="PROFILE")]
@@ -520,7 +520,7 @@ def _asked(
     **options: Any,
 ) -> TrainRequest:
     """How networks are trained and measured."""
-    from gnomon.jobs.space.profiling.opened import TrainRequest
+    from gnomon.jobs.space.profiling.training import TrainRequest
 
     training = {name: options.pop(name) for name in TrainingOptions.__annotations__ if name in options}
     return TrainRequest(

@@ -11,7 +11,7 @@ import pytest
 from gnomon.cli.main import run
 from gnomon.errors import UsageError
 from gnomon.jobs.space import job
-from gnomon.jobs.space.profiling.opened import TrainRequest
+from gnomon.jobs.space.profiling.training import TrainRequest
 
 
 def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:

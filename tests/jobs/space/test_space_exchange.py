@@ -19,7 +19,7 @@ from gnomon.jobs.space.choosing.select import RULES, select_primitives
 from gnomon.jobs.space.exchange import export_networks, import_networks
 from gnomon.jobs.space.profiling.folder import read_accuracy, read_latency
 from gnomon.jobs.space.profiling.look import look
-from gnomon.jobs.space.profiling.opened import TrainRequest
+from gnomon.jobs.space.profiling.training import TrainRequest
 from gnomon.jobs.space.report import profile_report
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.selection.pareto import ParetoOptions

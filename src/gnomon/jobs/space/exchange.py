@@ -34,8 +34,8 @@ from gnomon.jobs.space.profiling.folder import (
     read_question,
 )
 from gnomon.jobs.space.profiling.look import named_blocks, network_size, read_rows, study_of
-from gnomon.jobs.space.profiling.opened import open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, open_study
+from gnomon.jobs.space.profiling.training import open_folder
 from gnomon.spaces.cells.primitives import NUMBERINGS
 from gnomon.spaces.cells.space import parse_id
 from gnomon.spaces.loading import SearchSpace, known_spaces, load_space, text_reader

@@ -35,9 +35,8 @@ from gnomon.jobs.space.profiling.images import keep_calibration, open_calibratio
 from gnomon.jobs.space.profiling.look import space_document
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import across_families, plan, recipes
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.study import Network, Study, given_as, open_study, refused, whole_name
-from gnomon.jobs.space.profiling.training import train
+from gnomon.jobs.space.profiling.training import OpenProfile, TrainRequest, open_folder, train
 from gnomon.measure.progress import Watch
 from gnomon.spaces.cells.effects import balanced_design
 from gnomon.system.files import read_file, save_text

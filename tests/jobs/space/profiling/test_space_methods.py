@@ -16,9 +16,8 @@ from tests.jobs.space.kits.studykit import made, study
 from gnomon.jobs.space.profiling.folder import AccuracyRow
 from gnomon.jobs.space.profiling.images import open_images
 from gnomon.jobs.space.profiling.methods import plan, recipes
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest
 from gnomon.jobs.space.profiling.study import Study
-from gnomon.jobs.space.profiling.training import Trainer, Training, train, weights_path
+from gnomon.jobs.space.profiling.training import OpenProfile, Trainer, Training, TrainRequest, train, weights_path
 from gnomon.measure.progress import Steps
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.space import state_prefix

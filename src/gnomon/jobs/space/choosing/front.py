@@ -47,10 +47,9 @@ from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.look import network_size, read_rows, read_selection, study_of
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import recipes
-from gnomon.jobs.space.profiling.opened import OpenProfile, TrainRequest, open_folder
 from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
-from gnomon.jobs.space.profiling.training import Training, train
+from gnomon.jobs.space.profiling.training import OpenProfile, Training, TrainRequest, open_folder, train
 from gnomon.measure.progress import Watch
 from gnomon.report import units
 from gnomon.spaces.selection.beliefs import Beliefs, believe

@@ -33,9 +33,8 @@ from gnomon.jobs.space.profiling.folder import (
 )
 from gnomon.jobs.space.profiling.images import write_calibration, write_validation
 from gnomon.jobs.space.profiling.latency import measure_files
-from gnomon.jobs.space.profiling.opened import OpenProfile
 from gnomon.jobs.space.profiling.study import Network
-from gnomon.jobs.space.profiling.training import Workers, best_weights
+from gnomon.jobs.space.profiling.training import OpenProfile, Workers, best_weights
 from gnomon.measure.progress import Steps
 from gnomon.models.exported import adopt, written_of
 from gnomon.models.onnx.quantised import Quantised, read_quantised
