@@ -27,8 +27,8 @@ import numpy as np
 from benchmarks.common import own_record, parser, publish
 from gnomon.api.options import measure_request
 from gnomon.core.stats import student_quantile
+from gnomon.jobs.space.profiling.estimates import score
 from gnomon.jobs.space.profiling.latency import measure_files
-from gnomon.jobs.space.profiling.predict import score
 from gnomon.jobs.space.profiling.study import Family, space_of
 from gnomon.models.units import write_net
 from gnomon.session.bench.baseline import Timed

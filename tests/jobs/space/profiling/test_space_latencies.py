@@ -18,13 +18,13 @@ from gnomon.formats.aw_nas.tables import read_accuracies, read_latencies
 from gnomon.jobs.space.job import write_tables
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
+    family_latencies,
     latest,
     standard_error,
     toolchain_of,
     toolchains_of,
 )
 from gnomon.jobs.space.profiling.folder import LatencyRow
-from gnomon.jobs.space.profiling.predict import family_latencies
 from gnomon.jobs.space.profiling.study import Study
 
 pytest.importorskip("yaml", reason="PyYAML is not installed: pip install '.[space]'")

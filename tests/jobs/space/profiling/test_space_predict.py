@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.jobs.space.kits.studykit import mixed_networks, study, timed
 
-from gnomon.jobs.space.profiling.estimates import LEAST_MIXED
-from gnomon.jobs.space.profiling.predict import held_out, latencies_of, score
+from gnomon.jobs.space.profiling.estimates import LEAST_MIXED, held_out, latencies_of, score
 from gnomon.jobs.space.profiling.study import space_of
 from gnomon.spaces.cells.effects import Evidence, Learned, learn
 from gnomon.spaces.cells.space import swaps

@@ -12,10 +12,17 @@ import numpy as np
 from gnomon.core.brief import brief
 from gnomon.core.strict_json import shown
 from gnomon.errors import UsageError
-from gnomon.jobs.space.profiling.estimates import Accuracy, accuracy_evidence, evidence_of, method_of, toolchain_of
+from gnomon.jobs.space.profiling.estimates import (
+    Accuracy,
+    Latencies,
+    accuracy_evidence,
+    evidence_of,
+    latencies_of,
+    method_of,
+    toolchain_of,
+)
 from gnomon.jobs.space.profiling.folder import LatencyRow
 from gnomon.jobs.space.profiling.look import network_size, read_rows, study_of
-from gnomon.jobs.space.profiling.predict import Latencies, latencies_of
 from gnomon.jobs.space.profiling.study import Study
 from gnomon.jobs.space.profiling.training import best_weights
 from gnomon.report.frame import frame

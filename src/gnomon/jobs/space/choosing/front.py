@@ -40,6 +40,7 @@ from gnomon.jobs.space.profiling.estimates import (
     method_of,
     seen_networks,
     standard_error,
+    tau,
     toolchain_of,
 )
 from gnomon.jobs.space.profiling.folder import PROOF, PUBLISHED, AccuracyRow, read_question, settings_in
@@ -47,7 +48,6 @@ from gnomon.jobs.space.profiling.images import kept_calibration, reopened_images
 from gnomon.jobs.space.profiling.look import network_size, read_rows, read_selection, study_of
 from gnomon.jobs.space.profiling.measuring import Measurer
 from gnomon.jobs.space.profiling.methods import recipes
-from gnomon.jobs.space.profiling.predict import tau
 from gnomon.jobs.space.profiling.study import Network, Study
 from gnomon.jobs.space.profiling.training import OpenProfile, Training, TrainRequest, open_folder, train
 from gnomon.measure.progress import Watch

@@ -28,6 +28,7 @@ from gnomon.jobs.space.document import (
 )
 from gnomon.jobs.space.profiling.estimates import (
     compare_with_twin,
+    held_out,
     latest,
     method_of,
     ranking,
@@ -212,8 +213,6 @@ def _accuracy(study: Study, rows: Sequence[AccuracyRow], wanted: str | None) -> 
 
 
 def _toolchain(study: Study, rows: Sequence[LatencyRow], name: str) -> ToolchainPart:
-    from gnomon.jobs.space.profiling.predict import held_out
-
     mine = latest(rows, name)
     quantised = [row.quantised for row in mine.values() if row.quantised is not None]
     return ToolchainPart(
