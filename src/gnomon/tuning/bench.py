@@ -134,7 +134,7 @@ class Bench:
     """A device to measure on. Belongs to one thread; what it started ends with its workshop.
 
     Without `servers` it is this machine, in a child with this `environment`, on the cores `pin` alone (none: all).
-    `environments` are this machine's snapshots around what was watched.
+    `is_here` says whether it is this machine; `environments` are this machine's snapshots around what was watched.
     """
 
     def __init__(
@@ -148,10 +148,11 @@ class Bench:
         pin: Sequence[int] = (),
     ) -> None:
         self.device, self._servers, self._wait_s = device, servers, wait_s
-        here = servers is None
-        self._worker = (
-            pool.worker(threads=device.threads, environment=environment, pin=pin) if here else pool.worker(threads=1)
-        )
+        self.is_here = servers is None
+        if self.is_here:
+            self._worker = pool.worker(threads=device.threads, environment=environment, pin=pin)
+        else:
+            self._worker = pool.worker(threads=1)
         self.server = ""
         self.threads = 0
         self.environments: list[Environment] = []
@@ -165,11 +166,6 @@ class Bench:
         if isinstance(said, Failure):
             raise DeviceError(f"this machine's processor is unknown: {said.message}", hint="Give --target.")
         return said
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is this machine."""
-        return self._servers is None
 
     def fresh(self) -> None:
         """Measure the next call in a new session: in a fresh process of the device."""

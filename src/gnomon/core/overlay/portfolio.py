@@ -221,7 +221,8 @@ def best_portfolio(
     `devices` names the devices in messages. The search ends early where `out_of_time` says so, and after 200
     configurations of one branch. The same arguments give the same answer.
 
-    Raises UsageError for what is invalid, and InfeasibleError where no `size` configurations serve all devices.
+    Raises UsageError for a `size` below 1 and regrets too large to add, and InfeasibleError where no `size`
+    configurations serve all devices.
     """
     costs = _checked(regrets, size)
     count, columns = costs.shape
@@ -258,12 +259,8 @@ def best_portfolio(
 def _checked(regrets: Floats, size: int) -> Floats:
     """The regrets, infinite where a configuration cannot serve."""
     table = np.asarray(regrets, dtype=np.float64)
-    if table.ndim != 2 or 0 in table.shape:
-        raise UsageError(f"regrets of shape {table.shape} are not a table", hint="Give (configurations, devices).")
     if size < 1:
         raise UsageError(f"a portfolio of {size}", hint="Ask for at least one configuration.")
-    if (table < 0).any():
-        raise UsageError("a regret is below 0", hint="Regret is counted from the least time on the device.")
     serves = np.isfinite(table)
     with np.errstate(over="ignore"):
         largest = float(np.where(serves, table, 0.0).max(axis=0).sum())

@@ -7,7 +7,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,31 +32,16 @@ _MARGIN = 0.98
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TuneFolder:
-    """The folder: `models`, `records` and `libraries` are in it."""
+    """The folder of tuning, with a folder each for copies of networks, record files, overlays and compiled networks.
 
-    root: Path
+    `models` are copies of networks by digest, so that records can be compiled again. `overlays` are the record files of
+    what was chosen for all devices; `libraries` are compiled networks, each with the files that belong to it.
+    """
 
-    @property
-    def models(self) -> Path:
-        """Copies of networks, by digest, so that records can be compiled again."""
-        return self.root / "models"
-
-    @property
-    def records(self) -> Path:
-        """Record files."""
-        return self.root / "records"
-
-    @property
-    def overlays(self) -> Path:
-        """Record files of what was chosen for all devices."""
-        return self.root / "overlay"
-
-    @property
-    def libraries(self) -> Path:
-        """Compiled networks, with what belongs to each."""
-        return self.root / "libraries"
+    def __init__(self, root: Path) -> None:
+        self.root, self.models, self.records = root, root / "models", root / "records"
+        self.overlays, self.libraries = root / "overlay", root / "libraries"
 
     def record(self, device: TunedDevice, model: TunedModel) -> Path:
         """The record file of a device and a model."""
@@ -113,7 +98,7 @@ class TuneFolder:
 def tune_folder(out: Path | None) -> TuneFolder:
     """The folder that is meant: the user's own unless one is given."""
     # Absolute, because what compiles has a folder of its own.
-    return TuneFolder(root=(user_folder() / "tune" if out is None else out).absolute())
+    return TuneFolder((user_folder() / "tune" if out is None else out).absolute())
 
 
 def safe(name: str) -> str:

@@ -33,6 +33,7 @@ from gnomon.jobs.space.document import (
     Three,
 )
 from gnomon.jobs.space.profiling.estimates import (
+    NORMAL_95,
     NetworkPrices,
     accuracy_evidence,
     evidence_of,
@@ -164,7 +165,6 @@ def with_proofs(evidence: NetworkPrices, proofs: NetworkPrices) -> NetworkPrices
 
 FRONT = "front.json"
 MOST_NETWORKS = 1000
-_NORMAL_95 = 1.959964
 
 
 def find_front(
@@ -306,7 +306,7 @@ def _measured(name: str, proofs: NetworkPrices) -> MeasuredPoint:
     accuracy: Three | None = None
     latency_s: Three | None = None
     if seen is not None:
-        half = _NORMAL_95 * seen.error
+        half = NORMAL_95 * seen.error
         accuracy = seen.accuracy, max(0.0, seen.accuracy - half), min(1.0, seen.accuracy + half)
     if row is not None and row.call_s is not None:
         low, high = (row.call_s if end is None else end for end in (row.low_s, row.high_s))

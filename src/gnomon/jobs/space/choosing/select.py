@@ -25,6 +25,7 @@ from gnomon.formats.aw_nas.tables import write_lookup
 from gnomon.jobs.space.document import LookupErrorPart, LookupPart, RuleAccuracies, SelectionDocument
 from gnomon.jobs.space.profiling.estimates import (
     LEAST_MIXED,
+    NORMAL_95,
     Accuracy,
     accuracy_evidence,
     evidence_of,
@@ -57,7 +58,6 @@ SUMS = "costs of all networks"
 Rows = tuple[tuple[tuple[float, float, float], ...], ...]
 """Milliseconds by layer and kept primitive, each with the ends of its 95 % interval."""
 
-_NORMAL_95 = 1.959964
 _FOLDS = 8
 _SUMMED = 1000  # the sums of so many networks of a larger choice are looked at
 _STEPS, _HELD = 8, 1e-3  # of finding the closest costs; what holds them to those that are believed
@@ -211,7 +211,7 @@ def _spreads(learned: Learned) -> list[Floats]:
     """How many times more or less each cost of each group may be, with 95 % probability."""
     slots, covariance = learned.effects.space.slots, learned.effects.covariance
     variance = np.diag(covariance)[1:] + covariance[0, 0] + 2 * covariance[0, 1:]
-    half = _NORMAL_95 * learned.loose * np.sqrt(np.maximum(variance, 0.0))
+    half = NORMAL_95 * learned.loose * np.sqrt(np.maximum(variance, 0.0))
     return np.split(np.exp(half), np.cumsum([len(slot.choices) for slot in slots])[:-1])
 
 

@@ -32,7 +32,9 @@ LEAST_MIXED = 6
 MOST_LEARNED = 500
 """Networks that are learned from: that takes the cube of their number."""
 
-_NORMAL_95 = 1.959964
+NORMAL_95 = 1.959964
+"""Standard deviations from the mean to either end of a normal 95 % interval."""
+
 _DRAWS, _RESAMPLES = 60, 1000
 _NO_NOISE_SEEN = 0.005
 """The standard deviation of an accuracy by the seed where no network was trained twice."""
@@ -267,7 +269,7 @@ def standard_error(row: LatencyRow) -> float:
     """
     if row.low_s is None or row.high_s is None or (row.processes < 2 and not row.origin):
         return 0.0
-    quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else _NORMAL_95
+    quantile = student_quantile(0.975, row.processes - 1) if row.processes > 1 else NORMAL_95
     return abs(row.high_s - row.low_s) / 2 / quantile
 
 
