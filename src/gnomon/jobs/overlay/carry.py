@@ -51,6 +51,7 @@ def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     choice: Chosen = dict.fromkeys(analysis.document.devices, analysis.chosen())
     sets: list[Chosen] = [choice, *(dict.fromkeys(build.devices, build.configurations) for build in analysis.builds)]
     devices = devices_of(analysis)
+    alone: list[Chosen] = [{key: choice[key]} for key in devices]
     own = {key: folder.overlay(device, model) for key, device in devices.items()}
     whole = folder.overlay(replace(devices[next(iter(devices))], key=_ALL), model)
     places = [whole, *(folder.portfolio(model) / f"{number}.json" for number in range(1, len(sets)))]
@@ -58,10 +59,8 @@ def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     if suffix is not None:
         lines = _lines(analysis, sets)
         paths = {key: path.with_suffix(f"{suffix}.json") for key, path in own.items()}
-        for key, path in paths.items():
-            _save_lines(lines, {key: choice[key]}, path)
         logs = tuple(path.with_suffix(f"{suffix}.log") for path in places)
-        for chosen, path in zip(sets, logs, strict=True):
+        for chosen, path in zip([*alone, *sets], [*paths.values(), *logs], strict=True):
             _save_lines(lines, chosen, path)
         indices: dict[str, dict[str, int]] = {}
         for layer, configuration in analysis.chosen().items():
@@ -75,10 +74,8 @@ def carry(analysis: Analysis, folder: TuneFolder) -> WrittenChoice:
     if not all(layer.workload for layer in analysis.described):
         return WrittenChoice(written=written, indices={}, builds=())
     databases = {key: path.with_suffix(".metaschedule") for key, path in own.items()}
-    for key, path in databases.items():
-        _save_database(path, [_records(analysis, devices[key], choice[key])])
     folders = tuple(path.with_suffix(".metaschedule") for path in places)
-    for chosen, path in zip(sets, folders, strict=True):
+    for chosen, path in zip([*alone, *sets], [*databases.values(), *folders], strict=True):
         _save_database(path, [_records(analysis, devices[key], names) for key, names in chosen.items()])
     written = replace(written, databases=_texts(databases), whole=str(folders[0]))
     return WrittenChoice(written=written, indices={}, builds=folders[1:])

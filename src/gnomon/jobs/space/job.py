@@ -64,8 +64,8 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     is believed of each; none where nothing was trained. `latency_table.yaml` has the milliseconds of the first
     toolchain, `latency_table.<toolchain>.yaml` those of each other one.
     """
-    notes = _accuracies(folder, study)
-    swaps = [n.id for family in study.families.values() for n in family.swaps()]
+    variants = [network for family in study.families.values() for network in family.swaps()]
+    notes, swaps = _accuracies(folder, study, variants), [network.id for network in variants]
     for number, toolchain in enumerate(toolchains_of(folder.latency.values())):
         rows = latest(folder.latency.values(), toolchain)
         table = {name: milliseconds(row.call_s) for name in swaps if (row := rows.get(name)) and row.call_s is not None}
@@ -80,14 +80,13 @@ def write_tables(folder: ProfileFolder, study: Study) -> list[str]:
     return notes
 
 
-def _accuracies(folder: ProfileFolder, study: Study) -> list[str]:
+def _accuracies(folder: ProfileFolder, study: Study, variants: Sequence[Network]) -> list[str]:
     try:
         method = method_of(folder.accuracy.values(), None)
     except UsageError:
         return ["no network was trained: there is no table of accuracies"]
     seen = seen_networks(study, folder.accuracy.values(), method)
-    swaps = [network for family in study.families.values() for network in family.swaps()]
-    table, _ = swap_accuracies(study, seen, swaps)
+    table, _ = swap_accuracies(study, seen, variants)
     if table and all(math.isfinite(value) for value in table.values()):
         save_text(write_flat_table(table), folder.path / ACCURACIES, option="--profile-dir")
     failed = [row for row in folder.accuracy.values() if row.method == method and row.reason]
