@@ -186,7 +186,7 @@ KINDS: tuple[Kind, ...] = (
 
 def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
     """Seconds over several seeds, and what was proved."""
-    seconds, nodes, gaps, proven, infeasible = [], [], [], 0, 0
+    seconds, gaps, proven, infeasible = [], [], 0, 0
     for seed in range(seeds):
         costs = kind(np.random.default_rng(seed))
         begin = time.perf_counter()
@@ -201,7 +201,6 @@ def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
             infeasible += 1
             continue
         seconds.append(time.perf_counter() - begin)
-        nodes.append(float(found.nodes))
         proven += found.proven
         if not found.proven:
             gaps.append(1 - found.bound / found.value if found.chosen else 1.0)
@@ -212,7 +211,6 @@ def portfolios(kind: Kind, size: int, seeds: int) -> dict[str, Any]:
         "proven_infeasible": infeasible,
         "of": seeds,
         "seconds": spread(seconds),
-        "branches": spread(nodes) if nodes else None,
         "gap": spread(gaps) if gaps else None,
     }
 

@@ -103,7 +103,7 @@ def test_a_board_that_is_switched_off_and_one_where_tvm_hangs(
 ) -> None:
     with OwnServer(board.config(), kit.pool.guard, lambda sentence: None) as server:
         switch_off(board)
-        assert becomes(lambda: not server._run or not server._run.alive)
+        assert becomes(lambda: not server._run or not server._run.thread.is_alive())
         with pytest.raises(DeviceError, match="refuses the connection") as away:
             server.free(0.0)
         assert away.value.transient

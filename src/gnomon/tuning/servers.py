@@ -88,7 +88,7 @@ class OwnServer:
         until_s = time.monotonic() + wait_s
         if again:
             self._end()
-        while self._run is None or not self._run.alive:
+        while self._run is None or not self._run.thread.is_alive():
             self._end()
             try:
                 self._start()
@@ -123,12 +123,8 @@ class _Run:
         self._stop = threading.Event()
         self._said: queue.SimpleQueue[ServerInfo | BaseException] = queue.SimpleQueue()
         self._began_s = math.inf
-        self._thread = threading.Thread(target=self._serve, name="gnomon-tvm-server", daemon=True)
-        self._thread.start()
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
+        self.thread = threading.Thread(target=self._serve, name="gnomon-tvm-server", daemon=True)
+        self.thread.start()
 
     def info(self) -> ServerInfo:
         """The server's first message; raises the error that kept it from starting, DeviceError if it hangs."""
@@ -146,7 +142,7 @@ class _Run:
 
     def end(self) -> None:
         self._stop.set()
-        self._thread.join(_JOIN_S)
+        self.thread.join(_JOIN_S)
 
     def _serve(self) -> None:
         stop_at(self._stop)

@@ -44,7 +44,7 @@ _ANDROID = {"arm64-linux-android": "aarch64-linux-android", "arm-linux-android":
 """Triples that LLVM takes, as the NDK's compilers have them in their names."""
 _MOST_BYTES = 100_000
 _JSON = Strict(what="target", hint="Give a JSON object with a kind.", most_letters=_MOST_BYTES)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,13 +64,11 @@ def read_target(text: str, *, here: Mapping[str, Any]) -> dict[str, Any]:
     if text == "generic":
         return {"kind": "llvm"}
     if _X86.fullmatch(text):
-        triple = {} if _host() == "x86_64" else {"mtriple": _SYSTEMS["x86_64"]}
-        return {"kind": "llvm", **triple, "mcpu": text}
-    for prefix, triple_text in _SYSTEMS.items():
-        rest = text.removeprefix(prefix)
-        if rest == text or (rest and not _NAME.fullmatch(rest[1:])) or (rest and rest[0] != "-"):
-            continue
-        return _foreign(prefix, triple_text, rest[1:])
+        other = {} if _host() == "x86_64" else {"mtriple": _SYSTEMS["x86_64"]}
+        return {"kind": "llvm", **other, "mcpu": text}
+    for family, triple in _SYSTEMS.items():
+        if match := re.fullmatch(rf"{family}(-{_NAME})?", text):
+            return _foreign(family, triple, (match[1] or "")[1:])
     raise UsageError(f"no target is called {text!r}", hint=f"Give {_FORMS}.")
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnomon.core.overlay.choice import choose
-from gnomon.core.overlay.pool import Pooled, side_by_side
+from gnomon.core.overlay.pool import Pooled, side_by_side, without_times
 from gnomon.core.overlay.pool import pool as joined
 from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, TuningLayer, TuningRecords, TuningTrial
 from gnomon.core.sample import Failure
@@ -72,7 +72,8 @@ def test_joins_by_layer_and_configuration() -> None:
     assert first.configurations == ("a", "b", "c", UNTUNED)
     assert first.hosts == (("x86",), ("x86", "arm"), ("arm",), ())
     assert np.array_equal(first.times_s, [[2.0, 7.0], [4.0, 6.0], [8.0, 5.0], [20.0, np.nan]], equal_nan=True)
-    assert pooled.missing == {"2": ("x86", "arm")} and pooled.layers[1].configurations == ()
+    assert without_times(first) == () and without_times(pooled.layers[1]) == ("x86", "arm")
+    assert pooled.layers[1].configurations == ()
     assert pooled.failures == ()
     assert choose(first).configuration == "a"
 
@@ -127,14 +128,14 @@ def test_a_configuration_that_ended_its_process_for_good_has_no_time() -> None:
 def test_a_configuration_that_was_once_wrong_has_no_time() -> None:
     pooled = pool([records("x86", trial("a", 1.0), trial("a", failure=WRONG)), records("arm", trial("a", 1.0))])
     assert times_of(pooled) == {("a", "arm"): 1.0} and (0, 0) not in pooled.samples[0]
-    assert pooled.missing["1"] == ("x86",)
+    assert without_times(pooled.layers[0]) == ("x86",)
 
 
 def test_a_layer_missing_on_a_device_is_named_and_kept() -> None:
     few = replace(records("arm", trial("a", 1.0)), layers=LAYERS[:1])
     pooled = pool([records("x86", trial("a", 1.0), trial("d", 1.0, layer="2")), few])
     assert [layer.name for layer in pooled.layers] == ["conv", "dense"]
-    assert pooled.missing == {"2": ("arm",)}
+    assert [without_times(layer) for layer in pooled.layers] == [(), ("arm",)]
     assert choose(pooled.layers[1]).chosen is None
 
 

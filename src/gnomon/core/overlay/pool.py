@@ -40,15 +40,13 @@ class Pooled:
     `layers` have all `devices` in the order in which they were met, their configurations in that of their identities,
     so that the order of files and lines decides nothing, and `UNTUNED` behind them, without hosts, where it has a time:
     no configuration at all is one more choice. `samples` is, for each layer, what their times are the medians of.
-    `missing` names, by layer, the devices without any time of a configuration that a device found. `failures` are in
-    order of the record sets; a configuration that failed in one trial has a time from its others, unless its outputs
-    were wrong.
+    `failures` are in order of the record sets; a configuration that failed in one trial has a time from its others,
+    unless its outputs were wrong.
     """
 
     devices: tuple[str, ...]
     layers: tuple[LayerTimes, ...]
     samples: tuple[SampleTable, ...]
-    missing: Mapping[str, tuple[str, ...]]
     failures: tuple[FailedTrial, ...]
 
 
@@ -77,9 +75,7 @@ def pool(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Pooled:
     for (records, columns), mask in zip(sets, _once(sets), strict=True):
         bins.add(records, columns, mask)
     layers, samples = bins.joined()
-    missing = {t.layer: absent for t in layers if (absent := _without_times(t))}
-    failures = tuple(bins.failures)
-    return Pooled(devices=devices, layers=layers, samples=samples, missing=missing, failures=failures)
+    return Pooled(devices=devices, layers=layers, samples=samples, failures=tuple(bins.failures))
 
 
 _UNTUNED_ROW = -1
@@ -255,7 +251,8 @@ def described_layers(record_sets: Iterable[TuningRecords]) -> dict[str, TuningLa
     return layers
 
 
-def _without_times(times: LayerTimes) -> tuple[str, ...]:
+def without_times(times: LayerTimes) -> tuple[str, ...]:
+    """The devices without any time of a configuration that a device found."""
     hosted = [bool(hosts) for hosts in times.hosts]
     timed = np.flatnonzero(~np.isnan(times.times_s[hosted]).all(axis=0)).tolist()
     return tuple(device for k, device in enumerate(times.devices) if k not in timed)

@@ -75,15 +75,15 @@ class _Node:
 class Branching:
     """The state of one search, in units of the cost to go below.
 
-    `rows` are those of the best portfolio found; None where none below that cost was found. `nodes` counts how many
-    times it branched. At the end no portfolio costs less than `bound`, and `done` says that all was searched.
+    `rows` are those of the best portfolio found; None where none below that cost was found. At the end no portfolio
+    costs less than `bound`, and `done` says that all was searched.
     """
 
     def __init__(self, out_of_time: Callable[[], bool]) -> None:
         self.out_of_time = out_of_time
         self.best = 1.0
         self.rows: tuple[int, ...] | None = None
-        self.nodes, self.bound, self.done = 0, 0.0, False
+        self.bound, self.done = 0.0, False
 
     @property
     def cut(self) -> float:
@@ -99,7 +99,6 @@ class Branching:
             return self._last(node.chosen, node.settled, node.costs, node.rows)
         if self.out_of_time() or len(node.chosen) >= _DEEPEST:
             return 0.0
-        self.nodes += 1
         multipliers, worth = self._multipliers(node, start)
         base = float(multipliers.sum()) * (1 - _SLACK * (size + 2))
         order = np.argsort(worth, kind="stable")
@@ -201,7 +200,7 @@ class Portfolio:
     `chosen` are indices of configurations in order, at most as many as were asked for: those that serve a device.
     `serves` is the index of the configuration that serves each device, `value` the sum of the regrets. No
     portfolio's value is below `bound`; `proven` says that none is better than this one by more than a part of 1e-9.
-    Where time ended before any portfolio was found, `chosen` is empty and `value` infinite. `nodes` counts branches.
+    Where time ended before any portfolio was found, `chosen` is empty and `value` infinite.
     """
 
     chosen: tuple[int, ...]
@@ -209,7 +208,6 @@ class Portfolio:
     value: float
     bound: float
     proven: bool
-    nodes: int
 
 
 def best_portfolio(
@@ -230,10 +228,9 @@ def best_portfolio(
     stop = out_of_time or (lambda: False)
     floor = float(costs.min(axis=0).sum())
     if size >= min(count, columns):
-        return _portfolio(costs, tuple(costs.argmin(axis=0).tolist()), floor, True, 0)
+        return _portfolio(costs, tuple(costs.argmin(axis=0).tolist()), floor, True)
     tamed = _tamed(costs)
     rows = _swapped_from_all(tamed, size, stop)
-    nodes = 0
     if not np.isfinite(_value(costs, rows)):
         cover = search(np.where(np.isfinite(costs), 0.0, 1.0), size, 1.0, out_of_time=stop)
         if cover.rows is None and cover.done:
@@ -242,18 +239,18 @@ def best_portfolio(
                 hint="Ask for more configurations, or measure more of them on all devices.",
             )
         if cover.rows is None:
-            return Portfolio(chosen=(), serves=(), value=np.inf, bound=floor, proven=False, nodes=cover.nodes)
-        rows, nodes = _swapped(tamed, list(cover.rows)), cover.nodes
+            return Portfolio(chosen=(), serves=(), value=np.inf, bound=floor, proven=False)
+        rows = _swapped(tamed, list(cover.rows))
     value = _value(costs, rows)
     if value <= floor:
-        return _portfolio(costs, rows, floor, True, nodes)
+        return _portfolio(costs, rows, floor, True)
     # Of equal configurations one is enough.
     single = np.sort(np.unique(costs, axis=0, return_index=True)[1])
     branching = search(costs[single], min(size, len(single)), value, out_of_time=stop)
     better = [] if branching.rows is None else single[list(branching.rows)].tolist()
     if better and _value(costs, better) < value:
         rows = tuple(better) if branching.done else _swapped(tamed, better)
-    return _portfolio(costs, rows, max(branching.bound, floor), branching.done, nodes + branching.nodes)
+    return _portfolio(costs, rows, max(branching.bound, floor), branching.done)
 
 
 def _checked(regrets: Floats, size: int) -> Floats:
@@ -283,7 +280,7 @@ def _value(costs: Floats, rows: Sequence[int]) -> float:
     return float(costs[list(rows)].min(axis=0).sum())
 
 
-def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool, nodes: int) -> Portfolio:
+def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool) -> Portfolio:
     """The portfolio of these rows without those that serve nothing; each device is served by the first of its best."""
     members = np.unique(np.asarray(rows, dtype=np.intp))
     serves = members[costs[members].argmin(axis=0)]
@@ -294,7 +291,6 @@ def _portfolio(costs: Floats, rows: Sequence[int], bound: float, proven: bool, n
         value=value,
         bound=min(bound, value),
         proven=proven,
-        nodes=nodes,
     )
 
 

@@ -25,7 +25,7 @@ from gnomon.core.overlay.choice import (
     weigh_layers,
 )
 from gnomon.core.overlay.confidence import ChoiceConfidence, choice_confidence
-from gnomon.core.overlay.pool import Pooled, described_layers, pool, side_by_side
+from gnomon.core.overlay.pool import Pooled, described_layers, pool, side_by_side, without_times
 from gnomon.core.overlay.portfolio import best_portfolio
 from gnomon.core.overlay.records import TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import traces_of
@@ -286,7 +286,7 @@ def _failed(times: LayerTimes, pooled: Pooled) -> tuple[FailedTrialPart, ...]:
 
 def _undecided(choice: LayerChoice, pooled: Pooled, records: Sequence[TuningRecords]) -> UndecidedLayer:
     times = choice.times
-    missing = pooled.missing.get(times.layer, ())
+    missing = without_times(times)
     why = f"nothing of it was timed on {', '.join(missing)}" if missing else "no configuration was timed on all"
     advice = "what is missing can no longer be measured" if _gone(records) else f"{_COLLECT} measures what is missing"
     return UndecidedLayer(

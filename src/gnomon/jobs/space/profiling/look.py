@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gnomon.core.codec import OTHERS_TOO, Must, decode, fields_of, read_json, within
 from gnomon.core.strict_json import Complaints, Strict
-from gnomon.errors import UsageError
+from gnomon.errors import UsageError, system_errors
 from gnomon.formats.aw_nas.config import read_aw_nas_config
 from gnomon.jobs.space.document import (
     AccuracyPart,
@@ -256,10 +256,8 @@ def read_selection(output: Path) -> SelectionDocument | None:
     ProblemError, with all that is wrong, for a damaged file; UsageError for one that cannot be read.
     """
     path = beside(output, SELECTION)
-    try:
-        document = read_regular(path, _STRICT.most_letters)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_STRICT.hint) from error
+    with system_errors(UsageError, f"{path} cannot be read", hint=_STRICT.hint):
+        document = read_regular(path, _STRICT.most_letters)
     return read_json(SelectionDocument, document, _STRICT)
