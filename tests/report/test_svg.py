@@ -42,7 +42,7 @@ NO_NUMBER = re.compile(r"[Nn]a[Nn]|[Ii]nf|None")
 
 
 def ends(values: list[Value]) -> list[float]:
-    return [end for one in values if one.known for end in one.ends]
+    return [end for one in values if one.is_known for end in one.ends]
 
 
 def points(*marks: Mark, **how: object) -> Chart:
@@ -60,7 +60,7 @@ def test_all_values_are_inside_and_ticks_too(values: list[Value], linear: bool) 
     assert found.low < found.high
     assert all(found.low <= value <= found.high for value, _ in found.ticks(6))
     for one in values:
-        if one.known:
+        if one.is_known:
             low, middle, high = map(found.place, one.ends)
             assert all(100 <= place <= 500 for place in (low, middle, high))
         else:

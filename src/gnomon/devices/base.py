@@ -114,7 +114,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 def facts_of(printed: str) -> dict[str, Any] | None:
     """The object that the fingerprint's program printed; None if it is none."""
     try:
-        found = loads(printed)
+        facts = loads(printed)
     except RecordError:
         return None
-    return found if isinstance(found, dict) else None
+    return facts if isinstance(facts, dict) else None

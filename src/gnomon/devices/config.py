@@ -163,11 +163,11 @@ def device_from(name: str, table: Mapping[str, object]) -> DeviceConfig:
     return config
 
 
-def check_new(name: str, known: Mapping[str, DeviceConfig]) -> None:
+def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
     """UsageError where a device is called so already."""
-    if name in known:
+    if name in devices:
         raise UsageError(
-            f"there is a device {name!r} already, at {known[name].address}",
+            f"there is a device {name!r} already, at {devices[name].address}",
             hint=f"Choose another name, or first: gnomon devices remove {name}",
         )
 
@@ -186,10 +186,10 @@ def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
 
         if "devices" not in document:
             document.add("devices", tomlkit.table(is_super_table=True))
-        made = tomlkit.table()
+        entry = tomlkit.table()
         for key, value in table.items():
-            made.add(key, _inline(value) if isinstance(value, dict) else value)
-        document["devices"].append(config.name, made)
+            entry.add(key, _inline(value) if isinstance(value, dict) else value)
+        document["devices"].append(config.name, entry)
 
     def wanted(before: dict[str, DeviceConfig]) -> dict[str, DeviceConfig]:
         check_new(config.name, before)
@@ -233,24 +233,24 @@ def _edit(
         try:
             document = tomlkit.parse(text)
             change(document)
-            made = tomlkit.dumps(document)
-            right = _devices_in(made, path) == after
+            edited = tomlkit.dumps(document)
+            right = _devices_in(edited, path) == after
         except (TOMLKitError, UsageError, ValueError, TypeError, AttributeError, RecursionError):
             right = False
         if not right:
             raise UsageError(
                 f"{path} is written in a way that gnomon cannot edit without loss", hint="Change it by hand."
             )
-        write_whole(made.encode("utf-8"), path)
+        write_whole(edited.encode("utf-8"), path)
     return path
 
 
 def _inline(table: dict[str, object]) -> Any:
     import tomlkit
 
-    made = tomlkit.inline_table()
-    made.update(table)
-    return made
+    inline = tomlkit.inline_table()
+    inline.update(table)
+    return inline
 
 
 def _devices_in(text: str, path: Path) -> dict[str, DeviceConfig]:

@@ -99,8 +99,8 @@ def fingerprint(root: str = "/", environment: Mapping[str, str] | None = None) -
 
 def _cores(base: Path) -> int | None:
     """How many cores this process may use: those that it is kept to, and no more than its control groups' quota."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if found is None:
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if count is None:
         return None
     for line in _read(base / "proc/self/cgroup").splitlines():
         number, kinds, name = [*line.split(":", 2), "", ""][:3]
@@ -111,8 +111,8 @@ def _cores(base: Path) -> int | None:
             quota, _, period = _read(place / "cpu.max").partition(" ")
             quota, period = quota or _read(place / "cpu.cfs_quota_us"), period or _read(place / "cpu.cfs_period_us")
             if quota.isdigit() and period.isdigit() and int(period):
-                found = min(found, max(1, int(quota) // int(period)))
-    return found
+                count = min(count, max(1, int(quota) // int(period)))
+    return count
 
 
 def _read(path: Path) -> str:
@@ -137,8 +137,8 @@ def _model(base: Path, info: dict[str, str]) -> str | None:
     """The processor's name; the board's where the kernel only tells the processor's architecture (Arm)."""
     board = info.get("Model") or _read(base / "proc/device-tree/model") or info.get("Hardware")
     name = info.get("model name")
-    found = board or name if "CPU part" in info else name or board
-    return found or _read(base / "sys/devices/soc0/machine") or None
+    model = board or name if "CPU part" in info else name or board
+    return model or _read(base / "sys/devices/soc0/machine") or None
 
 
 def _number(path: Path) -> int | None:
@@ -169,30 +169,30 @@ def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
         )
         kinds.setdefault(kind, []).append(int(number))
     names = ("implementer", "part", "min_khz", "max_khz", "capacity")
-    found = [{"cores": sorted(cores), **dict(zip(names, kind))} for kind, cores in kinds.items()]  # noqa: B905 - 3.8
-    return sorted(found, key=lambda kind: kind["cores"])
+    groups = [{"cores": sorted(cores), **dict(zip(names, kind))} for kind, cores in kinds.items()]  # noqa: B905 - 3.8
+    return sorted(groups, key=lambda kind: kind["cores"])
 
 
 def _soc(base: Path) -> dict[str, object]:
     """The system on a chip, where the device tree or its driver tells; no serial number."""
     compatible = [name for name in _read(base / "proc/device-tree/compatible").split("\0") if name]
-    found: dict[str, object] = {"compatible": compatible}
+    facts: dict[str, object] = {"compatible": compatible}
     for name in ("machine", "family", "soc_id"):
-        found[name] = _read(base / "sys/devices/soc0" / name)
-    return {key: value for key, value in found.items() if value}
+        facts[name] = _read(base / "sys/devices/soc0" / name)
+    return {key: value for key, value in facts.items() if value}
 
 
 def _gpus(base: Path) -> list[str]:
     """What can render or compute: driver and device, or the model's name where the driver tells it."""
     folders = [*base.glob("sys/class/drm/renderD*/device"), *base.glob("sys/class/misc/mali[0-9]*/device")]
-    found = []
+    gpus = []
     for folder in folders:
         uevent = dict(line.partition("=")[::2] for line in _read(folder / "uevent").splitlines())
         device = _read(folder / "gpuinfo") or uevent.get("OF_COMPATIBLE_0") or uevent.get("PCI_ID") or ""
-        found.append((uevent.get("DRIVER", "") + " " + device).strip())
+        gpus.append((uevent.get("DRIVER", "") + " " + device).strip())
     for model in base.glob("sys/class/kgsl/kgsl-3d*/gpu_model"):
-        found.append(("kgsl " + _read(model)).strip())
-    return sorted(filter(None, found))
+        gpus.append(("kgsl " + _read(model)).strip())
+    return sorted(filter(None, gpus))
 
 
 def _thermal_zones(base: Path) -> list[str]:

@@ -49,7 +49,7 @@ def _accept(listener: socket.socket, command: list[str], clients: list[subproces
             connection, _ = listener.accept()
         except OSError:  # the listener was closed
             return
-        for client in [one for one in clients if one.poll() is not None]:
+        for client in [each for each in clients if each.poll() is not None]:
             guard.drop(client.pid)
             clients.remove(client)
         with connection, contextlib.suppress(OSError):

@@ -148,11 +148,11 @@ def refusal(name: str, quarantine: Quarantine) -> DeviceError:
 def _change(name: str, change: Callable[[Health], Health]) -> Health:
     path = health_path()
     with usable(_WHAT, path, "written"), changing(path):
-        known = dict(_read())
-        known[name] = change(known.get(name, Health()))
-        made = _File(format="gnomon-health", version=1, devices=known)
-        write_whole(codec.dumps(made).encode(), path)
-    return known[name]
+        devices = dict(_read())
+        devices[name] = change(devices.get(name, Health()))
+        file = _File(format="gnomon-health", version=1, devices=devices)
+        write_whole(codec.dumps(file).encode(), path)
+    return devices[name]
 
 
 def _read() -> Mapping[str, Health]:

@@ -28,8 +28,8 @@ def parse_files(printed: bytes) -> dict[str, bytes]:
     """What `collect_script` printed, by path; the first `MOST_FILES`."""
     files: dict[str, bytes] = {}
     for part in printed.split(b"\x1e")[1:]:
-        name, found, content = part.partition(b"\x1f")
-        if found and len(name) < 4096 and len(files) < MOST_FILES:
+        name, separator, content = part.partition(b"\x1f")
+        if separator and len(name) < 4096 and len(files) < MOST_FILES:
             files.setdefault(name.decode(errors="replace"), content)
     return files
 

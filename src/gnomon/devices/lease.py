@@ -84,8 +84,8 @@ class Lease:
         os.fchmod(handle, 0o755)
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
-            told = [str(os.getpid()), *([self._command] if self._command else [])]
-            (path / "who").write_text("".join(f"{line}\n" for line in told), encoding="utf-8", errors="replace")
+            lines = [str(os.getpid()), *([self._command] if self._command else [])]
+            (path / "who").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="replace")
             (path / "who").chmod(0o644)
         return number, handle
 
@@ -102,12 +102,12 @@ def _path(folder: Path, name: str, number: int) -> Path:
 def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
     """Who has tickets for a device and lives. With `tidy`, under the folder's lock, this account's dead ones go."""
     living: dict[int, str] = {}
-    for found in folder.iterdir():
-        ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", found.name)
+    for path in folder.iterdir():
+        ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", path.name)
         if ticket is None:
             continue
         try:
-            handle = os.open(found, _OPENED)
+            handle = os.open(path, _OPENED)
         except OSError as error:
             if error.errno in _NOT_OURS:
                 continue
@@ -117,7 +117,7 @@ def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
             if owner is not None:
                 living[int(ticket[1])] = owner
             elif tidy and os.fstat(handle).st_uid == os.getuid():
-                _remove(found)
+                _remove(path)
         finally:
             os.close(handle)
     return living
@@ -141,10 +141,10 @@ def owner_of(handle: int) -> str | None:
     except OSError:
         return "unknown"
     try:
-        told, seen = os.read(who, 256), os.fstat(who)
+        content, seen = os.read(who, 256), os.fstat(who)
     finally:
         os.close(who)
-    pid, _, more = told.decode("utf-8", "replace").strip("\0\n ").partition("\n")
+    pid, _, more = content.decode("utf-8", "replace").strip("\0\n ").partition("\n")
     if not pid.isdecimal():
         return "unknown"
     account = f" of {_account(seen.st_uid)}" if seen.st_uid != os.getuid() else ""
@@ -164,10 +164,10 @@ def _usable_folder(path: Path) -> None:
     """Make a folder, or see that nobody else can take away or replace what is in it. OSError otherwise."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700, parents=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise OSError(errno.ENOTDIR, "it is not a folder, or a link to one", str(path))
-    if not found.st_mode & stat.S_ISVTX and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+    if not status.st_mode & stat.S_ISVTX and (status.st_uid != os.getuid() or status.st_mode & 0o022):
         raise OSError(errno.EPERM, "it belongs to another user, or others may write to it", str(path))
 
 
@@ -192,8 +192,8 @@ def lease_folder(environment: Mapping[str, str] = os.environ) -> Path:
         _COMMON.mkdir()
         _COMMON.chmod(0o1777)  # nobody else can have put a link there since
     with contextlib.suppress(OSError):
-        found = _COMMON.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and os.access(_COMMON, os.R_OK | os.W_OK):
+        status = _COMMON.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX and os.access(_COMMON, os.R_OK | os.W_OK):
             return _COMMON
     return _OWN
 
@@ -257,14 +257,14 @@ def wait_for(
     `on_wait` is told once who it is, unless that is unknown (""). DeviceError after `wait_s`.
     """
     deadline = time.monotonic() + wait_s
-    met, told = False, False
+    met, reported = False, False
     while (process := owner()) is not None:
         late = time.monotonic() > deadline
         # Who was just killed may have been starting a process, which has the lock until it is what it was to be:
         # a moment is not worth a word.
-        if (met or late) and process and not told and on_wait is not None:
+        if (met or late) and process and not reported and on_wait is not None:
             on_wait(Waiting(f"another gnomon (process {process}) measures on {name}: waiting for it to end"))
-            told = True
+            reported = True
         met = True
         if late:
             raise DeviceError(
@@ -289,5 +289,5 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
 def command_line() -> str:
     """This process's command line, as those that wait for it are told; nothing where it is not a command."""
     program = Path(sys.argv[0]).name if sys.argv else ""
-    told = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
-    return told if len(told) <= _SHOWN else told[: _SHOWN - 2] + ".."
+    text = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 2] + ".."

@@ -110,19 +110,19 @@ class LocalDevice:
     def describe(self) -> DeviceInfo:
         """This machine's name and fingerprint. DeviceError if the chosen Python cannot say which it is."""
         if self._python is None:
-            found = fingerprint(environment={**os.environ, **self._environment})
-            return DeviceInfo(name=self._name, fingerprint=found, python=sys.executable)
+            facts = fingerprint(environment={**os.environ, **self._environment})
+            return DeviceInfo(name=self._name, fingerprint=facts, python=sys.executable)
         return DeviceInfo(name=self._name, fingerprint=self._asked(self._python), python=self._python)
 
     def _asked(self, python: str) -> dict[str, object]:
         """The fingerprint as another Python sees it: its version and C library are its own."""
         program = Path(fingerprint_module.__file__).read_bytes()
         done = self.run([python, "-I", "-"], env={}, stdin=program, timeout_s=_ASK_S)
-        found = facts_of(done.stdout) if done.ok else None
-        if found is None:
-            told = done.stderr.strip().splitlines()
+        facts = facts_of(done.stdout) if done.ok else None
+        if facts is None:
+            lines = done.stderr.strip().splitlines()
             raise DeviceError(
-                f"{python} is not a usable Python: {told[-1][:200] if told else 'it did not answer'}",
+                f"{python} is not a usable Python: {lines[-1][:200] if lines else 'it did not answer'}",
                 hint="Name another by `python` in the file of devices, or leave it out.",
             )
-        return found
+        return facts

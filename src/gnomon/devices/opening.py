@@ -53,12 +53,12 @@ def resolve(text: str, path: Path | None = None) -> DeviceConfig:
         if address.kind != TVM:
             _entry(address.kind)
         return DeviceConfig(name=str(address), address=address)
-    known = load_devices(path)
-    if text in known:
-        return known[text]
+    devices = load_devices(path)
+    if text in devices:
+        return devices[text]
     if text == LOCAL:
         return DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
-    names = list(dict.fromkeys([LOCAL, *known]))
+    names = list(dict.fromkeys([LOCAL, *devices]))
     near = f"{did_you_mean(text, names)} ".lstrip()
     raise UsageError(
         f"there is no device named {shown_key(text)}",
@@ -93,15 +93,15 @@ def load_factory(kind: str) -> Factory:
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",
             hint="Give the address of the machine itself, such as ssh://user@host.",
         )
-    found: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
-    return found
+    factory: Factory = loaded(_entry(kind), f"the kind of device {kind!r}")
+    return factory
 
 
 def _entry(kind: str) -> EntryPoint:
     entries = named(GROUP)
     if kind not in entries:
-        known = f"Known kinds: {', '.join(entries)}. A machine: ssh://user@host[:port]."
-        raise UsageError(f"there is no kind of device {kind!r}", hint=package_line(kind) or known)
+        kinds = f"Known kinds: {', '.join(entries)}. A machine: ssh://user@host[:port]."
+        raise UsageError(f"there is no kind of device {kind!r}", hint=package_line(kind) or kinds)
     return entries[kind]
 
 

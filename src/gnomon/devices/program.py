@@ -67,7 +67,7 @@ Attempt = Callable[[Options], str]
 
 
 class ProgramDriver(Protocol):
-    """A runtime's own program. Stateless: what `probe` found is handed back to it as `found`.
+    """A runtime's own program. Stateless: what `probe` found is handed back to it as `answer`.
 
     Contract: nothing is changed on the device but by the commands that are returned; methods raise `ProgramRefused`
     only.
@@ -81,7 +81,7 @@ class ProgramDriver(Protocol):
     def supports(self, attempt: Attempt, options: Options) -> Answer:
         """Which operators a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
 
-    def command(self, found: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
+    def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """How a process is started that runs a segment's model."""
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:

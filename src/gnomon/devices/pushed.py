@@ -51,7 +51,7 @@ class Digests:
     """Makes manifests, and remembers the digests of files that have not changed since."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], str] = {}
+        self._by_status: dict[tuple[int, ...], str] = {}
 
     def manifest(self, source: Path) -> Manifest:
         """Read a file, or a folder with all in it. DeviceError for what cannot be read or is neither."""
@@ -61,14 +61,14 @@ class Digests:
 
     def _parts(self, source: Path, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[Part]:
         with _reading(source):
-            found = source.stat()
-            if stat.S_ISREG(found.st_mode):
-                kind = "x" if found.st_mode & stat.S_IXUSR else "f"
-                digest = self._digest(source, found)
-                yield Part(path=path, kind=kind, size_bytes=found.st_size, digest=digest, source=source)
+            status = source.stat()
+            if stat.S_ISREG(status.st_mode):
+                kind = "x" if status.st_mode & stat.S_IXUSR else "f"
+                digest = self._digest(source, status)
+                yield Part(path=path, kind=kind, size_bytes=status.st_size, digest=digest, source=source)
                 return
-            identity = (found.st_dev, found.st_ino)
-            if not stat.S_ISDIR(found.st_mode) or identity in above:
+            identity = (status.st_dev, status.st_ino)
+            if not stat.S_ISDIR(status.st_mode) or identity in above:
                 what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
                 raise DeviceError(
                     f"{source} is {what}", hint="Push files and folders of plain files, and links to such, only."
@@ -78,15 +78,15 @@ class Digests:
         for name in names:
             yield from self._parts(source / name, f"{path}/{name}" if path else name, (*above, identity))
 
-    def _digest(self, source: Path, found: os.stat_result) -> str:
-        key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if key in self._known:
-            return self._known[key]
+    def _digest(self, source: Path, status: os.stat_result) -> str:
+        key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if key in self._by_status:
+            return self._by_status[key]
         # A change right after the last one may carry the same times: such a file is read again each time.
-        settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
+        settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NS
         digest = file_digest(source)
         if settled:
-            self._known[key] = digest
+            self._by_status[key] = digest
         return digest
 
 

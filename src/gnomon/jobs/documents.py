@@ -19,8 +19,8 @@ DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.docum
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
     """What writes the report of a document: report(document, page); None where there is none for its format."""
     name = str(document.get("format")).removeprefix("gnomon-")
-    found: Callable[..., None] | None = _found("report", name)
-    return found and partial(_of_record, found)
+    report: Callable[..., None] | None = _part_of("report", name)
+    return report and partial(_of_record, report)
 
 
 def _of_record(report: Callable[..., None], document: Mapping[str, object], *rest: Any, **settings: Any) -> None:
@@ -30,12 +30,12 @@ def _of_record(report: Callable[..., None], document: Mapping[str, object], *res
 
 def document_record(name: str) -> type[Any]:
     """The record that a document is made of; UsageError where there is none of that name."""
-    found: type[Any] | None = _found("record", name)
-    if found is None:
+    record: type[Any] | None = _part_of("record", name)
+    if record is None:
         raise UsageError(
             f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.{_unusable()}"
         )
-    return found
+    return record
 
 
 def document_schema(name: str) -> dict[str, Any]:
@@ -49,13 +49,13 @@ def read_document(document: Mapping[str, object]) -> Any:
     ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.
     """
     try:
-        record = _found("record", str(document.get("format", "")).removeprefix("gnomon-"))
+        record = _part_of("record", str(document.get("format", "")).removeprefix("gnomon-"))
     except UsageError as error:  # of a package
         raise ProblemError(error.message, hint=error.hint) from error
     if record is None:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
-            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{known}' for known in document_names())}."
+            hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
             f"{_unusable()}",
         )
     return codec.from_json(record, document)
@@ -73,7 +73,7 @@ def _unusable() -> str:
     return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""
 
 
-def _found(part: Literal["record", "report"], name: str) -> Any:
+def _part_of(part: Literal["record", "report"], name: str) -> Any:
     """The record or the report of a document of gnomon's, or of a package's job; None where there is none.
 
     UsageError where a package's cannot be loaded.

@@ -62,15 +62,15 @@ class Answer:
 
         It is also written to `path`, where there is one.
         """
-        made: str = function_at(_PAGE)([self.document()], [type(self).__name__])
+        page: str = function_at(_PAGE)([self.document()], [type(self).__name__])
         if path is not None:
-            Path(path).write_text(made, encoding="utf-8")
-        return made
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     def to_markdown(self) -> str:
         """The answer, what it holds for, and the first table of the report, in Markdown."""
-        made: str = function_at(_MARKDOWN)(self.document())
-        return made
+        text: str = function_at(_MARKDOWN)(self.document())
+        return text
 
     def table_rows(self) -> dict[str, Rows]:
         """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""
@@ -89,12 +89,12 @@ class Answer:
 
         if table is None and self.brief:
             return frame(self.brief_rows(), using)
-        found = self.table_rows()
-        name = _main(self.main, found) if table is None else table
-        if name not in found:
-            told = "this result has no tables" if not found else f"there is no table {name!r}"
-            raise UsageError(told, hint=f"Tables: {', '.join(found)}." if found else "Take its document().")
-        return frame(found[name], using)
+        tables = self.table_rows()
+        name = _main(self.main, tables) if table is None else table
+        if name not in tables:
+            message = "this result has no tables" if not tables else f"there is no table {name!r}"
+            raise UsageError(message, hint=f"Tables: {', '.join(tables)}." if tables else "Take its document().")
+        return frame(tables[name], using)
 
     def main_rows(self) -> Rows:
         """The rows of the main table."""

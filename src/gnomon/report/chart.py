@@ -26,7 +26,7 @@ class Value:
     high: float | None = None
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether there is a number, without which nothing can be drawn."""
         return finite(self.value) is not None
 
@@ -36,12 +36,12 @@ class Value:
         at = finite(self.value)
         if at is None:
             raise ValueError("a value that is not known has no place")
-        low, high = (at if (end := finite(one)) is None else end for one in (self.low, self.high))
+        low, high = (at if (end := finite(bound)) is None else end for bound in (self.low, self.high))
         return low, at, high
 
     def times(self, factor: float) -> Value:
         """The same in another unit."""
-        value, low, high = (None if one is None else one * factor for one in (self.value, self.low, self.high))
+        value, low, high = (None if number is None else number * factor for number in (self.value, self.low, self.high))
         return Value(value=value, low=low, high=high)
 
 
@@ -117,9 +117,9 @@ class Mark:
     share: float = 0.0
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether it has a place."""
-        return self.x.known and self.y.known
+        return self.x.is_known and self.y.is_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class Chart:
     @property
     def notes(self) -> str:
         """The note, and how many marks are not drawn, as they have no number."""
-        unknown = sum(not mark.known for group in self.groups for mark in group.marks if not group.line)
+        unknown = sum(not mark.is_known for group in self.groups for mark in group.marks if not group.line)
         left = f"Not drawn, as it is not known: {unknown}." if unknown else ""
         return " ".join(filter(None, (self.note, left)))
 
@@ -182,13 +182,13 @@ def in_rows(
 ) -> Chart:
     """Values with intervals, a row each, of very many the first; `noun` is what they are, `legend` what looks mean."""
     every = list(rows)
-    known = [row for row in every if row.value.known]
-    shown = known[:_MOST_ROWS]
+    drawn = [row for row in every if row.value.is_known]
+    shown = drawn[:_MOST_ROWS]
     notes = []
-    if len(known) > len(shown):
-        notes.append(f"The first {len(shown)} of {len(known)}{noun and ' ' + noun}; the table has all.")
-    if len(every) > len(known):
-        notes.append(f"Not drawn, as it is not known: {len(every) - len(known)}.")
+    if len(drawn) > len(shown):
+        notes.append(f"The first {len(shown)} of {len(drawn)}{noun and ' ' + noun}; the table has all.")
+    if len(every) > len(drawn):
+        notes.append(f"Not drawn, as it is not known: {len(every) - len(drawn)}.")
     groups = [
         Group(
             name=(legend or {}).get(look, ""),

@@ -82,8 +82,8 @@ def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
         inputs = "random inputs" if len(drawn) == len(fed) else f"random {listed(drawn, 3)}"
     signature = conditions.signature and f"signature {conditions.signature}"
     parts = [threads, *conditions.precisions, signature, *shapes[:_MOST_SHAPES], *more, inputs, conditions.date]
-    known = ", ".join(filter(None, parts))
-    return f"{name} on {where}{known and f': {known}'}"
+    facts = ", ".join(filter(None, parts))
+    return f"{name} on {where}{facts and f': {facts}'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ class LimitPart:
 
 def limit_parts(limits: Sequence[Limit], uses: Sequence[float], prices: Sequence[float]) -> tuple[LimitPart, ...]:
     """The limits with their uses, and with a solver's prices where it knows them."""
-    known: Sequence[float | None] = prices or [None] * len(limits)
+    priced: Sequence[float | None] = prices or [None] * len(limits)
     return tuple(
-        LimitPart(name=one.name, unit=one.unit, at_most=one.at_most, used=used, slack=one.at_most - used, price=price)
-        for one, used, price in zip(limits, uses, known, strict=True)
+        LimitPart(name=row.name, unit=row.unit, at_most=row.at_most, used=used, slack=row.at_most - used, price=price)
+        for row, used, price in zip(limits, uses, priced, strict=True)
     )

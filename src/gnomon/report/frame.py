@@ -26,19 +26,19 @@ def tables_of(document: Mapping[str, object]) -> dict[str, Rows]:
     What is nested in a row gets a name with a dot ("measured.median_s"). Columns of `runs` are left out of the rows:
     the table `runs` has them.
     """
-    found: dict[str, Rows] = {}
+    tables: dict[str, Rows] = {}
     samples: Rows = []
     for key, value in document.items():
         if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            found[key] = [dict(_flat(item)) for item in value]
+            tables[key] = [dict(_flat(item)) for item in value]
             samples += [row for item in value for row in _samples(item)]
-    return found | ({RUNS: samples} if samples else {})
+    return tables | ({RUNS: samples} if samples else {})
 
 
 def _flat(row: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
         if key == "runs" and isinstance(value, Mapping):
-            yield from ((f"{before}{name}", one) for name, one in value.items() if not isinstance(one, Mapping))
+            yield from ((f"{before}{name}", cell) for name, cell in value.items() if not isinstance(cell, Mapping))
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:

@@ -129,15 +129,15 @@ class Table(Generic[R]):
             def usual(row: R) -> Look:
                 return CHOSEN if self.chosen(row) else LOOKS[0]
 
-            known = ((row, found) for row in self.rows if (found := ends(row))[0] is not None)
+            shown = ((row, span) for row in self.rows if (span := ends(row))[0] is not None)
             rows = (
                 Row(
                     name=self.columns[0].cell(row),
-                    value=timed(*found),
-                    text=time_words(*found),
+                    value=timed(*span),
+                    text=time_words(*span),
                     look=(look or usual)(row),
                 )
-                for row, found in known
+                for row, span in shown
             )
             return in_rows(title, "ms", rows, noun=noun)
 
@@ -253,7 +253,7 @@ class Page:
         else:
             self._table(columns[:split], [row[:split] for row in cells], bold)
             if self.brief:
-                titles = ", ".join(one.title for one in columns[split:] if one.title)
+                titles = ", ".join(column.title for column in columns[split:] if column.title)
                 self.omitted += [titles] if titles not in self.omitted and not self._muted else []
             else:
                 self._print("")

@@ -55,9 +55,9 @@ def counted(summaries: Sequence[Summary]) -> str:
     return f"{processes}, {_range([summary.n for summary in summaries], 'sample', 'samples')} each"
 
 
-def _range(counts: list[int], one: str, many: str) -> str:
+def _range(counts: list[int], single: str, many: str) -> str:
     low, high = min(counts), max(counts)
-    return f"{low} to {high} {many}" if low < high else f"{high} {one if high == 1 else many}"
+    return f"{low} to {high} {many}" if low < high else f"{high} {single if high == 1 else many}"
 
 
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
@@ -65,8 +65,8 @@ def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processe
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
-    ties = [(label, found) for label, found in each if found and found.verdict == "tie" and not _is_narrow(found)]
-    near, far = ([label for label, found in ties if is_open(found) is wanted] for wanted in (True, False))
+    ties = [(label, tie) for label, tie in each if tie and tie.verdict == "tie" and not _is_narrow(tie)]
+    near, far = ([label for label, tie in ties if is_open(tie) is wanted] for wanted in (True, False))
     advice = f"For certainty: --processes {max(10, 2 * processes)}, or a quieter machine."
     most = 1 if page.brief else len(ties)
     if near:
@@ -90,9 +90,9 @@ def numbers(indices: Sequence[int], *, most: int = 12) -> str:
     # What ascends by one is as far from its place in all of a run.
     consecutive = (list(run) for _, run in groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0]))
     runs = [(run[0][1], run[-1][1]) for run in consecutive]
-    told = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:most]]
     more = sum(b - a + 1 for a, b in runs[most:])
-    return ", ".join(told) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
@@ -101,8 +101,8 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
     if len(runs) <= most:
         return "   ".join(f"{a if a == b else f'{a}-{b}'} {name}" for a, b, name in runs)
     counts = Counter(name or "-" for name in assignment).most_common()
-    told = ", ".join(f"{count} on {name}" for name, count in counts)
-    return f"{told}, in {len(runs)} stretches"
+    text = ", ".join(f"{count} on {name}" for name, count in counts)
+    return f"{text}, in {len(runs)} stretches"
 
 
 def percent(share: float | None) -> str:

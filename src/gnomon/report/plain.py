@@ -37,12 +37,12 @@ def untaken(name: str, taken: set[str], joint: str = "-") -> str:
 
     No two are alike, also where capitals count for nothing, as on some file systems.
     """
-    found, number = name, 1
-    while found.casefold() in taken:
+    free, number = name, 1
+    while free.casefold() in taken:
         number += 1
-        found = f"{name}{joint}{number}"
-    taken.add(found.casefold())
-    return found
+        free = f"{name}{joint}{number}"
+    taken.add(free.casefold())
+    return free
 
 
 def json_text(document: Mapping[str, object] | Sequence[Any]) -> str:

@@ -111,8 +111,8 @@ def scale_of(axis: Axis, values: Sequence[float], start: float, end: float) -> S
     """The scale of an axis that holds all the finite values with some room."""
     if axis.names:
         return Scale(low=-0.5, high=len(axis.names) - 0.5, start=start, end=end)
-    known = [one for value in values if (one := finite(value)) is not None]
-    low, high = min(known, default=0.0), max(known, default=1.0)
+    numbers = [number for value in values if (number := finite(value)) is not None]
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
     if not axis.linear and axis.low is None and low > 0 and high / low > _FAR:
         return Scale(low=low / 1.2, high=high * 1.2, start=start, end=end, logarithmic=True)
     room = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
@@ -145,8 +145,8 @@ def inline(chart: Chart, key: str) -> str:
 
     `key` is what the names of its parts begin with.
     """
-    found = ((kind, _plot(chart, width, f"{key}-{kind}")) for kind, width in (("wide", _PAGE), ("narrow", _PHONE)))
-    wide, narrow = (_svg(body, chart.title, size, high, class_=f"chart {kind}") for kind, (body, high, size) in found)
+    plots = ((kind, _plot(chart, width, f"{key}-{kind}")) for kind, width in (("wide", _PAGE), ("narrow", _PHONE)))
+    wide, narrow = (_svg(body, chart.title, size, high, class_=f"chart {kind}") for kind, (body, high, size) in plots)
     return wide + re.sub("<title>[^<]*</title>", "", narrow)  # nothing points on a phone
 
 
@@ -213,16 +213,16 @@ def _plot(chart: Chart, width: float, key: str) -> tuple[str, float, float]:
 
 def _values(chart: Chart, along: str) -> list[float]:
     """All that lies on an axis."""
-    marks = [mark for group in chart.groups for mark in group.marks if mark.known]
-    found = [end for mark in marks for end in getattr(mark, along).ends]
-    return found + [rule.at for rule in chart.rules if rule.along == along]
+    marks = [mark for group in chart.groups for mark in group.marks if mark.is_known]
+    ends = [end for mark in marks for end in getattr(mark, along).ends]
+    return ends + [rule.at for rule in chart.rules if rule.along == along]
 
 
 def _ends(chart: Chart) -> dict[int, str]:
     """What stands at the ends of the rows."""
     if not chart.y.names or chart.x.names:
         return {}
-    marks = [mark for group in chart.groups for mark in group.marks if mark.label and mark.known]
+    marks = [mark for group in chart.groups for mark in group.marks if mark.label and mark.is_known]
     return {round(mark.y.value or 0.0): mark.label for mark in marks}
 
 
@@ -279,24 +279,24 @@ def _coloured(look: Look, *attributes: str) -> dict[str, str]:
 
 def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
     """All marks of a group."""
-    known = [mark for mark in group.marks if mark.known]
+    marks = [mark for mark in group.marks if mark.is_known]
     if group.line:
         d, drawing = "", False
         for mark in group.marks:  # with gaps where one is not known
-            if mark.known:
+            if mark.is_known:
                 x, y = map(_n, frame.at(mark))
                 d += f"M{x} {y}" if not drawing else f"H{x}V{y}" if group.line == "steps" else f"L{x} {y}"
-            drawing = mark.known
+            drawing = mark.is_known
         yield _way(d, group.look, 1.8) if d else ""
-    if not known or group.kind == "none":
+    if not marks or group.kind == "none":
         return
     if group.kind == "dots":
-        places = dict.fromkeys((round(a), round(b)) for a, b in map(frame.at, known))  # no more than can be seen
+        places = dict.fromkeys((round(a), round(b)) for a, b in map(frame.at, marks))  # no more than can be seen
         dots = "".join(f"M{a} {b}h0" for a, b in places)
         yield _tag("path", stroke_linecap="round", stroke_width=3.4, d=dots, **_coloured(group.look, "stroke"))
     elif group.kind == "bars":
         bars = ""
-        for mark in known:
+        for mark in marks:
             left, _, right = map(frame.x.place, mark.x.ends)
             top = frame.up(mark.y.ends[1]) - _BAR / 2
             bars += _tag("rect", _tip(mark), x=left, y=top, width=right - left, height=_BAR)
@@ -306,10 +306,10 @@ def _group(group: Group, frame: _Frame, name: str) -> Iterator[str]:
         yield f"<defs>{_tag('pattern', fill, id=name, width=6, height=6, patternUnits='userSpaceOnUse')}</defs>"
         yield _tag("g", bars, fill=f"url(#{name})", stroke="#303030", stroke_opacity=".6", stroke_width=".6")
     elif group.kind == "cells":
-        yield from (_cell(mark, frame, framed=group.look == CHOSEN) for mark in known)
+        yield from (_cell(mark, frame, framed=group.look == CHOSEN) for mark in marks)
     else:
-        bare = len(known) > _MOST_INTERVALS
-        points = ((_tip(m), "" if bare else _interval(m, frame), _shape(group.look, *frame.at(m))) for m in known)
+        bare = len(marks) > _MOST_INTERVALS
+        points = ((_tip(m), "" if bare else _interval(m, frame), _shape(group.look, *frame.at(m))) for m in marks)
         inside = "".join(_tag("g", "".join(point)) for point in points)
         yield _tag("g", inside, stroke_width=1.4, **_coloured(group.look, "stroke", "fill"))
 
@@ -376,7 +376,7 @@ def _heads(frame: _Frame, pitch: float) -> Iterator[str]:
 def _labels(frame: _Frame) -> Iterator[str]:
     """What stands beside points, as far as there is room."""
     x, y, groups = frame.x, frame.y, frame.chart.groups
-    marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.known]
+    marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.is_known]
     if frame.chart.y.names or not any(mark.label for mark in marks):
         return
     wanted = [
@@ -384,19 +384,19 @@ def _labels(frame: _Frame) -> Iterator[str]:
         for mark in sorted(marks, key=lambda mark: not mark.label)
         for a, b in [frame.at(mark)]
     ]
-    for one in place_labels(wanted, x.end - x.start, y.start - y.end):
-        at = one.x + x.start, one.y + y.end
-        if one.far:
-            d = f"M{_n(one.point[0] + x.start)} {_n(one.point[1] + y.end)}L{_n(at[0])} {_n(at[1])}"
+    for label in place_labels(wanted, x.end - x.start, y.start - y.end):
+        at = label.x + x.start, label.y + y.end
+        if label.far:
+            d = f"M{_n(label.point[0] + x.start)} {_n(label.point[1] + y.end)}L{_n(at[0])} {_n(at[1])}"
             yield _tag("path", class_="ink-stroke", stroke="black", stroke_width=".6", d=d)
         halo: dict[str, Any] = {"class_": "halo", "stroke": "white", "stroke_width": 3, "paint_order": "stroke"}
-        yield _text(one.text, at[0], at[1] + 4, anchor="start" if one.left else "end", **halo)
+        yield _text(label.text, at[0], at[1] + 4, anchor="start" if label.left else "end", **halo)
 
 
 def _legend(chart: Chart, width: float, key: str) -> tuple[str, float]:
     """What the marks mean, and how high that is."""
     parts, x, y = [], 8.0, 12.0
-    groups = [(f"{key}-{k}", group) for k, group in enumerate(chart.groups) if any(mark.known for mark in group.marks)]
+    groups = [(f"{key}-{k}", g) for k, g in enumerate(chart.groups) if any(mark.is_known for mark in g.marks)]
     groups += [("", Group(name=rule.name, marks=(), look=PLAIN, kind="none", line="straight")) for rule in chart.rules]
     for pattern, group in groups:
         if not group.name:
@@ -443,10 +443,10 @@ def _tip(mark: Mark) -> str:
 def _tag(name: str, inside: str = "", /, **attributes: Any) -> str:
     """An element; attributes that are "" are left out."""
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value != ""}
-    told = "".join(
+    written = "".join(
         f" {key}={quoteattr(value if isinstance(value, str) else _n(value))}" for key, value in named.items()
     )
-    return f"<{name}{told}>{inside}</{name}>" if inside else f"<{name}{told}/>"
+    return f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>"
 
 
 def _fit(text: str, room: float) -> str:
@@ -514,17 +514,17 @@ def place_labels(labels: Sequence[Label], width: float, height: float) -> list[P
     placed: list[Placed] = []
     points: list[Box] = [(x - _REACH, y - _REACH, x + _REACH, y + _REACH) for (x, y), _ in labels]
     for k, label in enumerate(labels):
-        others = [*points[:k], *points[k + 1 :], *(one.box for one in placed)] if label[1] else []
+        others = [*points[:k], *points[k + 1 :], *(other.box for other in placed)] if label[1] else []
         (x, y), whole = label
         choices = (
             Placed(point=(x, y), text=text, x=x + across, y=y + down, left=across > 0)
             for text in dict.fromkeys((whole, whole.partition(" ")[0]))
             for across, down in (_OFFSETS if text else ())
         )
-        for one in choices:
-            left, upper, right, lower = one.box
+        for choice in choices:
+            left, upper, right, lower = choice.box
             inside = left >= 0 and upper >= 0 and right <= width and lower <= height
             if inside and not any(a < right and left < c and b < lower and upper < d for a, b, c, d in others):
-                placed.append(one)
+                placed.append(choice)
                 break
     return placed

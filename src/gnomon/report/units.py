@@ -177,7 +177,7 @@ def log_ticks(low: float, high: float, most: int = 8) -> list[float]:
     """Round numbers on a logarithmic axis, as many as there are up to `most`; of very many decades each some-th."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for between in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        found = [m * 10.0**e for e in range(first, last + 1) for m in between if low <= m * 10.0**e <= high]
-        if len(found) <= most:
-            return found
-    return found[:: math.ceil(len(found) / most)]
+        ticks = [m * 10.0**e for e in range(first, last + 1) for m in between if low <= m * 10.0**e <= high]
+        if len(ticks) <= most:
+            return ticks
+    return ticks[:: math.ceil(len(ticks) / most)]

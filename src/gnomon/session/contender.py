@@ -90,8 +90,8 @@ class Contender:
     def settings(self) -> dict[str, dict[str, object]]:
         """What makes times of its configurations, by their names: precision, environment, and the runtime's options."""
         return {
-            one.name: {"precision": one.precision, "environment": dict(one.environment), **portable(one.options)}
-            for one in (part.configuration for part in self.parts)
+            own.name: {"precision": own.precision, "environment": dict(own.environment), **portable(own.options)}
+            for own in (part.configuration for part in self.parts)
         }
 
     @property
@@ -200,8 +200,8 @@ def level(measured: Measured, clock: Clock) -> float:
 
 def cpu_summary(measured: Measured) -> Summary | None:
     """Its CPU times summed up; None where what measured it did not tell them."""
-    found = blocks(measured, "cpu")
-    return summarise(found) if any(any(block.values_s) for block in found) else None
+    rows = blocks(measured, "cpu")
+    return summarise(rows) if any(any(block.values_s) for block in rows) else None
 
 
 def versus(a: Measured, b: Measured, clock: Clock) -> Comparison:
@@ -213,8 +213,8 @@ def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
     """The key of the fastest of what ran interleaved: the least level, unless another is surely faster than that."""
     best = min(field, key=lambda key: level(field[key], clock))
     for _ in field:
-        compared = {key: versus(found, field[best], clock) for key, found in field.items() if key != best}
-        faster = [key for key, found in compared.items() if found.verdict == "faster" and found.unit == "process"]
+        compared = {key: versus(own, field[best], clock) for key, own in field.items() if key != best}
+        faster = [key for key, pair in compared.items() if pair.verdict == "faster" and pair.unit == "process"]
         if not faster:
             break
         best = min(faster, key=lambda key: compared[key].ratio)
@@ -234,9 +234,9 @@ class Clocks:
 
 def choose_clocks(lab: Lab, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
     """The clocks for what was measured of contenders, by their keys: CPU time for one thread where it tells all."""
-    known = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
+    ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
     beside = any(map(_takes_beside, lab.targets))
-    return Clocks(serial="cpu" if not beside and all(cpu_tells(found.runs) for found in known) else "wall")
+    return Clocks(serial="cpu" if not beside and all(cpu_tells(own.runs) for own in ran) else "wall")
 
 
 def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
@@ -249,7 +249,7 @@ def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
     wish = lab.request.wish
     if wish.thread_counts != (1,) or wish.commands or any(map(_takes_beside, lab.targets)):
         return "wall"
-    return "cpu" if all(cpu_tells(known.runs) for known in measured if known.ok) else "wall"
+    return "cpu" if all(cpu_tells(own.runs) for own in measured if own.ok) else "wall"
 
 
 def _takes_beside(target: Target) -> bool:
@@ -264,7 +264,7 @@ def trace_of(contender: Contender) -> Candidate:
     candidate = contender.candidate
     if named:
         segments: list[Segment] = [
-            {**one, "model": named.get(one["model"], one["model"])} for one in candidate.job["segments"]
+            {**part, "model": named.get(part["model"], part["model"])} for part in candidate.job["segments"]
         ]
         candidate = replace(candidate, job={**candidate.job, "segments": segments})
     return traced_candidate(candidate, len(contender.backends))
@@ -311,14 +311,14 @@ _LONGEST = 200
 """Characters of a reason in a warning."""
 
 
-def not_compared(label: str, *known: Measured) -> Doubt | None:
+def not_compared(label: str, *stages: Measured) -> Doubt | None:
     """A warning about what failed at last although it has worked, or by what may not be its own fault.
 
-    `known` is what was measured of it, stage by stage. None where it works, was not measured, or never worked because
+    `stages` has what was measured of it, stage by stage. None where it works, was not measured, or never worked because
     of itself: the reason is then with what is skipped.
     """
-    failure = known[-1].failure
-    took = next((m for m in reversed(known) if m.worked), None)
+    failure = stages[-1].failure
+    took = next((m for m in reversed(stages) if m.worked), None)
     if failure is None or failure.kind == "unmeasured" or (took is None and not failure.transient):
         return None
     time_s = level(took, "cpu" if cpu_tells(took.runs) else "wall") if took is not None else None
@@ -328,8 +328,8 @@ def not_compared(label: str, *known: Measured) -> Doubt | None:
         return Doubt(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
     reason = " ".join((failure.message if failure.kind in ("crash", "memory") else describe(failure)).split())
     before = "was not measured" if time_s is None else f"was measured ({units.time(time_s)}) and then"
-    told = f"{before}: {reason[:_LONGEST]}" if time_s is None else f"{before} {reason[:_LONGEST]}: not compared"
-    return Doubt(kind="not-compared", message=f"{label} {told}", hint=AGAIN)
+    outcome = f"{before}: {reason[:_LONGEST]}" if time_s is None else f"{before} {reason[:_LONGEST]}: not compared"
+    return Doubt(kind="not-compared", message=f"{label} {outcome}", hint=AGAIN)
 
 
 AGAIN = "Run the same command again: what failed is measured once more."
@@ -387,14 +387,14 @@ def profile_singles(
 
 def software_devices(targets: Sequence[Target]) -> list[Doubt]:
     """A doubt for each accelerator that is a program on the processor."""
-    found = {f"{t.configuration.runtime}:{a.backend}": a for t in targets for a in t.configuration.accelerators}
+    devices = {f"{t.configuration.runtime}:{a.backend}": a for t in targets for a in t.configuration.accelerators}
     return [
         Doubt(
             kind="software-device",
             message=f"{backend} is {device.name}, a program on the processor: its times say nothing of a GPU",
             hint="Outputs and places hold; measure times where there is a GPU.",
         )
-        for backend, device in found.items()
+        for backend, device in devices.items()
         if device.software
     ]
 
@@ -406,17 +406,17 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
     Shaders or code are compiled then: in the first process, and in all others too where nothing keeps them. `measured`
     are the contenders that ran, with what was measured of each in that order.
     """
-    told = []
-    for contender, found in measured:
-        compiled = any("compile_s" in row for part in found[-1].fact("where") or () for row in part)
+    warnings = []
+    for contender, runs in measured:
+        compiled = any("compile_s" in row for part in runs[-1].fact("where") or () for row in part)
         if not (contender.accelerators or compiled):
             continue
         what = "shaders are" if contender.accelerators else "its code is"
-        first, *later = (1e-9 * ns for one in found for ns in _begun_ns(one))
+        first, *later = (1e-9 * ns for run in runs for ns in _begun_ns(run))
         others = f", {median(later):.2g} s (median) in {len(later)} later ones" if later else ""
-        held = held_bytes(found[-1])
+        held = held_bytes(runs[-1])
         memory = "" if held is None else f"; it holds {held / 2**20:.3g} MiB of the device's memory"
-        told.append(
+        warnings.append(
             Doubt(
                 kind="first-run",
                 message=f"in its first process {contender.label} took {first:.2g} s to load and for the first "
@@ -424,7 +424,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
                 hint="Count it where processes are short-lived.",
             )
         )
-    return told
+    return warnings
 
 
 def _begun_ns(measured: Measured) -> list[int]:
@@ -435,5 +435,5 @@ def _begun_ns(measured: Measured) -> list[int]:
 
 def held_bytes(measured: Measured) -> int | None:
     """What a model holds of the memory of devices, in bytes; None where its runtime does not tell it."""
-    told = [row.get("device_memory_bytes") for part in measured.fact("where") or () for row in part]
-    return sum(found) if (found := [held for held in told if held is not None]) else None
+    reported = [row.get("device_memory_bytes") for part in measured.fact("where") or () for row in part]
+    return sum(sizes) if (sizes := [held for held in reported if held is not None]) else None

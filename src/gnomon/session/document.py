@@ -302,14 +302,14 @@ def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured |
 def _samples(runs: Iterable[Run]) -> SampleColumns:
     ordered = sorted(runs, key=lambda run: (run.process, run.block))
     samples = [run.samples for run in ordered if run.samples is not None]
-    told = any(any(one.cpu_ns) for one in samples)
+    has_cpu = any(any(sample.cpu_ns) for sample in samples)
     return SampleColumns(
         process=tuple(run.process for run in ordered),
         block=tuple(run.block for run in ordered),
         started_at_s=tuple(round(run.started_at_s, 3) for run in ordered),
-        inner=tuple(one.inner for one in samples),
-        wall_us=tuple(_microseconds(one.wall_ns, one.inner) for one in samples),
-        cpu_us=tuple(_microseconds(one.cpu_ns, one.inner) for one in samples) if told else None,
+        inner=tuple(sample.inner for sample in samples),
+        wall_us=tuple(_microseconds(sample.wall_ns, sample.inner) for sample in samples),
+        cpu_us=tuple(_microseconds(sample.cpu_ns, sample.inner) for sample in samples) if has_cpu else None,
     )
 
 
@@ -334,31 +334,31 @@ def block_columns(blocks: Iterable[Block]) -> BlockColumns | None:
 def _processes(measured: Measured) -> ProcessColumns:
     facts: dict[int, dict[str, Any]] = {}
     for run in measured.runs:
-        known = {name: value for name, value in run.facts.items() if value is not None}
-        facts[run.process] = facts.get(run.process, {}) | known
+        own = {name: value for name, value in run.facts.items() if value is not None}
+        facts[run.process] = facts.get(run.process, {}) | own
     rows = sorted(facts.items())
 
     def seconds(name: str) -> tuple[float | None, ...]:
-        return tuple(one[name] * 1e-9 if name in one else None for _, one in rows)
+        return tuple(row[name] * 1e-9 if name in row else None for _, row in rows)
 
     return ProcessColumns(
         process=tuple(process for process, _ in rows),
         load_s=seconds("load_ns"),
         first_call_s=seconds("first_call_ns"),
-        peak_rss_bytes=tuple(one.get("peak_rss_bytes") for _, one in rows),
+        peak_rss_bytes=tuple(row.get("peak_rss_bytes") for _, row in rows),
     )
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None
 
 
 def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
     """The kernels of profiled runs, process by process; None where the runtime told none."""
-    found = kernels(graph, traced)
+    profile = kernels(graph, traced)
     runs = [run for run in traced.runs if run.operators]
-    if not found:
+    if not profile:
         return None
     rows: list[dict[tuple[str, tuple[int, ...]], list[float]]] = []
     for run in runs:
@@ -374,9 +374,9 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
     return KernelColumns(
         process=tuple(run.process for run in runs),
         call_us=tuple(None if call_ns is None else round(call_ns / 1000, 3) for call_ns in calls),
-        name=tuple(kernel.name for kernel in found),
-        backend=tuple(kernel.backend for kernel in found),
-        operators=tuple(kernel.operators for kernel in found),
+        name=tuple(kernel.name for kernel in profile),
+        backend=tuple(kernel.backend for kernel in profile),
+        operators=tuple(kernel.operators for kernel in profile),
         wall_us=tuple(tuple(round(median(row[name]), 4) if name in row else None for row in rows) for name in names),
     )
 
@@ -385,9 +385,9 @@ def environment_parts(environments: Iterable[Environment], labels: Mapping[str, 
     """The device around each session in which one of the candidates ran that have a label, in order of time."""
     parts = []
     for pair in environments:
-        told = pair.get("candidates")
-        named = tuple(dict.fromkeys(labels[key] for key in told or () if key in labels))
-        if not pair["before"] or (told is not None and not named):
+        keys = pair.get("candidates")
+        named = tuple(dict.fromkeys(labels[key] for key in keys or () if key in labels))
+        if not pair["before"] or (keys is not None and not named):
             continue
         before, after = pair["before"], pair["after"]
         parts.append(
@@ -411,21 +411,21 @@ def _seconds(before: Snapshot, after: Snapshot) -> float | None:
     return round(float(after["monotonic_s"] - before["monotonic_s"]), 3)
 
 
-def _snapshot(found: Snapshot) -> SnapshotPart:
-    frequencies = found.get("frequencies_khz")
-    governors = found.get("governors")
+def _snapshot(state: Snapshot) -> SnapshotPart:
+    frequencies = state.get("frequencies_khz")
+    governors = state.get("governors")
     return SnapshotPart(
-        load_average_1m=found.get("load_average_1m"),
+        load_average_1m=state.get("load_average_1m"),
         frequencies_khz=None if frequencies is None else tuple(of[0] for of in frequencies.values()),
         governors=None if governors is None else tuple(sorted(set(governors.values()))),
-        temperatures_c=found.get("temperatures_c"),
-        throttle_count=found.get("throttle_count"),
-        memory_available_bytes=found.get("memory_available_bytes"),
-        swap_used_bytes=found.get("swap_used_bytes"),
-        on_battery=found.get("on_battery"),
+        temperatures_c=state.get("temperatures_c"),
+        throttle_count=state.get("throttle_count"),
+        memory_available_bytes=state.get("memory_available_bytes"),
+        swap_used_bytes=state.get("swap_used_bytes"),
+        on_battery=state.get("on_battery"),
     )
 
 
-def labels_of(found: Mapping[str, Measured]) -> dict[str, str]:
+def labels_of(by_label: Mapping[str, Measured]) -> dict[str, str]:
     """By the names of candidates in the results database, the labels whose runs they are."""
-    return {run.candidate: label for label, measured in found.items() for run in measured.runs}
+    return {run.candidate: label for label, measured in by_label.items() for run in measured.runs}

@@ -61,8 +61,8 @@ class Judge:
 
 def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
     """The plain ways of a runtime, the plainest first; a third party's may have none."""
-    found: tuple[Plain, ...] = getattr(runtime, "plain", ())
-    return found
+    ways: tuple[Plain, ...] = getattr(runtime, "plain", ())
+    return ways
 
 
 def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
@@ -132,40 +132,40 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
         yield usual_judge(lab, runtime, probe.version, configuration, own, f"on {lab.loaded}")
 
 
-def confirmed(lab: Lab, own: PlacedModel, first: Judge, found: Reference, left: Iterator[Judge]) -> JudgedReference:
+def confirmed(lab: Lab, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]) -> JudgedReference:
     """What the first judge found, with who else computed the same; where it is outvoted, what another found.
 
     One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
     the first one's runtime is compared with itself as it is measured; where they disagree all the same, a third
     decides. `left` are the judges that the first one came before. What is to be said of it is under "doubts".
     """
-    made: JudgedReference = {**found, "by": first.label, "runtime": first.runtime, "doubts": []}
+    judged: JudgedReference = {**outputs, "by": first.label, "runtime": first.runtime, "doubts": []}
     runner = lab.runner
-    if not isinstance(runner, CampaignRunner) or not runner.link.info.python or found["finite"] == 0:
-        return made
-    if found["again"] > first.tolerance:
-        return made
+    if not isinstance(runner, CampaignRunner) or not runner.link.info.python or outputs["finite"] == 0:
+        return judged
+    if outputs["again"] > first.tolerance:
+        return judged
     files = tuple(f"{runner.campaign.id}-{name}{REFERENCE}" for name in ("", "second-"))
     others = _others(lab, own, left, first)
     tried = ((judge, _computed(runner.link, lab, judge, save=files[1], check=files[0])) for judge in others)
     second, beside = next((pair for pair in islice(tried, _MOST_TRIED) if pair[1]), (None, None))
     off = _off(beside) if beside else 0.0
     if own_tolerance(lab.graph) >= TWO_STEPS or lab.placed.dims or (second is not None and off > second.tolerance):
-        made["slack"], made["left_open"] = _from_itself(lab, runner.link, first, files[0])
-    slack = ROOM * made.get("slack", 0.0)
+        judged["slack"], judged["left_open"] = _from_itself(lab, runner.link, first, files[0])
+    slack = ROOM * judged.get("slack", 0.0)
     if second is None or beside is None or slack >= ROOM * NOISE:
-        return made
+        return judged
     if off <= max(second.tolerance, slack):
-        return {**made, "checked_by": second.name, "agreement": off}
+        return {**judged, "checked_by": second.name, "agreement": off}
     apart = f"{first.name} and {second.name} disagree{far(off)}"
     winner, third = _decided(_thirds(lab, runner.link, others, (first, second), files), lab, (first, second), slack)
     if winner is None:
-        return {**made, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; undecided which is right")]}
-    told = f"{apart}; {third} agrees with {winner.name}"
+        return {**judged, "doubts": [doubt_of(lab, "judges-undecided", f"{apart}; undecided which is right")]}
+    outcome = f"{apart}; {third} agrees with {winner.name}"
     if winner is first:
-        return {**made, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", told)]}
+        return {**judged, "checked_by": third, "doubts": [doubt_of(lab, "judges-disagree", outcome)]}
     runner.check_against(files[1])
-    doubt = doubt_of(lab, "judge-outvoted", f"{told}, whose outputs are the reference")
+    doubt = doubt_of(lab, "judge-outvoted", f"{outcome}, whose outputs are the reference")
     return {**beside, "by": second.label, "runtime": second.runtime, "checked_by": third, "doubts": [doubt]}
 
 
@@ -182,8 +182,8 @@ def doubt_of(lab: Lab, kind: str, message: str) -> dict[str, str]:
     return asdict(Doubt(kind=kind, message=message, hint=hint))
 
 
-def _off(found: Reference) -> float:
-    return found["difference"]["relative"]
+def _off(reference: Reference) -> float:
+    return reference["difference"]["relative"]
 
 
 def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> Reference | None:
@@ -207,10 +207,10 @@ def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> tup
     for tried in (target, with_open_dims(target)) if target.placed.dims else (target,):
         version = lab.probes[first.runtime].version
         judge = usual_judge(lab, tried.runtime, version, tried.configuration, tried.placed, "as it is measured")
-        found = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
-        if found is not None and _off(found) <= judge.tolerance:
+        again = _computed(link, lab, judge, save=f"itself-{REFERENCE}", check=reference)
+        if again is not None and _off(again) <= judge.tolerance:
             return 0.0, tried is not target
-        off = off or (_off(found) if found else None)
+        off = off or (_off(again) if again else None)
     return off or 0.0, off is None and bool(target.placed.dims)
 
 
@@ -228,10 +228,10 @@ def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack
     """Which of two judges a third agrees with, and who that is; None where none agrees with either."""
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
-            found = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
-            if found is None:
+            answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
+            if answer is None:
                 break
-            if _off(found) <= max(third.tolerance, slack):
+            if _off(answer) <= max(third.tolerance, slack):
                 return judge, third.name
     return None, ""
 

@@ -138,11 +138,11 @@ def _matched(graph: Graph, names: Mapping[int, str], home: Mapping[int, int]) ->
         likeness, kind = max(((_likeness(name, kind), kind) for kind in types), default=((0, 0), ""))
         if likeness > (0, 0):
             kernels_of.setdefault(kind, []).append(number)
-    found: dict[int, int] = {}
+    matches: dict[int, int] = {}
     for kind, numbers in kernels_of.items():
         free = [op.index for op in graph.operators if op.type == kind and op.index not in home]
-        found.update(zip(numbers, free, strict=True) if len(free) == len(numbers) else ())
-    return found
+        matches.update(zip(numbers, free, strict=True) if len(free) == len(numbers) else ())
+    return matches
 
 
 _SHORTENED = 6
@@ -185,9 +185,9 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
         for members, side, likeliest in steps:
             joined = 0
             for index in members:
-                found = [home[i] for i in side[index] if i in home]
-                if index not in home and found:
-                    home[index] = likeliest(found)
+                homes = [home[i] for i in side[index] if i in home]
+                if index not in home and homes:
+                    home[index] = likeliest(homes)
                     joined += 1
             if joined:
                 break
@@ -195,7 +195,7 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
             return
 
 
-def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdown:
+def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakdown:
     """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
 
     A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
@@ -205,7 +205,7 @@ def breakdown(graph: Graph, found: Sequence[Kernel], whole_s: float) -> Breakdow
     times: dict[int, float] = {}
     leaders: dict[int, int] = {}
     own: list[Kernel] = []
-    for kernel in found:
+    for kernel in profile:
         named = kernel.named or kernel.operators
         if not named or (len(set(named)) == len(graph.operators) > 1):
             own.append(kernel)
@@ -237,7 +237,7 @@ def divided(
     )
 
 
-def by_clock(found: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
+def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple[Kernel, ...]:
     """The kernels of a profiled run, whose times are wall time, by another clock.
 
     By CPU time of one thread they take no more than the profiled calls: what they took beyond was something else that
@@ -248,6 +248,6 @@ def by_clock(found: Sequence[Kernel], profiled: Measured, clock: Clock) -> tuple
         for run in profiled.runs
         if clock == "cpu" and run.samples is not None and any(run.samples.cpu_ns)
     ]
-    total_s = sum(kernel.time_s for kernel in found)
+    total_s = sum(kernel.time_s for kernel in profile)
     share = min(1.0, median(calls_s) / total_s) if calls_s and total_s > 0 else 1.0
-    return tuple(replace(kernel, time_s=kernel.time_s * share) for kernel in found)
+    return tuple(replace(kernel, time_s=kernel.time_s * share) for kernel in profile)

@@ -171,7 +171,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     if still:
         raise open_shapes(still)
     analysed = model if model.package else replace(model, path=source)
-    steering = {name: told for name, told in steering_inputs(analysed).items() if name not in request.feeds}
+    steering = {name: decided for name, decided in steering_inputs(analysed).items() if name not in request.feeds}
     single = (t for t in model.graph.tensors if t.name in steering and t.shape in ((), (1,)))
     # A speed or a scale: around 0 it would make hours of sound, or nothing. Of a switch people know which way it was.
     feeds: dict[str, Feed] = {t.name: {"values": [1.0]} for t in single if t.dtype.startswith(("float", "bool"))}
@@ -280,7 +280,7 @@ def models_for(
     `own` is the user's own model, placed, with its analysed copy.
     """
     model, placed, source = own
-    made: dict[str, tuple[Model, PlacedModel]] = {}
+    by_runtime: dict[str, tuple[Model, PlacedModel]] = {}
     by_format = {model.graph.format: (model, placed)}
     for runtime in runtimes:
         wanted = sorted(runtime.formats & reachable(model.graph.format), key=lambda f: f != model.graph.format)[0]
@@ -292,8 +292,8 @@ def models_for(
                 missing.append(Missing(name=runtime.name, reason=error.message, hint=error.hint))
                 continue
             by_format[wanted] = converted, placed_converted(converted, folder, push(folder, "converted"), placed)
-        made[runtime.name] = by_format[wanted]
-    return made
+        by_runtime[runtime.name] = by_format[wanted]
+    return by_runtime
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
@@ -386,23 +386,23 @@ def fixed_shapes(
     for name in _batches(inputs, given, sizes):
         sizes[name] = 1
         doubts.append(_assumption(f"the dimension {name!r}", ("--dim", f"{name}=N")))
-    found = {t.name: given[t.name] for t in inputs if t.name in given and (t.name in shapes or not is_known(t))}
+    chosen = {t.name: given[t.name] for t in inputs if t.name in given and (t.name in shapes or not is_known(t))}
     for tensor in (t for t in inputs if t.name not in given and not is_known(t)):
-        found[tensor.name] = shape = _filled(tensor, sizes)
+        chosen[tensor.name] = shape = _filled(tensor, sizes)
         if shape[:1] == (-1,) and -1 not in shape[1:] and not any(tensor.dims[:1]):
-            found[tensor.name] = (1, *shape[1:])
+            chosen[tensor.name] = (1, *shape[1:])
             option = ("--shape", f"{tensor.name}={_written(['N', *shape[1:]])}")
             doubts.append(_assumption(f"the first dimension of input {tensor.name!r}", option))
     still = [
-        t for t in inputs if t.name in found and (-1 in found[t.name] or (t.shape is None and t.name not in given))
+        t for t in inputs if t.name in chosen and (-1 in chosen[t.name] or (t.shape is None and t.name not in given))
     ]
     if still:
         raise open_shapes(still, sizes)
     fixed = {t.name for t in inputs if t.name in given or _filled(t, bound) != t.shape}
     named = {name for t in inputs for name in t.dims if name and name not in several}
     return Shapes(
-        shapes=found,
-        given={name: shape for name, shape in found.items() if name in fixed},
+        shapes=chosen,
+        given={name: shape for name, shape in chosen.items() if name in fixed},
         dims={name: size for name in sorted(named) if (size := _size(name, sizes)) is not None},
         doubts=tuple(doubts),
     )
@@ -410,15 +410,15 @@ def fixed_shapes(
 
 def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageError:
     """The error for inputs that stay open, where the dimensions of `sizes` are known; its hint fixes all of them."""
-    known, words, examples = dict(sizes or {}), list[str](), dict[str, int]()
+    fixed, words, examples = dict(sizes or {}), list[str](), dict[str, int]()
     for tensor in inputs:
         sides = image_sides(tensor.shape or ())
-        for axis, name in _open(tensor, known):
+        for axis, name in _open(tensor, fixed):
             examples |= {
-                term: _SIDE if axis in sides else _LENGTH for term in _terms(name) if term not in known | examples
+                term: _SIDE if axis in sides else _LENGTH for term in _terms(name) if term not in fixed | examples
             }
     for tensor in inputs:
-        shape = _filled(tensor, known | examples)
+        shape = _filled(tensor, fixed | examples)
         if tensor.shape is None or -1 in shape:
             # Of the state of a recurrent network, (layers, batch, size), the batch is what is left open.
             sides, batch = image_sides(shape), 1 if len(shape) == 3 and shape[0] > 1 and shape[2] > 0 else 0
@@ -426,8 +426,8 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
                 n if n != -1 else 1 if k == batch else _SIDE if k in sides else _LENGTH for k, n in enumerate(shape)
             ]
             words += ["--shape", f"{tensor.name}={'N,..' if tensor.shape is None else _written(filled)}"]
-            known |= {name: size for name, size in examples.items() if name in tensor.dims}
-    words += [word for name, n in examples.items() if name not in known for word in ("--dim", f"{name}={n}")]
+            fixed |= {name: size for name, size in examples.items() if name in tensor.dims}
+    words += [word for name, n in examples.items() if name not in fixed for word in ("--dim", f"{name}={n}")]
     first, how = inputs[0], "with numbers for N,.." if any(t.shape is None for t in inputs) else "such as"
     shown = f"{named_shape(first)}, which leaves {', '.join(examples) or 'dimensions'} open"
     return UsageError(
@@ -484,10 +484,10 @@ def _sizes(
     lacking = [t for t in inputs if t.name not in given and not is_known(t)]
     for name, by_size in several.items():
         if lacking or name in dims:
-            (one, by), (other, against) = list(by_size.items())[:2]
+            (own, by), (other, against) = list(by_size.items())[:2]
             more = " ".join(f"--shape {shlex.quote(f'{t.name}=..')}" for t in lacking) or f"and no --dim for {name!r}"
             raise UsageError(
-                f"the dimension {name!r} cannot be both {one} ({by}) and {other} ({against})",
+                f"the dimension {name!r} cannot be both {own} ({by}) and {other} ({against})",
                 hint=f"Give it one size; or, if it means several things, the shapes of all inputs: {more}",
             )
     return {name: next(iter(by_size)) for name, by_size in said.items() if name not in several}, several
@@ -516,8 +516,8 @@ def _filled(tensor: Tensor, sizes: Sizes) -> Shape:
     """The shape of an input, with the sizes of named dimensions; () of one without a known rank."""
     shape = tensor.shape or ()
     names = tensor.dims or [""] * len(shape)
-    found = [_size(name, sizes) if own == -1 else own for own, name in zip(shape, names, strict=True)]
-    return tuple(-1 if size is None else size for size in found)
+    filled = [_size(name, sizes) if own == -1 else own for own, name in zip(shape, names, strict=True)]
+    return tuple(-1 if size is None else size for size in filled)
 
 
 def _size(name: str, sizes: Sizes) -> int | None:
@@ -543,6 +543,6 @@ def _assumption(what: str, option: tuple[str, str]) -> Doubt:
 
 
 def _unlike(name: str, by_size: Mapping[int, str]) -> Doubt:
-    told = " and ".join(f"{size} ({by})" for size, by in by_size.items())
-    message = f"the dimension {name!r} has several sizes, {told}: all inputs' shapes were taken as they are given"
+    shown = " and ".join(f"{size} ({by})" for size, by in by_size.items())
+    message = f"the dimension {name!r} has several sizes, {shown}: all inputs' shapes were taken as they are given"
     return Doubt(kind="unlike-dimensions", message=message, hint="Give one size if it is one thing.")

@@ -193,10 +193,10 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
     """What the answer of an open job holds for; `threads` are the numbers of threads where they are not as wished."""
     wish, facts = lab.request.wish, lab.device.fingerprint
-    told = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
+    threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
-        threads=tuple(map(int, threads)) or (wish.thread_counts if told else ()),
-        defaults=wish.usual and told,
+        threads=tuple(map(int, threads)) or (wish.thread_counts if threaded else ()),
+        defaults=wish.usual and threaded,
         signature=lab.request.signature,
         precisions=_precisions(lab.graph, wish),
         inputs=lab.inputs,
@@ -282,8 +282,8 @@ def open_lab(
         runtimes = _runtimes_of(request, read.model.graph.format)
         if read.model.kind == PACKAGE:
             if kind != "profile":
-                told = f"{request.model} is a package, which is measured as it is"
-                raise UsageError(told, hint="gnomon profile and compare do so.")
+                message = f"{request.model} is a package, which is measured as it is"
+                raise UsageError(message, hint="gnomon profile and compare do so.")
             request = replace(request, wish=Wish(threads=getattr(runtimes[0], "threads", 1)))
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
@@ -395,7 +395,7 @@ def _lower_precision(lab: Lab) -> list[Doubt]:
 
 def _loaded(wish: Wish) -> Iterator[Doubt]:
     """What is to be said of each library of operators: it is code that was run."""
-    for runtime, path, digest in ((name, *one) for name, own in wish.libraries.items() for one in own.items()):
+    for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Doubt(
             kind="library", message=message, hint="The package does not hold it: --library FILE names it there."
@@ -438,7 +438,7 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     if not steering:
         return []
     names = " and ".join(f"{name!r} ({fed[name]})" for name in steering)
-    what = " and ".join(dict.fromkeys(one for decided in steering.values() for one in decided))
+    what = " and ".join(dict.fromkeys(part for decided in steering.values() for part in decided))
     decide = "input {} decides" if len(steering) == 1 else "inputs {} decide"
     files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n)}.npy")]
     message = f"the {decide.format(names)} {what}: with values of your own the times and the choice may be others"
@@ -484,9 +484,9 @@ def _live(
     def decide(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
         own = copy if placed.graph is model.graph else lambda _: None  # what it was converted to has no copy
         python = bool(link.info.python)
-        found = support_of_file(ask, own, runtime, placed, configuration, python=python)
-        supports[support_key(configuration)] = found
-        return found
+        support = support_of_file(ask, own, runtime, placed, configuration, python=python)
+        supports[support_key(configuration)] = support
+        return support
 
     findings, wish = _looked_at(model, request.wish)
     targets = find_targets(decide, copy, runtimes, probes, models, wish, missing)
@@ -494,7 +494,7 @@ def _live(
         raise nothing_runs(link.info.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
     converted = recall.digests(models, model)
-    known = {
+    details = {
         "configurations": [question_of(t.configuration) for t in targets],
         "effort": protocol_of(request.effort),
         "settings": recall.settings_of(request.device),
@@ -505,7 +505,7 @@ def _live(
     runner = CampaignRunner(
         link,
         store,
-        Question(kind=asked.kind, context=context, details={**asked.question, **known}, goes_on=asked.goes_on),
+        Question(kind=asked.kind, context=context, details={**asked.question, **details}, goes_on=asked.goes_on),
         watch=asked.watch,
         fresh=request.fresh,
         sources=Sources(model.graph, read.names),
@@ -601,11 +601,11 @@ def _recorded(
     def remember(runtime: Runtime, placed: PlacedModel, configuration: Configuration) -> Support:
         return recalled.support(support_key(configuration))
 
-    known = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
+    present = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
     missing += [
         Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
         for r in runtimes
-        if r not in known
+        if r not in present
     ]
     known_options = recalled.campaign.context.options
     if (request.wish.usual or request.wish.every) and isinstance(known_options["threads"], list):
@@ -614,7 +614,7 @@ def _recorded(
     request = replace(request, wish=wish)
     measured = replace(wish, backends=tuple(known_options["backends"]))
     copy = _copies(read, _nowhere, stack)
-    targets = find_targets(remember, copy, known, recalled.probes, models, measured, missing)
+    targets = find_targets(remember, copy, present, recalled.probes, models, measured, missing)
     targets = recall.narrowed(targets, recalled.probes, request.wish, missing)
     if not targets:
         raise nothing_runs(recalled.device.name, runtimes, missing)

@@ -71,12 +71,12 @@ def _whole(name: str, path: Path, shapes: Mapping[str, Shape]) -> Net:
     try:
         read = read_net(path, shapes)
         several = [] if len(read.net.inputs) == 1 else [f"{len(read.net.inputs)} inputs"]
-        told = ", ".join(dict.fromkeys([*several, *(f"{one.type} ({one.reason})" for one in read.left_out)]))
+        lacking = ", ".join(dict.fromkeys([*several, *(f"{part.type} ({part.reason})" for part in read.left_out)]))
     except ModelError as error:
-        told = error.message
-    if told:
+        lacking = error.message
+    if lacking:
         raise ProblemError(
-            f"{name} has what no layer can be: {told}",
+            f"{name} has what no layer can be: {lacking}",
             hint="Write it without, or measure its networks whole, with gnomon space profile.",
         )
     return needed(read.net.inputs, read.net.nodes, read.net.output)

@@ -42,8 +42,8 @@ class Goal:
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
         """One number a process: the median of its numbers."""
-        found = values_by_process(self.numbers(measured, clock))
-        return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(found.items()))
+        by_process = values_by_process(self.numbers(measured, clock))
+        return tuple(Block(process=p, block=0, values_s=(median(v),)) for p, v in sorted(by_process.items()))
 
     def value(self, measured: Measured, clock: Clock) -> float | None:
         """The geometric mean over the processes, which the interval is of too; None where nothing is known.
@@ -89,8 +89,8 @@ class Against:
 
 
 def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:
-    found = _latencies(measured, "cpu")
-    return found if any(any(b.values_s) for b in found) else ()
+    times = _latencies(measured, "cpu")
+    return times if any(any(b.values_s) for b in times) else ()
 
 
 def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
@@ -102,8 +102,8 @@ def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
 
 def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
     """Joules of a call, a number a block; a block that does not tell is left out."""
-    told = [(run, joules_of(run)) for run in measured.runs]
-    return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in told if j is not None]
+    energies = [(run, joules_of(run)) for run in measured.runs]
+    return [Block(process=run.process, block=run.block, values_s=(j,)) for run, j in energies if j is not None]
 
 
 def energy_source(counters: Mapping[str, Any] | None) -> str:
@@ -111,9 +111,9 @@ def energy_source(counters: Mapping[str, Any] | None) -> str:
     if not counters:
         return "the energy of a call by counters of the device that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
-    told = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
+    shown = ", ".join(parts[:8]) + (f" and {len(parts) - 8} more" if len(parts) > 8 else "")
     return (
-        f"a call's share of what the counters {told} rose by over a block of calls, with all else that ran and what "
+        f"a call's share of what the counters {shown} rose by over a block of calls, with all else that ran and what "
         f"idling draws; they move every {counters['period_s'] * 1e3:.3g} ms"
     )
 
@@ -122,14 +122,14 @@ def _fact(name: str, part: str = "") -> Callable[[Measured, Clock], Sequence[Blo
     """The largest value that each process told of a fact."""
 
     def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
-        found: dict[int, float] = {}
+        largest: dict[int, float] = {}
         for run in measured.runs:
             value = run.facts.get(name)
             if part:
                 value = (value or {}).get(part)
             if isinstance(value, int | float) and math.isfinite(value):
-                found[run.process] = max(found.get(run.process, 0.0), float(value))
-        return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(found.items())]
+                largest[run.process] = max(largest.get(run.process, 0.0), float(value))
+        return [Block(process=p, block=0, values_s=(v,)) for p, v in sorted(largest.items())]
 
     return numbers
 
@@ -181,11 +181,11 @@ def goal_of(name: str) -> Goal:
     entry = named(GROUP).get(name)
     if entry is None:
         names = goal_names()
-        known = f"{did_you_mean(name, names)} Objectives: {', '.join(names)}."
-        raise UsageError(f"there is no objective {name!r}", hint=known.lstrip())
-    found = loaded(entry, f"the objective {name}")
-    if isinstance(found, Goal) and found.name == name:
-        return found
+        hint = f"{did_you_mean(name, names)} Objectives: {', '.join(names)}."
+        raise UsageError(f"there is no objective {name!r}", hint=hint.lstrip())
+    goal = loaded(entry, f"the objective {name}")
+    if isinstance(goal, Goal) and goal.name == name:
+        return goal
     raise UsageError(
         f"the objective {name} is not a Goal of gnomon.session.objectives with that name",
         hint=f"Mend or remove the package that adds it ({entry.value}).",
@@ -204,8 +204,8 @@ def cost_of(goals: Sequence[Goal], measured: Measured, clock: Clock) -> tuple[fl
     if not measured.ok:
         return None
     values = [goal.value(measured, clock) for goal in goals]
-    found = tuple(v for v in values if v is not None)
-    return found if len(found) == len(goals) else None
+    costs = tuple(v for v in values if v is not None)
+    return costs if len(costs) == len(goals) else None
 
 
 def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
@@ -218,8 +218,8 @@ def estimate(goal: Goal, measured: Measured, clock: Clock) -> Estimate:
         raise ValueError(f"{goal.name} is not known")
     processes = goal.processes(measured, clock)
     low, high = median_interval(processes if len(processes) > 1 else goal.numbers(measured, clock))
-    known = low > 0 and math.isfinite(high)
-    return Estimate(value=value, low=min(low, value) if known else None, high=max(high, value) if known else None)
+    bounded = low > 0 and math.isfinite(high)
+    return Estimate(value=value, low=min(low, value) if bounded else None, high=max(high, value) if bounded else None)
 
 
 def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int = 1) -> Against:
@@ -239,9 +239,9 @@ def against(goal: Goal, a: Measured, b: Measured, clock: Clock, *, rivals: int =
     left, right = goal.numbers(a, clock), goal.numbers(b, clock)
     if not {(x.process, x.block) for x in left} & {(x.process, x.block) for x in right}:
         return Against(ratio=first / second, low=0.0, high=math.inf, verdict="unknown")
-    found = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
-    if found.unit != "process":  # one process cannot tell a difference from its luck
-        return Against(ratio=found.ratio, low=0.0, high=math.inf, verdict="unknown")
+    compared = compare(left, right, confidence=1 - 0.05 / rivals, relevant=RELEVANT)
+    if compared.unit != "process":  # one process cannot tell a difference from its luck
+        return Against(ratio=compared.ratio, low=0.0, high=math.inf, verdict="unknown")
     verdicts: dict[str, Verdict] = {"faster": "better", "slower": "worse", "tie": "tie"}
-    high = math.inf if found.high is None else found.high
-    return Against(ratio=found.ratio, low=found.low or 0.0, high=high, verdict=verdicts[found.verdict])
+    high = math.inf if compared.high is None else compared.high
+    return Against(ratio=compared.ratio, low=compared.low or 0.0, high=high, verdict=verdicts[compared.verdict])

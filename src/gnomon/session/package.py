@@ -165,10 +165,10 @@ def read_plan(folder: Path, *, at: str) -> Plan:
 
 def _digests(folder: Path, before: str) -> dict[str, str]:
     """The SHA-256 of each file of a folder, by its path behind `before`."""
-    found = {}
-    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
-        found[before + path.relative_to(folder).as_posix()] = file_digest(path)
-    return found
+    digests = {}
+    for path in sorted(file for file in folder.rglob("*") if file.is_file()):
+        digests[before + path.relative_to(folder).as_posix()] = file_digest(path)
+    return digests
 
 
 def run_line(job: PlanJob, before: str = "") -> str:
@@ -211,7 +211,7 @@ def _proved_with(lab: Lab, runtimes: Sequence[str]) -> Versions:
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
     """What pip is to install: numpy and the `wheels`, each in the version that is known, else as it is required."""
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
-    return [f"{name}=={versions[name]}" if name in versions else told for name, told in wanted.items()]
+    return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 
 
 def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
@@ -219,14 +219,14 @@ def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
     alone = lab.sole_judge in proved["runtimes"]
     unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"
     libraries = {n: d for s in plan["job"]["segments"] for n, d in s["options"].get("libraries", {}).items()}
-    told = [f"Python {proved['python']}"] if proved["python"] else []
-    told += [proved["processor"]] if proved["processor"] else []
+    machine = [f"Python {proved['python']}"] if proved["python"] else []
+    machine += [proved["processor"]] if proved["processor"] else []
     return _README.format(
         version=gnomon.__version__,
         label=contender.label,
         done="measured" if alone or lab.unrepeatable else "proved",
         outputs=f"\nOf its outputs: {unproved}.\n" if alone or lab.unrepeatable else "",
-        proved=f" ({', '.join(told)})" if told else "",
+        proved=f" ({', '.join(machine)})" if machine else "",
         install=pip_line(plan["requirements"]),
         run=run_line(plan["job"]),
         more=more + "".join(_LIBRARY.format(name=name, sha256=digest) for name, digest in libraries.items()),

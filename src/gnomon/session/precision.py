@@ -39,8 +39,8 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
         result, pays = ", which may be faster", True
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
             result, pays = _measured(lab, contender, target, configuration, clock)
-        told = f"{configuration.name} computes in {configuration.precision}{result}"
-        hints.append(Doubt(kind="precision" if pays else "precision-no-gain", message=told, hint=hint))
+        message = f"{configuration.name} computes in {configuration.precision}{result}"
+        hints.append(Doubt(kind="precision" if pays else "precision-no-gain", message=message, hint=hint))
     return hints
 
 
@@ -76,14 +76,14 @@ def _measured(
     )
     beside = replace(contender.candidate, key=f"precision/{contender.key}")
     effort = replace(lab.request.effort, processes_least=1, processes_most=1)
-    found = lab.runner.measure("precision", [beside, wanted], effort)
+    measured = lab.runner.measure("precision", [beside, wanted], effort)
     if lab.runner.stopped:
         return ", which may be faster", True
-    if not (found[wanted.key].ok and found[beside.key].ok):
+    if not (measured[wanted.key].ok and measured[beside.key].ok):
         return f", and not within {configuration.tolerance:g} of {usual}", False
-    compared = versus(found[beside.key], found[wanted.key], clock)
+    compared = versus(measured[beside.key], measured[wanted.key], clock)
     bounds = "" if compared.low is None else f" {ratio_interval(compared.low, compared.high)}"
-    difference = found[wanted.key].fact("difference") or {}
+    difference = measured[wanted.key].fact("difference") or {}
     off = difference.get("relative")
     within = "" if off is None or lab.unrepeatable else f", its outputs within {off:.1g} of the largest"
     gain = f": {compared.ratio:.2f} times as fast as {usual}{bounds} in one process{within}"
@@ -108,16 +108,16 @@ def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Cont
         again = replace(own, key=f"nearly/{own.key}", tolerance=_NEARLY * own.tolerance)
         beside = replace(best.candidate, key=f"nearly/{own.key}/beside")
         effort = replace(lab.request.effort, processes_least=1, processes_most=1)
-        found = lab.runner.measure("what was refused", [beside, again], effort)
-        one, other = found[again.key], found[beside.key]
-        if lab.runner.stopped or not (one.ok and other.ok):
+        measured = lab.runner.measure("what was refused", [beside, again], effort)
+        nearly, other = measured[again.key], measured[beside.key]
+        if lab.runner.stopped or not (nearly.ok and other.ok):
             continue
-        off = f"outputs differ by {one.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
-        took_s, ratio = level(one, clock), level(one, clock) / level(other, clock)
+        off = f"outputs differ by {nearly.fact('difference')['relative']:.1e}, tolerance {own.tolerance:.0e}"
+        took_s, ratio = level(nearly, clock), level(nearly, clock) / level(other, clock)
         message = f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times {best.label}"
         hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."
         lab.doubts.append(Doubt(kind="nearly-right", message=message, hint=hint))
-        failed = replace(one, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
+        failed = replace(nearly, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
         refused.append(Proved(contender=contender, measured=failed, against_best=None))
     return refused
 
@@ -131,20 +131,20 @@ EQUAL = 1.02
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Doubt, ...]:
     """What speaks against `chosen`, the label of what the clock named, among what ran interleaved with it, by label."""
-    found = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
-    return tuple(doubt for doubt in found if doubt is not None)
+    warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
+    return tuple(doubt for doubt in warnings if doubt is not None)
 
 
 def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Doubt | None:
     """A warning if the clock that did not decide names another winner. CPU time counts only where it tells all."""
     other: Clock = "wall" if clock == "cpu" else "cpu"
-    known = {label: found for label, found in field.items() if other == "wall" or cpu_tells(found.runs)}
-    if chosen not in known:
+    timed = {label: own for label, own in field.items() if other == "wall" or cpu_tells(own.runs)}
+    if chosen not in timed:
         return None
-    winner = min(known, key=lambda label: level(known[label], other))
+    winner = min(timed, key=lambda label: level(timed[label], other))
     if winner == chosen:
         return None
-    compared = versus(known[winner], known[chosen], other)
+    compared = versus(timed[winner], timed[chosen], other)
     if compared.verdict != "faster" and compared.ratio > 1 / APART:
         return None
     return Doubt(
@@ -157,21 +157,21 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Do
 
 def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
     """A warning if the median of all calls says something else than the fastest 20 %, where that is furthest off."""
-    worst, told = math.log(APART), ""
-    for label, found in field.items():
+    worst, text = math.log(APART), ""
+    for label, other in field.items():
         if label == chosen:
             continue
-        fastest = versus(found, field[chosen], "wall")
-        median = compare(blocks(found, "wall"), blocks(field[chosen], "wall"))
+        fastest = versus(other, field[chosen], "wall")
+        median = compare(blocks(other, "wall"), blocks(field[chosen], "wall"))
         apart = abs(math.log(median.ratio / fastest.ratio))
         # Both on one side say the same, unless it is a tie that the medians would have decided for the other.
         lost = fastest.verdict == "tie" and median.ratio < min(fastest.ratio, 1 / EQUAL)
         sides = {0 if 1 / EQUAL < ratio < EQUAL else 1 if ratio > 1 else -1 for ratio in (fastest.ratio, median.ratio)}
         if apart >= worst and (lost or len(sides) > 1):
             worst = apart
-            told = f"{label} takes {fastest.ratio:.2f} times as long as {chosen} by the fastest 20 % of calls, which "
-            told += f"decided, but {median.ratio:.2f} times by the median of all"
-    if not told:
+            text = f"{label} takes {fastest.ratio:.2f} times as long as {chosen} by the fastest 20 % of calls, which "
+            text += f"decided, but {median.ratio:.2f} times by the median of all"
+    if not text:
         return None
     hint = "Calls were disturbed: measure again with --processes 10, or on a quieter machine."
-    return Doubt(kind="medians-disagree", message=told, hint=hint)
+    return Doubt(kind="medians-disagree", message=text, hint=hint)

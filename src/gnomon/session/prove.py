@@ -134,8 +134,8 @@ def prove(
     measured = lab.runner.measure("proof" if mixed else "profile", list(renamed.values()), effort)
     results = {c.key: lab.runner.known(c.key) for c in contenders if c.key in far}
     results |= {c.key: measured[renamed[c.key].key] for c in left}
-    found = (not_compared(c.label, lab.runner.known(c.key), results[c.key]) for c in left)
-    lab.doubts += [doubt for doubt in found if doubt is not None]
+    warnings = (not_compared(c.label, lab.runner.known(c.key), results[c.key]) for c in left)
+    lab.doubts += [doubt for doubt in warnings if doubt is not None]
     if clocks.serial == "cpu":
         # A chain of runtimes may wait or start threads although each of them alone does not.
         clocks = choose_clocks(lab, results, contenders)
@@ -154,8 +154,8 @@ def prove(
     verdict = verdict if lab.link else predicted_verdict(verdict, barred)
     if verdict.chosen.contender.key in barred:
         rows = [(p.contender, p.measured.failure) for p in verdict.proved]
-        told = "; ".join(f"{c.label}: {barred.get(c.key) or describe(failure)}" for c, failure in rows)
-        raise InfeasibleError(f"nothing that ran keeps the limits ({told})", hint="Allow as much as one of them uses.")
+        text = "; ".join(f"{c.label}: {barred.get(c.key) or describe(failure)}" for c, failure in rows)
+        raise InfeasibleError(f"nothing that ran keeps the limits ({text})", hint="Allow as much as one of them uses.")
     return verdict
 
 
@@ -175,8 +175,8 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
     if gain < _WORTH and verdict.best_single.contender.key not in barred:
         return verdict
     alone = verdict.best_single.contender.label
-    told = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
-    return replace(verdict, chosen=plan, reason=f"{told} proven: the plan was never measured.")
+    text = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
+    return replace(verdict, chosen=plan, reason=f"{text} proven: the plan was never measured.")
 
 
 def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
@@ -184,19 +184,19 @@ def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict
 
     A clock that also counts the waits of several threads says so much only of those that work in as many.
     """
-    known = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
-    usual = [c.key for c in contenders if c.usual and c.key in known and known[c.key].ok]
-    kept = min(usual, key=lambda key: level(known[key], "wall"), default="")  # the choice is compared with it
+    singles = {c.key: lab.runner.known(c.key) for c in contenders if c.kind == "single"}
+    usual = [c.key for c in contenders if c.usual and c.key in singles and singles[c.key].ok]
+    kept = min(usual, key=lambda key: level(singles[key], "wall"), default="")  # the choice is compared with it
     far: dict[str, Measured] = {}
     for serial in (True, False):
-        group = [c for c in contenders if c.key in known and known[c.key].ok and c.serial is serial]
+        group = [c for c in contenders if c.key in singles and singles[c.key].ok and c.serial is serial]
         if not group:
             continue
         clock = clocks.of(*group)
-        best = min((known[c.key] for c in group), key=lambda found: level(found, clock))
+        best = min((singles[c.key] for c in group), key=lambda measured: level(measured, clock))
         for contender in group:
-            found = known[contender.key]
-            compared = None if found is best else versus(found, best, clock)
+            measured = singles[contender.key]
+            compared = None if measured is best else versus(measured, best, clock)
             if contender.key == kept or compared is None or compared.verdict != "slower" or compared.low is None:
                 continue
             # What is not priced has lost sooner: nothing but its own time speaks for it.
@@ -241,8 +241,8 @@ def judge_contenders(
     alive = [c for c in contenders if c.kind == "single" and results[c.key].ok]
     singles = [c for c in alive if c.key in eligible] or [c for c in alive if c.key in barred]
     if not singles:
-        told = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
-        raise MeasurementError(f"no single backend is left after the proof ({told})", hint=AGAIN)
+        reasons = "; ".join(f"{c.label}: {describe(results[c.key].failure)}" for c in contenders)
+        raise MeasurementError(f"no single backend is left after the proof ({reasons})", hint=AGAIN)
 
     def against(best: Contender) -> dict[str, Proved]:
         # What was not measured again ran beside the best in the profile.
@@ -346,9 +346,9 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
     and inside the noise: nothing is surely faster.
     """
 
-    def beaten(one: Proved) -> bool:
-        rivals = [p for p in proved if p.ok and p.contender.key != one.contender.key]
-        return any(versus(p.measured, one.measured, clock).verdict == "faster" for p in rivals)
+    def beaten(own: Proved) -> bool:
+        rivals = [p for p in proved if p.ok and p.contender.key != own.contender.key]
+        return any(versus(p.measured, own.measured, clock).verdict == "faster" for p in rivals)
 
     near = [
         p
@@ -368,10 +368,10 @@ def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
     pool = [p for p in pool if all(part.configuration.clean for part in p.contender.parts)] or pool
-    known = [p for p in pool if _memory(p)]
-    if known:
-        least = min(map(_memory, known))
-        pool = [p for p in known if _memory(p) <= _LESS * least]
+    sized = [p for p in pool if _memory(p)]
+    if sized:
+        least = min(map(_memory, sized))
+        pool = [p for p in sized if _memory(p) <= _LESS * least]
     return min(pool, key=lambda p: level(p.measured, clock))
 
 
@@ -382,13 +382,13 @@ def _memory(proved: Proved) -> int:
 
 def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[str]) -> tuple[str, ...]:
     """What it has over others that are equally fast."""
-    found = []
+    reasons = []
     if chosen.contender.key not in converted and any(p.contender.key in converted for p in others):
-        found.append("no conversion")
-    known = [_memory(p) for p in others if _memory(p)]
-    if known and 0 < _memory(chosen) * _LESS < min(known):
-        found.append("less memory")
-    return tuple(found)
+        reasons.append("no conversion")
+    sizes = [_memory(p) for p in others if _memory(p)]
+    if sizes and 0 < _memory(chosen) * _LESS < min(sizes):
+        reasons.append("less memory")
+    return tuple(reasons)
 
 
 def _may_be_told(proved: Proved, best: Contender) -> bool:
@@ -432,11 +432,11 @@ def _reason(
     alike = [p for p in proved if p.contender.serial is best.contender.serial or not undecided]
     beside = None if undecided else default
     parts = [_beside(beside), _standing(alike, for_what, beside=beside), _mixing(proved, best, priced=priced)]
-    told = "; ".join(filter(None, parts))
+    text = "; ".join(filter(None, parts))
     use = f"Undecided {undecided}. With one thread use {alone}" if undecided else f"Use {alone}"
     if best.contender.usual:
         use += ", which is what it does with nothing set"
-    return f"{use}{': ' if told else ''}{told}."
+    return f"{use}{': ' if text else ''}{text}."
 
 
 def _beside(default: Default | None) -> str:
@@ -453,8 +453,8 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
-    told = beside.label if beside is not None else ""
-    ties = [p for p in proved if p.contender.kind == "single" and _is_near(p) and p.contender.label != told]
+    named = beside.label if beside is not None else ""
+    ties = [p for p in proved if p.contender.kind == "single" and _is_near(p) and p.contender.label != named]
     if ties:
         labels = " and ".join(
             [*(p.contender.label for p in ties[:2]), *([f"{len(ties) - 2} more"] if ties[2:] else [])]
@@ -462,13 +462,13 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
         only = ties[0].against_best if len(ties) == 1 else None
         ratio = f" (ratio {only.ratio:.2f} {ratio_interval(only.low, only.high)})" if only else ""
         return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")
-    if told:
+    if named:
         return ""
     label, versus = min(compared, key=lambda item: item[1].ratio)
-    told = f"{versus.ratio:.2f} times as fast as {label}"
+    times = f"{versus.ratio:.2f} times as fast as {label}"
     if versus.verdict == "tie":
-        return f"{told} as far as the few processes show"
-    return f"{told} {ratio_interval(versus.low, versus.high)}"
+        return f"{times} as far as the few processes show"
+    return f"{times} {ratio_interval(versus.low, versus.high)}"
 
 
 def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
@@ -505,14 +505,14 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
     reported = all(part.configuration.reported for part in contender.parts)
     traced = [] if reported else [traced_candidate(plain, len(contender.backends))]
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, rounds=2)
-    known = lab.runner.measure("run the package", [plain, *traced], effort)
-    failure = next((found.failure for found in known.values() if found.failure is not None), None)
+    results = lab.runner.measure("run the package", [plain, *traced], effort)
+    failure = next((row.failure for row in results.values() if row.failure is not None), None)
     if failure is not None:
         return Verified(ok=False, skipped=False, moved=(), difference=None, failure=failure), {}
-    places = _places(contender, known[plain.key], [run for found in known.values() for run in found.runs])
+    places = _places(contender, results[plain.key], [run for row in results.values() for run in row.runs])
     planned = contender.backends
     moved = tuple(i for i, backend in sorted(planned.items()) if places.get(i) != backend)
-    difference = difference_part(known[plain.key].fact("difference"))
+    difference = difference_part(results[plain.key].fact("difference"))
     return Verified(ok=not moved, skipped=False, moved=moved, difference=difference, failure=None), places
 
 

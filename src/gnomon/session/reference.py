@@ -65,13 +65,13 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[Missing]) -> 
             ways.append(usual_judge(lab, runtime, version, configuration, placed, how))
         for judge in ways:
             job = job_here(lab, judge.job["segments"][0])
-            found, failure = compute_reference(link, job, runner.seeds, timeout_s=timeout_s)
-            if found is not None:
+            outputs, failure = compute_reference(link, job, runner.seeds, timeout_s=timeout_s)
+            if outputs is not None:
                 fetched = lab.folder / REFERENCE
                 here.pull(fetched.name, fetched)
                 runner.check_against(lab.push(fetched, fetched.name))
                 by = f"{judge.label}, on this machine"
-                return {**found, "by": by, "runtime": judge.runtime, "doubts": []}
+                return {**outputs, "by": by, "runtime": judge.runtime, "doubts": []}
             reasons.append(Missing(name=f"{judge.label}, on this machine", reason=describe(failure)))
     return None
 
@@ -158,21 +158,21 @@ def reference(lab: Lab) -> Sensitivity:
         for judge in left:
             if hung == _MOST_HANGS:
                 break
-            found, failure = runner.reference(judge.job, timeout_s=limit_s)
+            outputs, failure = runner.reference(judge.job, timeout_s=limit_s)
             if drawn is not None and failure is not None and failure.kind == "hang":
                 raise _too_much_work(drawn, judge, limit_s)
             hung += failure is not None and failure.kind == "hang"
-            if found is not None:
+            if outputs is not None:
                 if lab.open_outputs:
                     lab.doubts.append(_OTHER_SHAPES)
-                made = confirmed(lab, own, judge, found, left)
-                made["doubts"] += [
-                    doubt_of(lab, "reference-refused", told)
-                    for runtime, told in refused.items()
+                judged = confirmed(lab, own, judge, outputs, left)
+                judged["doubts"] += [
+                    doubt_of(lab, "reference-refused", message)
+                    for runtime, message in refused.items()
                     if runtime != judge.runtime
                     and any(t.runtime.name == runtime and not t.support.copy for t in lab.targets)
                 ]
-                return _noted(lab, runner, {**made, "open_outputs": lab.open_outputs})
+                return _noted(lab, runner, {**judged, "open_outputs": lab.open_outputs})
             if failure is not None:
                 _blame_input(failure)
                 if failure.kind == "refused":
@@ -184,10 +184,10 @@ def reference(lab: Lab) -> Sensitivity:
         return _noted(lab, runner, here)
     for target in clean if not loads_it else ():
         job = lab.job([target.runtime.segment(target.placed, target.configuration, {})])
-        found, failure = runner.reference(job, timeout_s=timeout_s)
-        if found is not None:
+        outputs, failure = runner.reference(job, timeout_s=timeout_s)
+        if outputs is not None:
             label = f"{target.configuration.name}, on the converted file"
-            return _noted(lab, runner, {**found, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
+            return _noted(lab, runner, {**outputs, "by": label, "runtime": target.runtime.name, "doubts": _UNCHECKED})
         reasons.append(Missing(name=target.configuration.name, reason=describe(failure)))
     hint = "Give inputs that the model was made for with --input NAME=FILE.npy, or try another runtime."
     if hung:
@@ -209,10 +209,10 @@ def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementErr
     return MeasurementError(message, hint=hint)
 
 
-def _noted(lab: Lab, runner: CampaignRunner, found: JudgedReference) -> Sensitivity:
-    kept = {key: value for key, value in found.items() if key in _NOTED and value}
-    runner.note("reference", {"relative": float(found["relative"]), "finite": float(found["finite"]), **kept})
-    return _heard(lab, found)
+def _noted(lab: Lab, runner: CampaignRunner, judged: JudgedReference) -> Sensitivity:
+    kept = {key: value for key, value in judged.items() if key in _NOTED and value}
+    runner.note("reference", {"relative": float(judged["relative"]), "finite": float(judged["finite"]), **kept})
+    return _heard(lab, judged)
 
 
 _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "open_outputs", "again", "slack"}
@@ -273,11 +273,11 @@ def _blame_input(failure: Failure) -> None:
 
 def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
-    found = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
+    warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
-        found.insert(0, _CHANGED)
+        warnings.insert(0, _CHANGED)
     if sensitivity.relative < 1e-5:
-        found.append(
+        warnings.append(
             Doubt(
                 kind="insensitive",
                 message="the outputs hardly depend on the input, so equal outputs prove little",
@@ -285,12 +285,12 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
             )
         )
     if lost := 1 - sensitivity.finite_share:
-        told = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
+        message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
-            told = "an output of the reference holds no finite value, so equal outputs prove nothing"
+            message = "an output of the reference holds no finite value, so equal outputs prove nothing"
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
-        found.append(Doubt(kind="no-finite-output" if lost == 1 else "not-finite", message=told, hint=hint))
-    return tuple(found)
+        warnings.append(Doubt(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
+    return tuple(warnings)
 
 
 def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Doubt]) -> str:

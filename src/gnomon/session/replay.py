@@ -74,25 +74,25 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
 
     Of its environment a digest, as variables may hold what is nobody else's affair.
     """
-    told = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
+    variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
     wished: dict[str, object] = {
         "pin": list(config.pin),
         "governor": config.governor,
-        "environment": hashlib.sha256(told).hexdigest() if told else None,
+        "environment": hashlib.sha256(variables).hexdigest() if variables else None,
     }
     return {name: value for name, value in wished.items() if value}
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
     """By runtime, the SHA-256 of what the user's model was converted to for it; none where it takes the file itself."""
-    made: dict[str, str] = {}
+    by_runtime: dict[str, str] = {}
     for runtime, (model, _) in models.items():
         if model is not own:
-            told = hashlib.sha256()
+            digest = hashlib.sha256()
             for path in sorted(p for p in model.path.parent.iterdir() if p.is_file()):
-                told.update(path.read_bytes())
-            made[runtime] = told.hexdigest()
-    return made
+                digest.update(path.read_bytes())
+            by_runtime[runtime] = digest.hexdigest()
+    return by_runtime
 
 
 def check_converted(recalled: Recalled, now: Mapping[str, str]) -> None:
@@ -117,7 +117,7 @@ def latest(
     none.
     """
     others: set[str] = set()
-    found: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []
+    fitting: list[tuple[tuple[bool, bool, int], Campaign, Mapping[str, Any]]] = []
     for finished in (True, False):
         for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest, finished=finished)):
             notes = list(store.query(EventQuery(campaign=campaign.id, name=NOTE)))
@@ -132,13 +132,13 @@ def latest(
                 others.add(other)
             else:
                 rank = (not finished, True, 0) if request.interrupted else (has > 0, finished, has)
-                found.append((rank, campaign, data))
-    if found:
-        _, campaign, data = max(found, key=lambda one: one[0])
+                fitting.append((rank, campaign, data))
+    if fitting:
+        _, campaign, data = max(fitting, key=lambda row: row[0])
         return _recalled(campaign, data)
-    told = f"; it was measured on {', '.join(sorted(others))}" if others else ""
+    where = f"; it was measured on {', '.join(sorted(others))}" if others else ""
     raise MeasurementError(
-        f"the results database holds no measurement of this model on {request.device.name} with these options{told}",
+        f"the results database holds no measurement of this model on {request.device.name} with these options{where}",
         hint="Leave out --no-profile to measure it; `gnomon runs` shows what the results database holds.",
     )
 
@@ -171,40 +171,40 @@ def narrowed(
     Those of which too little is left go into `missing`. A configuration stays the one that was measured, as the runs in
     the record are of that. UsageError where a runtime has no such backend.
     """
-    found: list[Target] = []
+    kept: list[Target] = []
     wished: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for target in targets:
         runtime, own = target.runtime, target.configuration
         if runtime.name not in wished:
-            made = configurations(runtime, probes[runtime.name], wish)
-            wished[runtime.name] = {c.name: c.backends for c in made}
+            wanted = configurations(runtime, probes[runtime.name], wish)
+            wished[runtime.name] = {c.name: c.backends for c in wanted}
         left = wished[runtime.name].get(own.name, ())
         taken = {b: taken for b, taken in target.support.operators.items() if b in left}
         covered = frozenset[int]().union(*taken.values())
         lacking = next((op for op in target.placed.graph.operators if op.index not in covered), None)
         if lacking is not None:
-            told = f"{' and '.join(left) or 'nothing'} of it takes no {lacking.type}, which is operator {lacking.index}"
-            missing.append(Missing(name=own.name, reason=f"{told} ({lacking.name!r})"))
+            text = f"{' and '.join(left) or 'nothing'} of it takes no {lacking.type}, which is operator {lacking.index}"
+            missing.append(Missing(name=own.name, reason=f"{text} ({lacking.name!r})"))
         else:
             none = dict.fromkeys(target.support.operators, frozenset[int]())
-            found.append(replace(target, support=replace(target.support, operators={**none, **taken})))
-    return tuple(found)
+            kept.append(replace(target, support=replace(target.support, operators={**none, **taken})))
+    return tuple(kept)
 
 
 def _recalled(campaign: Campaign, data: Mapping[str, Any]) -> Recalled:
     supports = {}
-    for name, found in data["supports"].items():
+    for name, row in data["supports"].items():
         failures = {
             backend: Failure(stage=stage, kind=kind, transient=transient, message=message)
-            for backend, (stage, kind, transient, message) in found["failures"].items()
+            for backend, (stage, kind, transient, message) in row["failures"].items()
         }
-        operators = {backend: frozenset(indices) for backend, indices in found["operators"].items()}
+        operators = {backend: frozenset(indices) for backend, indices in row["operators"].items()}
         supports[name] = Support(
             operators=operators,
             failures=failures,
-            options=found.get("options", {}),
-            folded=dict(found.get("folded", ())),
-            copy=found.get("copy", ""),
+            options=row.get("options", {}),
+            folded=dict(row.get("folded", ())),
+            copy=row.get("copy", ""),
         )
     return Recalled(
         campaign=campaign,

@@ -225,7 +225,7 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
     """
     deadline = time.monotonic() + wait_s
     pause_s = _FIRST_PAUSE_S
-    told = ""
+    shown = ""
     while True:
         pause(min(pause_s, max(0.0, deadline - time.monotonic())))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -240,6 +240,6 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
                     "--reconnect-timeout SECONDS waits longer."
                 )
                 raise (DeviceError(away, hint=hint, transient=True) if error.transient else error) from lost
-            if not error.transient and error.message != told:
-                told = error.message
+            if not error.transient and error.message != shown:
+                shown = error.message
                 say(f"{error.message}. {error.hint}")

@@ -123,11 +123,11 @@ def reason_of(failure: Failure, runtime: Runtime) -> str:
     A module that is not there is named where it is neither the runtime's own nor one that its requirements name.
     """
     if "ModuleNotFoundError" in failure.message or failure.message.endswith("is not installed"):
-        found = _NO_MODULE.search(failure.message)
+        match = _NO_MODULE.search(failure.message)
         own = {_normal(name) for name in (runtime.name, *pip_names(runtime.wheels))}
-        if found is None or _normal(found[1].partition(".")[0]) in own:
+        if match is None or _normal(match[1].partition(".")[0]) in own:
             return NOT_INSTALLED
-        return f"{NOT_INSTALLED}: there is no module {found[1]!r}"
+        return f"{NOT_INSTALLED}: there is no module {match[1]!r}"
     if "ImportError" in failure.message:
         return f"{BROKEN}: {failure.message[:300]}"
     tail = failure.log_tail.strip().splitlines()
@@ -166,19 +166,19 @@ def support_of_file(
     one_by_one = placed.graph.format == "onnx" and len(configuration.backends) > 1
     if (one_by_one or not python) and (copied := copy(False)):
         return replace(ask(runtime, copied[1], configuration), copy=_ONE_BY_ONE if one_by_one else _PROGRAM)
-    found = ask(runtime, placed, configuration)
-    silent = any(failure.kind == "hang" for failure in found.failures.values())  # a copy would take as long again
-    copied = None if silent or any(found.operators.values()) else copy(True)
+    support = ask(runtime, placed, configuration)
+    silent = any(failure.kind == "hang" for failure in support.failures.values())  # a copy would take as long again
+    copied = None if silent or any(support.operators.values()) else copy(True)
     other = None if copied is None else ask(runtime, copied[1], configuration)
     if other is None or not any(other.operators.values()):
-        return found
-    reasons = (reason_of(failure, runtime) for failure in found.failures.values())
+        return support
+    reasons = (reason_of(failure, runtime) for failure in support.failures.values())
     return replace(other, copy=next(reasons, "it takes no operator"))
 
 
 def copies_told(targets: Sequence[Target]) -> list[Doubt]:
     """A warning for each runtime that runs a copy of the user's file."""
-    told = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
+    reasons = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
     return [
         Doubt(
             kind="copy",
@@ -186,7 +186,7 @@ def copies_told(targets: Sequence[Target]) -> list[Doubt]:
             "fixed shapes and folded constants",
             hint="Its package holds that copy. Export the file again to run it as it is.",
         )
-        for name, reason in told.items()
+        for name, reason in reasons.items()
     ]
 
 
@@ -215,17 +215,17 @@ def find_targets(
         own = models[runtime.name]
         supports: dict[tuple[str, ...], Support] = {}
         for configuration in configurations(runtime, probes[runtime.name], wishes[runtime.name]):
-            found = supports.get(configuration.backends)
-            if found is None:  # what backends take does not depend on what is tried beside
-                found = supports[configuration.backends] = support_of(runtime, own[1], configuration)
-                missing.extend(_lost(runtime, found))
-            model, placed = (copy(True) if found.copy else None) or own
-            taken = frozenset[int]().union(*found.operators.values())
+            support = supports.get(configuration.backends)
+            if support is None:  # what backends take does not depend on what is tried beside
+                support = supports[configuration.backends] = support_of(runtime, own[1], configuration)
+                missing.extend(_lost(runtime, support))
+            model, placed = (copy(True) if support.copy else None) or own
+            taken = frozenset[int]().union(*support.operators.values())
             lacking = next((op for op in placed.graph.operators if op.index not in taken), None)
             if lacking is None:
-                configuration = replace(configuration, options={**configuration.options, **found.options})
+                configuration = replace(configuration, options={**configuration.options, **support.options})
                 targets.append(
-                    Target(runtime=runtime, configuration=configuration, support=found, placed=placed, model=model)
+                    Target(runtime=runtime, configuration=configuration, support=support, placed=placed, model=model)
                 )
             elif taken:
                 reason = f"no backend takes operator {lacking.index} ({lacking.type}, {lacking.name!r})"
@@ -277,20 +277,20 @@ def _wishes(
     has = {r.name: tuple(dict.fromkeys((r.name, *probes[r.name].backends))) for r in runtimes}
     for name in wish.backends:
         if not any(_is_of(name, backends) for backends in has.values()):
-            told = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
+            shown = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
             raise UsageError(
-                f"no runtime on this device has a backend {name!r}{why}", hint=f"There are: {told or 'none'}."
+                f"no runtime on this device has a backend {name!r}{why}", hint=f"There are: {shown or 'none'}."
             )
-    made: dict[str, Wish] = {}
+    wishes: dict[str, Wish] = {}
     for runtime in runtimes:
         own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
         if own:
-            made[runtime.name] = replace(wish, backends=own)
+            wishes[runtime.name] = replace(wish, backends=own)
         else:
             missing.append(Missing(name=runtime.name, reason="it has none of the backends that were asked for"))
-    return made
+    return wishes
 
 
 def _is_of(wished: str, backends: Sequence[str]) -> bool:
@@ -298,9 +298,9 @@ def _is_of(wished: str, backends: Sequence[str]) -> bool:
     return wished in backends or wished.partition(":")[0] in backends
 
 
-def _lost(runtime: Runtime, found: Support) -> Iterator[Missing]:
+def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
     """The backends that failed."""
-    for backend, failure in found.failures.items():
+    for backend, failure in support.failures.items():
         label = backend if backend == runtime.name else f"{runtime.name}:{backend}"
         hint = "Leave it out with --backend, or report it to its maker." if failure.kind == "crash" else ""
         yield Missing(name=label, reason=reason_of(failure, runtime), hint=hint)
@@ -350,14 +350,14 @@ def _unknown_operator(reasons: Sequence[str]) -> str:
 def merged(missing: Sequence[Missing]) -> list[Missing]:
     """What several have as their reason and hint once, in one line, with the names of all of them."""
     names: dict[tuple[str, str], dict[str, None]] = {}
-    for one in missing:
-        names.setdefault((" ".join(one.reason.split()), one.hint), {})[one.name] = None
+    for row in missing:
+        names.setdefault((" ".join(row.reason.split()), row.hint), {})[row.name] = None
     return [Missing(name=listed(list(of)), reason=reason, hint=hint) for (reason, hint), of in names.items()]
 
 
 def reasons_of(missing: Sequence[Missing]) -> str:
     """Why each was left out, in one sentence: "a and b: not installed; c: it crashed"."""
-    return "; ".join(f"{one.name}: {one.reason}" for one in merged(missing))
+    return "; ".join(f"{row.name}: {row.reason}" for row in merged(missing))
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
@@ -427,7 +427,7 @@ def equip(
             stops = f"with what it needs, the device's own {' and '.join(lost)} would not start"
             for name in (runtime.name for runtime in lacking if runtime.name not in failed):
                 failed[name] = RuntimeMissingError(stops, hint=f"Measure it apart from them: --runtime {name}")
-    return probes, [_told(m, failed.get(m.name)) for m in missing]
+    return probes, [_unprovided(m, failed.get(m.name)) for m in missing]
 
 
 def _provided(
@@ -455,12 +455,12 @@ def _provided(
     return None
 
 
-def _told(missing: Missing, error: GnomonError | None) -> Missing:
+def _unprovided(missing: Missing, error: GnomonError | None) -> Missing:
     """A missing runtime with why it could not be brought."""
     if error is None:
         return missing
-    told = f"{missing.reason}, and cannot be installed: {error.message}"
-    return Missing(name=missing.name, reason=told, hint=error.hint)
+    reason = f"{missing.reason}, and cannot be installed: {error.message}"
+    return Missing(name=missing.name, reason=reason, hint=error.hint)
 
 
 NOTE = "energy"

@@ -78,13 +78,13 @@ def read_metadata(text: str, target: Target) -> tuple[str, Version, tuple[Requir
         if any(len(line) > _MOST_OF_A_LINE for line in (*lines, pythons, version)):
             raise Unusable(f"its metadata has a line of more than {_MOST_OF_A_LINE} letters")
         wanted = SpecifierSet(pythons)
-        name, known = canonicalize_name(head.get("Name") or ""), Version(version)
+        name, parsed = canonicalize_name(head.get("Name") or ""), Version(version)
         requires = tuple(Requirement(line) for line in lines)
     except (InvalidRequirement, InvalidSpecifier, InvalidVersion, RecursionError) as error:
         raise Unusable(f"its metadata is invalid: {str(error)[:200]}") from error
     if not wanted.contains(target.version, prereleases=True):
         raise WantsOtherPython(f"it wants Python {wanted}")
-    return name, known, requires
+    return name, parsed, requires
 
 
 MOST_UNPACKED_BYTES = 4 << 30
@@ -120,9 +120,9 @@ def find_wheel(folder: Path, name: str, specifier: SpecifierSet, target: Target)
 
     RuntimeMissingError if that wheel is broken.
     """
-    found = wheels_in(folder, target).get(name, [])
-    good = set(specifier.filter(version for version, _ in found))
-    for version, path in found:
+    wheels = wheels_in(folder, target).get(name, [])
+    good = set(specifier.filter(version for version, _ in wheels))
+    for version, path in wheels:
         if version in good:
             with suppress(WantsOtherPython):
                 return _candidate(name, version, path, target)
@@ -184,7 +184,7 @@ def unpack_wheel(path: Path, folder: Path) -> None:
 
 def _places(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, tuple[str, ...]]]:
     """Each file and where it goes. Every name is looked at before the first file is written."""
-    found = []
+    places = []
     for entry in entries:
         name = entry.filename
         parts = PurePosixPath(name).parts
@@ -197,8 +197,8 @@ def _places(entries: list[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, t
                 continue
             parts = parts[2:]
         if not entry.is_dir():
-            found.append((entry, parts))
-    yield from found
+            places.append((entry, parts))
+    yield from places
 
 
 def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path) -> None:
@@ -225,19 +225,19 @@ def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candid
     Only what was installed from a wheel with its files recorded can be taken; nothing is imported.
     """
     try:
-        found = distribution(name)
+        installed = distribution(name)
     except PackageNotFoundError as error:
         raise Unusable("not installed on this machine") from error
-    text = found.read_text("METADATA")
+    text = installed.read_text("METADATA")
     if text is None or len(text) > MOST_METADATA_BYTES:
         raise Unusable("installed on this machine without metadata")
     own_name, version, requires = read_metadata(text, target)
     if own_name != name or not specifier.contains(version):
         raise Unusable(f"installed on this machine in version {version}")
-    if _is_editable(found):
+    if _is_editable(installed):
         raise Unusable("installed on this machine in editable mode, which has no files to bring")
-    _check_fits(found, target)
-    files = sorted(_files(found))
+    _check_fits(installed, target)
+    files = sorted(_files(installed))
     return Candidate(
         name=name,
         version=version,
@@ -260,9 +260,9 @@ def host_target() -> Target:
     )
 
 
-def _check_fits(found: Distribution, target: Target) -> None:
+def _check_fits(installed: Distribution, target: Target) -> None:
     """The wheel that it came from must fit; one that was built here fits where the C library is no older."""
-    wheel = found.read_text("WHEEL")
+    wheel = installed.read_text("WHEEL")
     lines = (wheel or "").splitlines()
     tags = [tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())]
     if not tags:
@@ -276,8 +276,8 @@ def _check_fits(found: Distribution, target: Target) -> None:
             raise Unusable("built on this machine, for a newer or another C library")
 
 
-def _is_editable(found: Distribution) -> bool:
-    text = found.read_text("direct_url.json")
+def _is_editable(installed: Distribution) -> bool:
+    text = installed.read_text("direct_url.json")
     if text is None:
         return False
     try:
@@ -286,20 +286,20 @@ def _is_editable(found: Distribution) -> bool:
         return True  # what cannot be read is not trusted
 
 
-def _files(found: Distribution) -> Iterator[tuple[str, Path]]:
+def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
     """Each file's path in site-packages, and where it lies. Entry scripts and shared data are left out."""
-    record = found.read_text("RECORD")
+    record = installed.read_text("RECORD")
     if record is None:
         raise Unusable("installed on this machine without a record of its files")
     prefix = Path(sys.prefix).resolve()
-    # Not found.files: newer versions of importlib.metadata leave out what is missing, and it has to be found here.
+    # Not installed.files: newer versions of importlib.metadata leave out what is missing, and it has to be found here.
     try:
         rows = [row[0] for row in csv.reader(record.splitlines()) if row and row[0]]
     except csv.Error as error:
         raise Unusable(f"installed on this machine with a broken record of its files: {error}") from error
     for entry in map(PurePosixPath, rows):
         parts = entry.parts
-        source = Path(str(found.locate_file(entry)))
+        source = Path(str(installed.locate_file(entry)))
         if entry.is_absolute() or ".." in parts:
             outside = Path(os.path.normpath(source))
             if entry.is_absolute() or not outside.is_relative_to(prefix):

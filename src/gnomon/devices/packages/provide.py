@@ -95,8 +95,8 @@ def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out
             hint=f"{others} Use another Python on the device, or leave the runtime out.",
         )
     last = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()[-1:]
-    told = last[0][:300] if last else "it said nothing"
-    return RuntimeMissingError(f"{names} cannot be fetched; pip says: {told}", hint="Try it by hand: pip download.")
+    reason = last[0][:300] if last else "it said nothing"
+    return RuntimeMissingError(f"{names} cannot be fetched; pip says: {reason}", hint="Try it by hand: pip download.")
 
 
 _MOST_ROUNDS = 100
@@ -123,10 +123,10 @@ def provide(
     """
     say = tell or (lambda sentence: None)
     target = target_of(fingerprint)
-    found = _Search(target=target, wheels=home / "wheels", fetch=fetch, tell=say).solve(requirements)
-    folder, new = _laid(found, home / "site")
+    candidates = _Search(target=target, wheels=home / "wheels", fetch=fetch, tell=say).solve(requirements)
+    folder, new = _laid(candidates, home / "site")
     if new:
-        say(f"installs {_told(found, requirements)} for {target}")
+        say(f"installs {_listed(candidates, requirements)} for {target}")
     return folder
 
 
@@ -136,7 +136,7 @@ def available(requirements: Sequence[str], fingerprint: Mapping[str, object], *,
     Raises what `provide` raises, and writes nothing.
     """
     search = _Search(target=target_of(fingerprint), wheels=home / "wheels", fetch=False, tell=lambda sentence: None)
-    return tuple(f"{found.name} {found.version}" for found in search.solve(requirements))
+    return tuple(f"{candidate.name} {candidate.version}" for candidate in search.solve(requirements))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,18 +191,18 @@ class _Search:
             want.by.append(by)
 
     def _find(self, names: list[str], wants: Mapping[str, _Want]) -> dict[str, Candidate]:
-        found: dict[str, Candidate] = {}
+        picks: dict[str, Candidate] = {}
         lacking: dict[str, str] = {}
         for name in names:
             try:
-                found[name] = find_installed(name, wants[name].specifier, self.target)
+                picks[name] = find_installed(name, wants[name].specifier, self.target)
             except Unusable as reason:
                 if (wheel := find_wheel(self.wheels, name, wants[name].specifier, self.target)) is not None:
-                    found[name] = wheel
+                    picks[name] = wheel
                 else:
                     lacking[name] = str(reason)
         if not lacking:
-            return found
+            return picks
         asked = [f"{name}{wants[name].specifier}" for name in lacking]
         if not self.fetch:
             raise self._not_here(lacking, wants)
@@ -213,16 +213,16 @@ class _Search:
                 raise RuntimeMissingError(
                     f"pip fetched no wheel of {text} that fits {self.target}", hint="Use another Python on the device."
                 )
-            found[name] = wheel
-        return found
+            picks[name] = wheel
+        return picks
 
     def _not_here(self, lacking: Mapping[str, str], wants: Mapping[str, _Want]) -> RuntimeMissingError:
-        told = []
+        rows = []
         for name, reason in lacking.items():
             by = f", required by {', '.join(wants[name].by)}" if wants[name].by else ""
-            told.append(f"{name}{wants[name].specifier} ({reason}{by})")
+            rows.append(f"{name}{wants[name].specifier} ({reason}{by})")
         return RuntimeMissingError(
-            f"nothing here fits {self.target}: {'; '.join(told)}",
+            f"nothing here fits {self.target}: {'; '.join(rows)}",
             hint=f"Allow to fetch it with --fetch, or put wheels for that Python into {self.wheels}",
         )
 
@@ -250,16 +250,16 @@ def _parsed(text: str) -> Requirement:
         raise UsageError(f"{text[:80]!a} is not a requirement", hint='Such as "onert>=0.1.0".') from error
 
 
-def _told(found: list[Candidate], requirements: Sequence[str]) -> str:
+def _listed(candidates: list[Candidate], requirements: Sequence[str]) -> str:
     roots = {canonicalize_name(_parsed(text).name) for text in requirements}
-    named = [f"{c.name} {c.version}" for c in found if c.name in roots]
-    more = len(found) - len(named)
+    named = [f"{c.name} {c.version}" for c in candidates if c.name in roots]
+    more = len(candidates) - len(named)
     return ", ".join(named) + (f" and {more} package{'' if more == 1 else 's'} required by these" if more else "")
 
 
-def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
+def _laid(candidates: list[Candidate], site: Path) -> tuple[Path, bool]:
     """The folder with these candidates' files, and whether it was made again."""
-    lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in found)]
+    lines = [_FORM, *(f"{c.name} {c.version} {c.identity}" for c in candidates)]
     folder = site / hashlib.sha256("\n".join(lines).encode()).hexdigest()
     hint = "Free space there, or set GNOMON_HOME to another folder."
     with system_errors(DeviceError, f"{site} cannot be written", hint=hint):
@@ -270,7 +270,7 @@ def _laid(found: list[Candidate], site: Path) -> tuple[Path, bool]:
         _forget_unused(site)
         part = Path(tempfile.mkdtemp(prefix=".part-", dir=site))
         try:
-            for candidate in found:
+            for candidate in candidates:
                 candidate.lay(part)
             part.chmod(0o755)
             try:

@@ -55,11 +55,11 @@ class Target:
         """Each wheel tag that fits (PEP 425), and its place in the order of preference."""
         major_minor = self.python[:2]
         abi = f"cp{major_minor[0]}{major_minor[1]}"
-        found = [
+        ordered = [
             *cpython_tags(python_version=major_minor, abis=[abi], platforms=self.platforms),
             *compatible_tags(python_version=major_minor, interpreter=abi, platforms=self.platforms),
         ]
-        return {tag: place for place, tag in reversed(list(enumerate(found)))}
+        return {tag: place for place, tag in reversed(list(enumerate(ordered)))}
 
     def holds(self, marker: Marker | None, extras: frozenset[str]) -> bool:
         """Whether an environment marker (PEP 508) holds there, for any of the extras."""

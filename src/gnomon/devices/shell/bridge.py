@@ -47,13 +47,13 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
     def _found_python(self, link: ShellLink) -> str:
         """The path of a Python of 3.10 or newer there; empty if there is none. DeviceError if the one named is none."""
         given = self._config.python
-        found, _ = python_there(link, given)
-        if given is not None and not found:
+        path, _ = python_there(link, given)
+        if given is not None and not path:
             raise DeviceError(
                 f"there is no Python of 3.10 or newer at {given} on {self._config.destination}",
                 hint="Name another by `python` in the file of devices, or leave it out.",
             )
-        return found
+        return path
 
 
 def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:

@@ -144,38 +144,38 @@ def devices(settings: BridgeSettings) -> dict[str, str]:
             hint=f"See what it says: {settings.program or settings.bridge.name} devices",
         )
     fields = (row.replace("\t", "  ").strip() for row in rows.splitlines())
-    found = (row.partition("  ") for row in fields if not row.startswith("*"))
-    return {serial: state.strip().partition("  ")[0].rstrip() for serial, _, state in found if state}
+    parts = (row.partition("  ") for row in fields if not row.startswith("*"))
+    return {serial: state.strip().partition("  ")[0].rstrip() for serial, _, state in parts if state}
 
 
 def chosen(settings: BridgeSettings) -> str:
     """The serial number to use. DeviceError, with what to do, where there is no such device or it is not ready."""
-    found = devices(settings)
+    listed = devices(settings)
     serial, name = settings.serial, settings.bridge.name
-    if ":" in serial and found.get(serial) in (None, "offline"):
-        found = _connected(settings, found)
-    known = ", ".join(sorted(found)) or "none"
+    if ":" in serial and listed.get(serial) in (None, "offline"):
+        listed = _connected(settings, listed)
+    serials = ", ".join(sorted(listed)) or "none"
     attached = f"Connect it, with USB debugging switched on there, and see: {settings.listing}"
-    if serial and serial not in found:
-        raise DeviceError(f"{name} knows no device {serial}; connected: {known}", hint=attached, transient=True)
-    if not serial and not found:
+    if serial and serial not in listed:
+        raise DeviceError(f"{name} knows no device {serial}; connected: {serials}", hint=attached, transient=True)
+    if not serial and not listed:
         raise DeviceError(f"{name} knows no device", hint=attached, transient=True)
-    if not serial and len(found) > 1:
-        shown = ", ".join(f"{one} ({state})" if state != "device" else one for one, state in sorted(found.items()))
-        hint = f"Name one, such as {name}://{sorted(found)[0]}"
+    if not serial and len(listed) > 1:
+        shown = ", ".join(f"{key} ({state})" if state != "device" else key for key, state in sorted(listed.items()))
+        hint = f"Name one, such as {name}://{sorted(listed)[0]}"
         raise DeviceError(f"several devices are connected: {shown}", hint=hint)
-    serial = serial or next(iter(found))
-    if found[serial] != "device":
+    serial = serial or next(iter(listed))
+    if listed[serial] != "device":
         states = settings.bridge.states
-        hint = next((states[state] for state in states if state and found[serial].startswith(state)), states[""])
-        raise DeviceError(f"{serial} is {found[serial]}", hint=hint, transient=True)
+        hint = next((states[state] for state in states if state and listed[serial].startswith(state)), states[""])
+        raise DeviceError(f"{serial} is {listed[serial]}", hint=hint, transient=True)
     return serial
 
 
-def _connected(settings: BridgeSettings, found: Mapping[str, str]) -> dict[str, str]:
+def _connected(settings: BridgeSettings, listed: Mapping[str, str]) -> dict[str, str]:
     """Connect to a device at a network address, again where the program only remembers it; the devices afterwards."""
     serial, within_s = settings.serial, settings.connect_timeout_s + settings.silence_s
-    if serial in found:
+    if serial in listed:
         finished(settings, ["disconnect", serial], within_s=within_s)
     finished(settings, ["connect", serial], within_s=within_s)
     deadline_s = time.monotonic() + settings.connect_timeout_s
@@ -188,13 +188,13 @@ def _connected(settings: BridgeSettings, found: Mapping[str, str]) -> dict[str, 
 
 def lost(settings: BridgeSettings, said: str | None) -> DeviceError:
     """The error of a call that ended without its marks, or (None) of a device that has not answered for too long."""
-    told = None if said is None else last(said)
-    if settings.bridge.refuses and told and "closed" in told:
+    words = None if said is None else last(said)
+    if settings.bridge.refuses and words and "closed" in words:
         return DeviceError(
-            f"{settings.destination} does not let {settings.bridge.name} run commands: {told}",
+            f"{settings.destination} does not let {settings.bridge.name} run commands: {words}",
             hint=settings.bridge.refuses,
         )
-    return broken(settings, told, way="cable is out", look=f"whether the device is up ({settings.listing})")
+    return broken(settings, words, way="cable is out", look=f"whether the device is up ({settings.listing})")
 
 
 def _word(word: str | bytes) -> str:
@@ -421,24 +421,24 @@ class BridgeLink(ShellLink):
                 came = f"{self.base}/in/f{number}"
                 self.pushed(part.source, came)
                 scripts.append(arrived_script(came, path, part.size_bytes, part.digest, program=part.kind == "x"))
-            status, told = self.do("\n".join(scripts), within_s=LONG_S)
+            status, said = self.do("\n".join(scripts), within_s=LONG_S)
             if status == "3":
-                raise not_arrived(self.settings, told or "a file")
+                raise not_arrived(self.settings, said or "a file")
             if status != "0":
-                raise refusal(self.settings, told, files[start][1])
+                raise refusal(self.settings, said, files[start][1])
 
     def fetch(self, path: str, local: Path) -> None:
         """See `ShellLink.fetch`: the file is written as it comes."""
         copy = f"{self.base}/in/fetched"
-        status, told = self.do(fetch_script(path, copy), within_s=LONG_S)
-        found = _COPIED.match(told)
-        if status != "0" or found is None:
-            raise refusal(self.settings, told, path)
+        status, copied = self.do(fetch_script(path, copy), within_s=LONG_S)
+        match = _COPIED.match(copied)
+        if status != "0" or match is None:
+            raise refusal(self.settings, copied, path)
         local.write_bytes(b"")
         words = [*self.selected, "pull", os.fsencode(copy), os.fsencode(local)]
-        said = finished(self.settings, words, within_s=SHORT_S + int(found[1]) / _SLOWEST_BYTES_PER_S)
+        said = finished(self.settings, words, within_s=SHORT_S + int(match[1]) / _SLOWEST_BYTES_PER_S)
         self.do(f"rm -f {quoted(copy)}")
-        if local.stat().st_size != int(found[1]) or (found[2] and file_digest(local) != found[2]):
+        if local.stat().st_size != int(match[1]) or (match[2] and file_digest(local) != match[2]):
             raise DeviceError(
                 f"{path} did not come from {self.settings.destination} as it is there: {last(said)}",
                 hint=f"See whether the device is up ({self.settings.listing}), and the space here; then start again.",

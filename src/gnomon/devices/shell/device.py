@@ -166,10 +166,10 @@ def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
     return DeviceError(f"{where}: {reason}", hint="Check that path on the device.")
 
 
-def senseless(settings: ShellSettings, told: bytes) -> DeviceError:
+def senseless(settings: ShellSettings, answer: bytes) -> DeviceError:
     """The device answered what gnomon's scripts never say."""
     return DeviceError(
-        f"{settings.destination} answers what gnomon does not understand: {told[:80]!r}",
+        f"{settings.destination} answers what gnomon does not understand: {answer[:80]!r}",
         hint="See what else writes to the connection there, then open the device again.",
         transient=True,
     )
@@ -364,13 +364,13 @@ class ShellDevice(ABC, Generic[Settings]):
         if self._python:
             program = Path(fingerprint_program.__file__).read_bytes()
             done = self.run([self._python, "-I", "-"], env={}, stdin=program, timeout_s=_FACTS_S)
-            told = facts_of(done.stdout) if done.ok else None
-            if told is not None:
-                return DeviceInfo(name=self._config.name, fingerprint=told, python=self._python)
+            facts = facts_of(done.stdout) if done.ok else None
+            if facts is not None:
+                return DeviceInfo(name=self._config.name, fingerprint=facts, python=self._python)
         given = self.run(["env"], env={}, timeout_s=_FACTS_S).stdout
         with guarded_folder("gnomon-facts-") as folder:
-            found = described(link.printed(FINGERPRINT, MOST_BYTES), folder, given)
-        return DeviceInfo(name=self._config.name, fingerprint=found, python=self._python)
+            fingerprint = described(link.printed(FINGERPRINT, MOST_BYTES), folder, given)
+        return DeviceInfo(name=self._config.name, fingerprint=fingerprint, python=self._python)
 
     def _stop(self, link: ShellLink, call: ShellCall, run: Printed) -> str:
         """End a command: SIGTERM to its group, SIGKILL after a while. The status if its session cannot tell it."""

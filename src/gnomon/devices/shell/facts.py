@@ -49,24 +49,24 @@ def described(printed: bytes, root: Path, environment: str = "") -> dict[str, ob
     Nothing of this machine is in it: what `fingerprint` asks its own kernel and Python is answered by the device.
     """
     files = parse_files(printed)
-    told = {name: files.pop(name, b"").decode(errors="replace").strip() for name in ("uname-m", "uname-r", "uname-s")}
+    kernel = {name: files.pop(name, b"").decode(errors="replace").strip() for name in ("uname-m", "uname-r", "uname-s")}
     libc = _libc(
         files.pop("libc", b"").decode(errors="replace").strip(), files.pop("ldd", b"").decode(errors="replace")
     )
     lay_out(files, root)
     given = dict(line.partition("=")[::2] for line in environment.splitlines())
-    found = fingerprint(str(root), given)
+    facts = fingerprint(str(root), given)
     status = files.get("/proc/self/status", b"").decode(errors="replace")
     online = _count(files.get("/sys/devices/system/cpu/online", b"").decode(errors="replace"))
     allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
-    system = told["uname-s"] or None
+    system = kernel["uname-s"] or None
     return {
-        **found,
-        "machine": told["uname-m"] or None,
+        **facts,
+        "machine": kernel["uname-m"] or None,
         "cores": (_count(allowed[1]) if allowed else None) or online,
         "cores_online": online,
-        "os": found["os"] if files.get("/etc/os-release", b"").strip() and found["os"] != platform.system() else system,
-        "kernel": told["uname-r"] or None,
+        "os": facts["os"] if files.get("/etc/os-release", b"").strip() and facts["os"] != platform.system() else system,
+        "kernel": kernel["uname-r"] or None,
         "libc": libc,
         "python": None,
     }

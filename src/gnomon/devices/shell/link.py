@@ -181,10 +181,10 @@ class Marked:
         """Take what came next."""
         if self.status is not None:
             return  # of a process that outlived its session
-        known = len(self._held)
+        before = len(self._held)
         self._held += chunk
         if not self._begun:
-            at = self._held.find(self._first, max(0, known - len(self._first)))
+            at = self._held.find(self._first, max(0, before - len(self._first)))
             if at < 0:
                 del self._held[: -2 * _NOISE_BYTES]
                 return

@@ -301,12 +301,12 @@ def has_script(place: str, digest: str, name: str, *, files: int, size_bytes: in
     `__pycache__`, where Python writes; `size_bytes` is that of a single one.
     """
     size = "true" if size_bytes is None else f'[ $(($(wc -c <"$f"))) -eq {size_bytes} ]'
-    found = 'find "$f" -name __pycache__ -prune -o -type f'
+    find = 'find "$f" -name __pycache__ -prune -o -type f'
     to = quoted(name)
     return (
         f'cd {quoted(f"{place}/{digest}")} 2>/dev/null && IFS= read -r f <{SEAL} && f=./$f && [ -e "$f" ] || exit 1\n'
-        f"{size} && [ $(($({found} -print | wc -l))) -eq {files} ] || exit 1\n"
-        f'[ -z "$({found} -newer {SEAL} -print 2>&1)" ] || exit 1\n'
+        f"{size} && [ $(($({find} -print | wc -l))) -eq {files} ] || exit 1\n"
+        f'[ -z "$({find} -newer {SEAL} -print 2>&1)" ] || exit 1\n'
         f'[ -e ./{to} ] || ln -s "$f" ./{to} || exit 1; touch -c .'
     )
 
@@ -323,8 +323,8 @@ def room_script(place: str, size_bytes: int) -> str:
 
 def stage_script(base: str, stage: str, folders: Sequence[str]) -> str:
     """An empty folder for what is being pushed, and the folders in it. It goes with the private folder `base`."""
-    made = " ".join(quoted(folder) for folder in (stage, *folders))
-    return f"umask 077; echo {quoted(stage)} >{quoted(base)}/stage; rm -rf {quoted(stage)}; mkdir -p {made}"
+    paths = " ".join(quoted(folder) for folder in (stage, *folders))
+    return f"umask 077; echo {quoted(stage)} >{quoted(base)}/stage; rm -rf {quoted(stage)}; mkdir -p {paths}"
 
 
 def file_script(path: str, size_bytes: int, digest: str, *, program: bool) -> str:

@@ -330,8 +330,8 @@ class SshDevice(ShellDevice[SshSettings]):
 
     def _found_python(self, link: ShellLink) -> str:
         """See `ShellDevice._found_python`."""
-        found, seen = python_there(link, self._config.python)
-        error = None if found else no_python(self._config, seen)
+        path, seen = python_there(link, self._config.python)
+        error = None if path else no_python(self._config, seen)
         if error is not None:
             raise error
-        return found
+        return path

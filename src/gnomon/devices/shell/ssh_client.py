@@ -183,9 +183,9 @@ def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
     if not versions:
         missing = f"there is no {settings.python} on {settings.destination}"
         return DeviceError(missing, hint=hint) if settings.python else None
-    found = ", ".join(f"{path} is {version or 'broken'}" for path, version in versions)
+    shown = ", ".join(f"{path} is {version or 'broken'}" for path, version in versions)
     why = "is too old" if any(version for _, version in versions) else "does not start"
-    return DeviceError(f"Python on {settings.destination} {why}: {found}", hint=hint)
+    return DeviceError(f"Python on {settings.destination} {why}: {shown}", hint=hint)
 
 
 def lost(settings: SshSettings, returncode: int | None, stderr: str) -> DeviceError:

@@ -11,7 +11,7 @@ def commands_report(document: CommandsDocument, page: Page) -> None:
     page.headline(f"{document.headline()[1]}.")
     table = Table(document.commands).text("command", lambda row: row.name)
     table.text("program here", lambda row: "yes" if row.found else "no")
-    page.table(table.text("outputs", _checked).text("declaration", _known))
+    page.table(table.text("outputs", _checked).text("declaration", _basis))
     page.line("gnomon place MODEL --command NAME measures one beside the runtimes.", style="dim")
     with page.details("how each is started and installed"):
         for command in document.commands:
@@ -22,7 +22,7 @@ def _checked(command: CommandPart) -> str:
     return "checked" if command.checked else "not checked"
 
 
-def _known(command: CommandPart) -> str:
+def _basis(command: CommandPart) -> str:
     """What the declaration rests on."""
     if not command.format:
         return "your own"

@@ -195,7 +195,7 @@ class CompareDocument(Answer):
         return f"{len(self.sides)} runs compared", self._answer()
 
     def _answer(self) -> str:
-        unlike = [told for pair in self.pairs for told in pair.unlike]
+        unlike = [reason for pair in self.pairs for reason in pair.unlike]
         rows = [row for pair in self.pairs for row in pair.configurations]
         if unlike and not rows:
             return f"These runs cannot be compared: {unlike[0]}."
@@ -203,21 +203,21 @@ class CompareDocument(Answer):
         missing = f" Not measured after: {listed(lost)}." if lost else ""
         if not rows:
             return f"Nothing to compare: no configuration was measured on both sides.{missing}"
-        told = []
+        parts = []
         for kind in ORDER:
-            found = [row for row in rows if kind_of(row) == kind]
-            if found and kind in ("slower", "faster"):
-                most = max(found, key=lambda row: abs(row.ratio - 1))
+            group = [row for row in rows if kind_of(row) == kind]
+            if group and kind in ("slower", "faster"):
+                most = max(group, key=lambda row: abs(row.ratio - 1))
                 by = f"{most.label} {units.percent(most.ratio - 1)}"
-                told.append(f"{len(found)} {kind} ({by}{' and others' if len(found) > 1 else ''})")
-            elif found:
-                widest = max(found, key=lambda row: (row.high or math.inf) / (row.low or 0.1))
-                told.append(f"{len(found)} {'with ' if kind == 'open' else ''}{word(widest)}")
+                parts.append(f"{len(group)} {kind} ({by}{' and others' if len(group) > 1 else ''})")
+            elif group:
+                widest = max(group, key=lambda row: (row.high or math.inf) / (row.low or 0.1))
+                parts.append(f"{len(group)} {'with ' if kind == 'open' else ''}{word(widest)}")
         if self.self_test is not None:
             can = "can" if self.exit_code == 0 else "cannot"
             limit = units.percent(self.fail_slower).lstrip("+")
-            return f"A slow-down of {limit} {can} be decided here. Beside itself: {', '.join(told)}."
-        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(told)}.{missing}"
+            return f"A slow-down of {limit} {can} be decided here. Beside itself: {', '.join(parts)}."
+        return f"Of {len(rows)} configuration{'' if len(rows) == 1 else 's'}: {', '.join(parts)}.{missing}"
 
     @property
     def exit_code(self) -> int:
@@ -231,8 +231,8 @@ class CompareDocument(Answer):
 
     def to_markdown(self) -> str:
         """The comparison for a pull request, as --markdown writes it."""
-        made: str = import_module("gnomon.jobs.compare.report").markdown(self)
-        return made
+        text: str = import_module("gnomon.jobs.compare.report").markdown(self)
+        return text
 
     def write(self, files: Mapping[str, Path | None]) -> None:
         """Write the comparison in other forms: "junit", "action_benchmark" or "bencher" -> file.

@@ -21,7 +21,7 @@ from gnomon.system.files import write_whole
 
 def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
     """Write the comparison in the forms that are named; see `CompareDocument.write`."""
-    made = {
+    forms = {
         "junit": lambda: junit(document),
         "action_benchmark": lambda: json_text(action_benchmark(document)),
         "bencher": lambda: json_text(bencher(document)),
@@ -29,7 +29,7 @@ def write(document: CompareDocument, files: Mapping[str, Path | None]) -> None:
     for name, path in files.items():
         if path is not None:
             with system_errors(RecordError, f"{path} cannot be written", hint="Name another file."):
-                write_whole(made[name]().encode(), path)
+                write_whole(forms[name]().encode(), path)
 
 
 def junit(document: CompareDocument) -> str:
@@ -43,16 +43,16 @@ def junit(document: CompareDocument) -> str:
     suite = ElementTree.Element("testsuite", name="gnomon compare")
 
     def case(name: str, outcome: str = "", message: str = "", took: str = "") -> None:
-        one = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(name))
+        element = ElementTree.SubElement(suite, "testcase", classname=clean(side), name=clean(name))
         if took:
-            one.set("time", took)
+            element.set("time", took)
         if outcome:
-            ElementTree.SubElement(one, outcome, message=message)
+            ElementTree.SubElement(element, outcome, message=message)
 
     for pair in document.pairs:
         side = document.sides[pair.side].name
-        for told in pair.unlike:
-            case(told, "skipped", "cannot be compared")
+        for text in pair.unlike:
+            case(text, "skipped", "cannot be compared")
         for when, labels in (("before", pair.only_before), ("after", pair.only_after)):
             for label in labels:
                 lost = is_gate and label in pair.lost
@@ -60,8 +60,8 @@ def junit(document: CompareDocument) -> str:
         if is_gate and not pair.configurations and not pair.lost:
             case("anything", "failure", "nothing could be compared")
         for row in pair.configurations:
-            told = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {word(row)}. {power([row])}"
-            case(row.label, outcomes[row.gate], told, f"{row.after_s:.9f}")
+            text = f"{units.digits(row.ratio)} {ratio_interval(row.low, row.high)}: {word(row)}. {power([row])}"
+            case(row.label, outcomes[row.gate], text, f"{row.after_s:.9f}")
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "testcase")):
         suite.set(name, str(len(list(suite.iter(tag)))))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -97,10 +97,10 @@ def compare(
     _check_sides(sides)
     if all(side.document.model.format == PACKAGE for side in sides):
         changed = {*changed, "threads", "precision", "options", "version"}
-    known = History(sides, record, sessions)
+    past = History(sides, record, sessions)
     rule = Rule(alpha=alpha / (len(sides) - 1), relevant=relevant, limit=fail_slower)
     pairs = tuple(
-        _pair(number, sides[0], side, known, rule=rule, changed=frozenset(changed))
+        _pair(number, sides[0], side, past, rule=rule, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
     return CompareDocument(
@@ -117,7 +117,7 @@ def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule:
         }
         apart = {label: (compare_by_turns(a, b), True) for label, (a, b) in levels.items() if by_turns(a, b)}
         share = replace(rule, alpha=rule.alpha / len(others))
-        if len(apart) < len(levels) or not all(one.is_decided for one in joint_bounds(apart, share).values()):
+        if len(apart) < len(levels) or not all(bounds.is_decided for bounds in joint_bounds(apart, share).values()):
             return False
     return True
 
@@ -149,17 +149,17 @@ def _side(side: Named) -> SidePart:
     )
 
 
-def _pair(number: int, before: Named, after: Named, known: History, *, rule: Rule, changed: frozenset[str]) -> PairPart:
+def _pair(number: int, before: Named, after: Named, past: History, *, rule: Rule, changed: frozenset[str]) -> PairPart:
     kinds = differences(before.document, after.document)
-    unlike = [told for kind, told in kinds if kind not in changed]
+    unlike = [reason for kind, reason in kinds if kind not in changed]
     clock = _clock(before, after)
     old, new = _timed(before), _timed(after)
     both = []
     for label in (label for label in old if label in new):
-        found = _set_otherwise(old[label], new[label])
-        kinds += found
+        unequal = _set_otherwise(old[label], new[label])
+        kinds += unequal
         # With other settings it is another configuration of the same name.
-        if {kind for kind, _ in found} <= changed:
+        if {kind for kind, _ in unequal} <= changed:
             both.append(label)
     noted = _noted_turns(before.document, after.document)
     if noted:
@@ -173,20 +173,20 @@ def _pair(number: int, before: Named, after: Named, known: History, *, rule: Rul
         for label in both:
             a, b = (levels_of(side[label].runs.samples, clock) for side in (old, new))
             turns = noted is not None and by_turns(a, b, noted=noted)
-            between = _TURNS if turns else known.sessions(label, before, after, clock)
+            between = _TURNS if turns else past.sessions(label, before, after, clock)
             apart[label] = _apart(a, b, load, between)
         rows = _verdicts(apart, rule, busier)
         steps_s = before.document.resolutions_s
-        of_kernels = partial(_operators, rule=replace(rule, limit=None), load=load, told=busier)
+        of_kernels = partial(_operators, rule=replace(rule, limit=None), load=load, reasons=busier)
         operators = [
-            of_kernels(label, old[label], new[label], one.between, steps_s.get(label, 0.0))
-            for label, one in apart.items()
+            of_kernels(label, old[label], new[label], pair.between, steps_s.get(label, 0.0))
+            for label, pair in apart.items()
         ]
     return PairPart(
         side=number,
         clock=clock,
-        unlike=tuple(dict.fromkeys(told for kind, told in kinds if kind not in changed)),
-        changed=tuple(dict.fromkeys(told for kind, told in kinds if kind in changed)),
+        unlike=tuple(dict.fromkeys(reason for kind, reason in kinds if kind not in changed)),
+        changed=tuple(dict.fromkeys(reason for kind, reason in kinds if kind in changed)),
         only_before=tuple(label for label in old if label not in both),
         only_after=tuple(label for label in new if label not in both),
         lost=tuple(label for label in ([] if unlike else old) if label not in both and _is_lasting(old[label])),
@@ -224,10 +224,10 @@ class Between:
     """What runs of a configuration are taken to differ by (None: nothing), and how that is known."""
 
     sessions: Sessions | None
-    told: SessionsPart
+    part: SessionsPart
 
 
-_TURNS = Between(sessions=None, told=SessionsPart(known_by="turns", spread=0.0, runs=0, needed=None))
+_TURNS = Between(sessions=None, part=SessionsPart(known_by="turns", spread=0.0, runs=0, needed=None))
 """Of sides that were measured by turns."""
 
 
@@ -244,15 +244,15 @@ class History:
             _alike(self._earlier, label, side, clock)
             for side in (before, after)[: 1 if _same_model(before, after) else 2]
         ]
-        if (found := sessions_of(own)) is not None:
-            return _known_by("model", found, own)
+        if (shared := sessions_of(own)) is not None:
+            return _known_by("model", shared, own)
         others = self._of_machine(before, clock)
-        if (found := sessions_of(others)) is not None:
-            return _known_by("machine", found, others)
+        if (shared := sessions_of(others)) is not None:
+            return _known_by("machine", shared, others)
         runs = max(map(_fit, own))
         needed = FEWEST_RUNS - runs
-        told = SessionsPart(known_by="assumed", spread=self._assumed, runs=runs, needed=needed)
-        return Between(sessions=granted_sessions(self._assumed), told=told)
+        part = SessionsPart(known_by="assumed", spread=self._assumed, runs=runs, needed=needed)
+        return Between(sessions=granted_sessions(self._assumed), part=part)
 
     def _of_machine(self, side: Named, clock: Clock) -> list[list[Side]]:
         """The runs of each configuration of each other model on the side's machine, as it was for the side."""
@@ -274,15 +274,15 @@ def _fit(group: Sequence[Side]) -> int:
     return sum(len(side.levels_s) > 1 for side in group)
 
 
-def _known_by(who: Literal["model", "machine"], found: Sessions, groups: Sequence[Sequence[Side]]) -> Between:
+def _known_by(who: Literal["model", "machine"], sessions: Sessions, groups: Sequence[Sequence[Side]]) -> Between:
     runs = sum(fit for group in groups if (fit := _fit(group)) > 1)
-    told = SessionsPart(known_by=who, spread=math.sqrt(found.variance), runs=runs, needed=None)
-    return Between(sessions=found, told=told)
+    part = SessionsPart(known_by=who, spread=math.sqrt(sessions.variance), runs=runs, needed=None)
+    return Between(sessions=sessions, part=part)
 
 
 def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
     """What runs of a side's model measured of a configuration where nothing differed."""
-    found = [
+    sides = [
         levels_of(run.configurations[label].runs.samples, clock)
         for run in runs
         if label in run.configurations
@@ -291,7 +291,7 @@ def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list
         and not _set_otherwise(run.configurations[label], side.configurations[label])
         and _by(run, clock)
     ]
-    return [levels for levels in found if levels.levels_s]
+    return [levels for levels in sides if levels.levels_s]
 
 
 def _by(run: Named, clock: Clock) -> bool:
@@ -321,11 +321,11 @@ def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float 
     if between is _TURNS and by_turns(a, b):
         beside = compare_by_turns(a, b, doubt=steps)
         return _Found(before=a, after=b, apart=beside, between=between, moved=beside.drift, paired=True)
-    found = compare_apart(a, b, doubt=load, sessions=between.sessions)
-    seen = found
-    if between.told.known_by == "assumed" and between.sessions is not None:
+    apart = compare_apart(a, b, doubt=load, sessions=between.sessions)
+    seen = apart
+    if between.part.known_by == "assumed" and between.sessions is not None:
         seen = compare_apart(a, b, doubt=load)
-    return _Found(before=a, after=b, apart=found, between=between, moved=seen.drift)
+    return _Found(before=a, after=b, apart=apart, between=between, moved=seen.drift)
 
 
 def _same_model(a: Named, b: Named) -> bool:
@@ -350,37 +350,37 @@ def _counted(samples: SampleColumns) -> bool:
 def levels_of(samples: SampleColumns, clock: Clock) -> Side:
     """One number a process, as everywhere: the median of its blocks' levels by the clock, and when it ran."""
     values = samples.cpu_us if clock == "cpu" else samples.wall_us
-    found: dict[int, list[float]] = {}
+    levels: dict[int, list[float]] = {}
     moments: dict[int, list[float]] = {}
     for process, at_s, block in zip(samples.process, samples.started_at_s, values or (), strict=bool(values)):
         if block:
-            found.setdefault(process, []).append(quantile(block, QUANTILE[clock]) * 1e-6)
+            levels.setdefault(process, []).append(quantile(block, QUANTILE[clock]) * 1e-6)
             moments.setdefault(process, []).append(at_s)
-    order = [process for process in found if min(found[process]) > 0]
+    order = [process for process in levels if min(levels[process]) > 0]
     return Side(
-        levels_s=tuple(median(found[process]) for process in order),
+        levels_s=tuple(median(levels[process]) for process in order),
         moments_s=tuple(median(moments[process]) for process in order),
     )
 
 
-def _verdicts(found: Mapping[str, _Found], rule: Rule, told: tuple[str, ...]) -> tuple[VerdictPart, ...]:
-    bounds = joint_bounds({label: (one.apart, one.paired) for label, one in found.items()}, rule)
+def _verdicts(pairs: Mapping[str, _Found], rule: Rule, reasons: tuple[str, ...]) -> tuple[VerdictPart, ...]:
+    bounds = joint_bounds({label: (pair.apart, pair.paired) for label, pair in pairs.items()}, rule)
     return tuple(
         VerdictPart(
-            **fields_of(VerdictPart, one.apart),
+            **fields_of(VerdictPart, pair.apart),
             label=label,
             low=bounds[label].low or None,
             high=bounds[label].high if math.isfinite(bounds[label].high) else None,
             verdict=bounds[label].change,
-            processes=(len(one.before.levels_s), len(one.after.levels_s)),
-            moved=one.moved,
+            processes=(len(pair.before.levels_s), len(pair.after.levels_s)),
+            moved=pair.moved,
             # What only one side had is in both where they were measured by turns: no interval is wider for it.
-            differs=() if one.paired else told,
-            sessions=one.between.told,
+            differs=() if pair.paired else reasons,
+            sessions=pair.between.part,
             gate=bounds[label].gate,
             sees=bounds[label].sees,
         )
-        for label, one in found.items()
+        for label, pair in pairs.items()
     )
 
 
@@ -393,7 +393,7 @@ def _operators(
     *,
     rule: Rule,
     load: float,
-    told: tuple[str, ...],
+    reasons: tuple[str, ...],
 ) -> OperatorsPart:
     """The kernels that changed, of those that both sides have under one name, in order of execution.
 
@@ -405,7 +405,7 @@ def _operators(
         for name, a in left.items()
         if name in right and a.levels_s and right[name].levels_s
     }
-    rows = _verdicts(apart, rule, told)
+    rows = _verdicts(apart, rule, reasons)
     changed = tuple(row for row in rows if row.verdict in ("slower", "faster"))
     return OperatorsPart(label=label, compared=len(apart), changed=changed)
 
@@ -415,20 +415,20 @@ def _kernels(row: Configuration) -> dict[str, Side]:
     profile = row.runs.profile
     if profile is None:
         return {}
-    found: dict[str, Side] = {}
+    sides: dict[str, Side] = {}
     turns: dict[str, int] = {}
     for name, times in zip(profile.name, profile.wall_us, strict=True):
         turns[name] = turns.get(name, 0) + 1
-        known = [(t * 1e-6, float(p)) for t, p in zip(times, profile.process, strict=True) if t]
-        found[name if turns[name] == 1 else f"{name} #{turns[name]}"] = Side(
-            levels_s=tuple(t for t, _ in known), moments_s=tuple(p for _, p in known)
+        levels = [(t * 1e-6, float(p)) for t, p in zip(times, profile.process, strict=True) if t]
+        sides[name if turns[name] == 1 else f"{name} #{turns[name]}"] = Side(
+            levels_s=tuple(t for t, _ in levels), moments_s=tuple(p for _, p in levels)
         )
-    return found
+    return sides
 
 
 def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
     """What must be equal for a comparison and is not: (what it is of `CHANGES`, in words)."""
-    found: list[tuple[str, str]] = []
+    unequal: list[tuple[str, str]] = []
     a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:
         first, second = a.get(key), b.get(key)
@@ -439,28 +439,28 @@ def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
             and math.isclose(first, second, rel_tol=_SAME_MEMORY)
         ):
             continue
-        told = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
+        what = "other flags of the processor" if key.endswith("sha256") else key.replace("_", " ")
         shown = f": {first} and {second}" if key in ("cpu_model", "machine", "cores", "memory_bytes") else ""
-        found.append(("machine", f"the machines differ in {told}{shown}"))
+        unequal.append(("machine", f"the machines differ in {what}{shown}"))
     if a.get("governor") != b.get("governor"):
-        found.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
+        unequal.append(("governor", f"the frequency governors differ: {a.get('governor')} and {b.get('governor')}"))
     threads = before.threads, after.threads
     if all(threads) and threads[0] != threads[1] and not (_has_settings(before) and _has_settings(after)):
-        told = " and ".join(", ".join(map(str, counts)) for counts in threads)
-        found.append(("threads", f"the numbers of threads differ: {told}"))
+        what = " and ".join(", ".join(map(str, counts)) for counts in threads)
+        unequal.append(("threads", f"the numbers of threads differ: {what}"))
     for name in sorted(before.versions.keys() & after.versions.keys()):
         if before.versions[name] != after.versions[name]:
-            found.append(("version", f"{name} is {before.versions[name]} and {after.versions[name]}"))
+            unequal.append(("version", f"{name} is {before.versions[name]} and {after.versions[name]}"))
     signatures = [document.conditions.signature for document in (before, after) if document.conditions]
     if len(set(signatures)) > 1:
-        found.append(("inputs", f"the signatures differ: {' and '.join(map(repr, signatures))}"))
+        unequal.append(("inputs", f"the signatures differ: {' and '.join(map(repr, signatures))}"))
     sides = _fed(before), _fed(after)
     for place, kind in ((1, "shapes"), (2, "inputs")):
         values = [[fed[place] for fed in side] for side in sides]
         if values[0] != values[1] and None not in (*values[0], *values[1]):
             both = (", ".join(f"{fed[0]} {fed[place]}" for fed in side) for side in sides)
-            found.append((kind, f"the {kind} differ: {' and '.join(both)}"))
-    return found
+            unequal.append((kind, f"the {kind} differ: {' and '.join(both)}"))
+    return unequal
 
 
 def _has_settings(document: Compared) -> bool:
@@ -500,8 +500,8 @@ def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, 
     first, second = (_load(document.environments) for document in (before, after))
     if first is None or second is None or abs(first - second) < _ANSWERED:
         return 0.0, ()
-    told = f"other processes and virtual machines had {first:.0%} of the machine before, {second:.0%} after"
-    return _SLOWED * abs(first - second), (told,)
+    reason = f"other processes and virtual machines had {first:.0%} of the machine before, {second:.0%} after"
+    return _SLOWED * abs(first - second), (reason,)
 
 
 def _load(environments: Sequence[EnvironmentPart]) -> float | None:

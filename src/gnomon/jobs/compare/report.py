@@ -63,10 +63,10 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         page.line(f"{when}: {f'{side.name}, ' if page.every else ''}{_who(side)}.")
     if before.model_sha256 != after.model_sha256:
         page.line("The models differ, and are compared as two versions of one.")
-    for told in pair.changed:
-        page.line(f"Changed on purpose: {told}.")
-    for told in pair.unlike:
-        page.item(f"Not compared: {told}.", _CHANGED)
+    for reason in pair.changed:
+        page.line(f"Changed on purpose: {reason}.")
+    for reason in pair.unlike:
+        page.item(f"Not compared: {reason}.", _CHANGED)
     rows = sorted(pair.configurations, key=lambda row: (ORDER.index(kind_of(row)), -abs(row.ratio - 1)))
     if rows:
         sure = units.share(1 - document.alpha)
@@ -79,8 +79,8 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         _power(rows, document.fail_slower if document.self_test is None else None, page)
     if any(row.sessions and row.sessions.known_by == "turns" for row in rows):
         page.line("Measured by turns: each process is compared with the one beside it.", indent=1, style="dim")
-    for told, advice in doubts(rows):
-        page.item(told, advice)
+    for reason, advice in doubts(rows):
+        page.item(reason, advice)
     for name, labels in (("before", pair.only_before), ("after", pair.only_after)):
         if labels:
             page.line(f"Measured only {name}: {listed(labels)}.")
@@ -110,25 +110,25 @@ def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None
 
 def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     """Why verdicts of configurations are less sure than they could be, each with what to do about it."""
-    found = [
-        (f"Warning: {told}: intervals are wider for it.", "Measure both at a quiet time.")
-        for told in dict.fromkeys(told for row in rows for told in row.differs)
+    warnings = [
+        (f"Warning: {reason}: intervals are wider for it.", "Measure both at a quiet time.")
+        for reason in dict.fromkeys(reason for row in rows for reason in row.differs)
     ]
     moved = [row.label for row in rows if row.moved > 0]
     if moved:
-        told = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
-        found.append(
+        why = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
+        warnings.append(
             (
-                f"Warning: {told}: intervals are wider for it.",
+                f"Warning: {why}: intervals are wider for it.",
                 "Let the device settle, or measure longer; earlier runs in the results database show how much runs "
                 "differ.",
             )
         )
     unknown = (row.sessions for row in rows if row.verdict == "unknown" and row.sessions)
-    sessions = next((one for one in unknown if one.known_by == "assumed" and one.spread), None)
+    sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
     if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
-        found.append(
+        warnings.append(
             (
                 f"How much runs of the same model differ on this machine is not known: {spread} is assumed (standard "
                 "deviation).",
@@ -136,17 +136,17 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
                 "--sessions 1%.",
             )
         )
-    return found
+    return warnings
 
 
 _CHANGED = "If that is the change to be judged, say so with --changed: machine, governor, version, threads, shapes, .."
 
 
 def _who(side: SidePart) -> str:
-    told = side.conditions
+    conditions = side.conditions
     name = side.name if side.model == NO_MODEL else side.model
-    where = held_for(name, side.device, told) if told else f"{name} on {side.device}"
-    by = f"; {side.python}: {listed([' '.join(one) for one in side.versions.items()])}" if side.python else ""
+    where = held_for(name, side.device, conditions) if conditions else f"{name} on {side.device}"
+    by = f"; {side.python}: {listed([' '.join(words) for words in side.versions.items()])}" if side.python else ""
     return f"{where}{by}; run {side.campaign[:8]}"
 
 
@@ -178,8 +178,8 @@ def markdown(document: CompareDocument) -> str:
     """The comparison as Markdown, for a pull request."""
     lines = [f"**gnomon**: {escaped(document.headline()[1])}", ""]
     for pair in document.pairs:
-        lines += [f"- changed on purpose: {escaped(told)}" for told in pair.changed]
-        lines += [f"- not compared: {escaped(told)}" for told in pair.unlike]
+        lines += [f"- changed on purpose: {escaped(reason)}" for reason in pair.changed]
+        lines += [f"- not compared: {escaped(reason)}" for reason in pair.unlike]
         lines += [f"- measured only before: {escaped(label)}" for label in pair.only_before]
         lines += [f"- measured only after: {escaped(label)}" for label in pair.only_after]
         if not pair.configurations:
@@ -190,7 +190,7 @@ def markdown(document: CompareDocument) -> str:
         for part in pair.operators:
             if part.changed:
                 first = part.changed[0]
-                told = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
+                text = f"In {part.label} {len(part.changed)} of {part.compared} kernels changed, first"
                 kernel = clean(first.label).replace("`", "")
-                lines += ["", f"{escaped(told)} `{kernel}` ({units.digits(first.ratio)})."]
+                lines += ["", f"{escaped(text)} `{kernel}` ({units.digits(first.ratio)})."]
     return "\n".join(lines) + "\n"

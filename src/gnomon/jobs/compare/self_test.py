@@ -32,13 +32,13 @@ def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: flo
     `rule` is that of a gate, and `budget_s` how long its comparison may take.
     """
     rule = replace(rule, alpha=rule.alpha / max(len(pair.configurations), 1))
-    found = []
+    tests = []
     for row in pair.configurations:
         samples = (side.configurations[row.label].runs.samples for side in sides)
-        first, second = (levels_of(one, "cpu" if pair.clock == "cpu" else "wall") for one in samples)
+        first, second = (levels_of(columns, "cpu" if pair.clock == "cpu" else "wall") for columns in samples)
         if by_turns(first, second):
-            found.append(_tested(row.label, first, second, rule, budget_s))
-    return tuple(found)
+            tests.append(_tested(row.label, first, second, rule, budget_s))
+    return tuple(tests)
 
 
 def _tested(label: str, first: Side, second: Side, rule: Rule, budget_s: float) -> SelfTestPart:

@@ -119,17 +119,17 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> An
     if content.startswith(b"SQLite format 3\0"):
         return _of_record("last", path, formats)
     text = content.decode("utf-8", "replace")
-    found = {} if _OBJECT.match(text) else _embedded_in(text)
-    if number in found:
-        text = text[found[number]]
+    places = {} if _OBJECT.match(text) else _embedded_in(text)
+    if number in places:
+        text = text[places[number]]
     elif number > 1:
-        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(found)}.")
+        raise UsageError(f"{path} has no run {number}", hint=f"It is a page of {len(places)}.")
     return read_document(_STRICT.object(_STRICT.parse(text), "$"))
 
 
 def _embedded_in(page: str) -> dict[int, slice]:
     """Where a page has the documents of `embedded`, by their numbers; of two with one number the first."""
-    found: dict[int, slice] = {}
+    places: dict[int, slice] = {}
     at = 0
     # Each step goes on where the last one ended: a page may have any number of elements that do not end.
     while script := _SCRIPT.search(page, at):
@@ -138,9 +138,9 @@ def _embedded_in(page: str) -> dict[int, slice]:
             end = _END.search(page, at)
             if end is None:
                 break
-            found.setdefault(int(named["number"] or 1), slice(at, end.start()))
+            places.setdefault(int(named["number"] or 1), slice(at, end.start()))
             at = end.end()
-    return found
+    return places
 
 
 def _of_package(path: Path, record: RecordAddress | None) -> Any:
@@ -205,7 +205,7 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
     models = dict.fromkeys(side.document.model.sha256 for side in sides)
     own = {side.document.campaign for side in sides}
     read = {side.document.format for side in sides}
-    found: list[Side] = []
+    runs: list[Side] = []
     with open_record(record) as store:
         for digest in models if of_models else [None]:
             earlier = (
@@ -213,8 +213,8 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
                 for document in _answers(store, read, digest=digest)
                 if document.campaign not in own and (of_models or document.model.sha256 not in models)
             )
-            found += itertools.islice(earlier, _MOST_EARLIER)
-    return found
+            runs += itertools.islice(earlier, _MOST_EARLIER)
+    return runs
 
 
 def embedded(document: Mapping[str, object], number: int = 1) -> str:

@@ -62,10 +62,10 @@ def add_and_check(config: DeviceConfig, *, check: bool = True) -> DeviceRow | No
     check_new(config.name, load_devices())
     if config.address.kind != TVM:
         load_factory(config.address.kind)(config, None)
-    known = {runtime.name for runtime in all_runtimes()[0]}
+    names = {runtime.name for runtime in all_runtimes()[0]}
     for name in config.runtimes:
-        if name not in known:
-            raise UsageError(f"there is no runtime {name!r}", hint=f"Known are: {', '.join(sorted(known))}.")
+        if name not in names:
+            raise UsageError(f"there is no runtime {name!r}", hint=f"Known are: {', '.join(sorted(names))}.")
     row = examine([config], deep=True, deadline_s=2 * DEADLINE_S)[0] if check else None
     if row is not None and row.state == "failed":
         raise DeviceError(
@@ -115,7 +115,7 @@ def examine(
 
     After `deadline_s` a device that has not answered is left alone, and its row says so.
     """
-    known = [health_of(config.name) for config in configs]
+    healths = [health_of(config.name) for config in configs]
     numbered = {str(number): config for number, config in enumerate(configs)}
     looked = run_lanes(numbered, lambda number: _look(numbered[number], deep=deep), patience_s=0.0, within_s=deadline_s)
     rows = {number: row for number, row in looked.items() if isinstance(row, DeviceRow)}
@@ -123,16 +123,16 @@ def examine(
         "reason": f"it did not answer within {deadline_s:g} s",
         "hint": "Look whether it is overloaded, or try again.",
     }
-    found = [rows.get(number) or _row(config, "failed", **late) for number, config in numbered.items()]
-    return tuple(replace(row, health=health) for row, health in zip(found, known, strict=True))
+    ordered = [rows.get(number) or _row(config, "failed", **late) for number, config in numbered.items()]
+    return tuple(replace(row, health=health) for row, health in zip(ordered, healths, strict=True))
 
 
-def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **found: Any) -> DeviceRow:
+def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **facts: Any) -> DeviceRow:
     """A device as it was found, with the settings that it has in the file of devices."""
     settings = {key: value for key, value in asdict(config).items() if key not in {"name", "address"}}
     nothing = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
     return DeviceRow(
-        **{"runtimes": (), "seconds": 0.0, **nothing, **found},
+        **{"runtimes": (), "seconds": 0.0, **nothing, **facts},
         name=config.name,
         address=str(config.address),
         state=state,
@@ -171,8 +171,8 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
         closely = replace(look_closely(device), energy=look_for_energy(link)) if deep else None
     lacking = {m.name: m for m in missing}
     rows = [_runtime(r, probes.get(r.name), lacking.get(r.name), config, info.fingerprint) for r in wanted]
-    known = {"fingerprint": dict(info.fingerprint) or None, "interpreter": info.python}
-    return _row(config, "ready", **known, runtimes=tuple(rows), check=closely)
+    identity = {"fingerprint": dict(info.fingerprint) or None, "interpreter": info.python}
+    return _row(config, "ready", **identity, runtimes=tuple(rows), check=closely)
 
 
 def _runtime(

@@ -99,53 +99,53 @@ def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
 def _machine(row: DeviceRow) -> list[str]:
     if not row.fingerprint:
         return ["Its tracker has it, for tune, exec and overlay." if row.state == "ready" else ""]
-    found = row.fingerprint
-    memory = found.get("memory_bytes")
+    facts = row.fingerprint
+    memory = facts.get("memory_bytes")
     first = [
-        str(found.get("cpu_model") or found.get("machine") or "unknown processor"),
-        *([many(cores, "core")] if isinstance(cores := found.get("cores"), int) else []),
+        str(facts.get("cpu_model") or facts.get("machine") or "unknown processor"),
+        *([many(cores, "core")] if isinstance(cores := facts.get("cores"), int) else []),
         *([f"{units.digits(memory / 2**30)} GiB"] if isinstance(memory, int) else []),
-        *([f"governor {found['governor']}"] if found.get("governor") else []),
+        *([f"governor {facts['governor']}"] if facts.get("governor") else []),
     ]
-    second = [str(found[key]) for key in ("os", "machine", "libc") if found.get(key)]
-    return [", ".join(first), ", ".join([*second, f"Python {found['python']}" if found.get("python") else "no Python"])]
+    second = [str(facts[key]) for key in ("os", "machine", "libc") if facts.get(key)]
+    return [", ".join(first), ", ".join([*second, f"Python {facts['python']}" if facts.get("python") else "no Python"])]
 
 
-def _settings(found: Mapping[str, Any]) -> str:
-    told = []
+def _settings(settings: Mapping[str, Any]) -> str:
+    parts = []
     for key in ("python", "folder", "threads", "governor", "target", "linker"):
-        if found[key] is not None:
-            told.append(f"{key} {found[key]}")
-    if found["pin"]:
-        told.append(f"pinned to cores {', '.join(map(str, found['pin']))}")
-    if found["runtimes"]:
-        told.append(f"runtimes {', '.join(found['runtimes'])}")
-    if found["environment"]:
-        told.append(", ".join(f"{key}={value}" for key, value in found["environment"].items()))
-    if not found["keep"]:
-        told.append("nothing kept there")
-    if found["fetch"]:
-        told.append("fetches what it lacks")
-    return "; ".join(told)
+        if settings[key] is not None:
+            parts.append(f"{key} {settings[key]}")
+    if settings["pin"]:
+        parts.append(f"pinned to cores {', '.join(map(str, settings['pin']))}")
+    if settings["runtimes"]:
+        parts.append(f"runtimes {', '.join(settings['runtimes'])}")
+    if settings["environment"]:
+        parts.append(", ".join(f"{key}={value}" for key, value in settings["environment"].items()))
+    if not settings["keep"]:
+        parts.append("nothing kept there")
+    if settings["fetch"]:
+        parts.append("fetches what it lacks")
+    return "; ".join(parts)
 
 
-def _check(found: CloseLook) -> str:
+def _check(look: CloseLook) -> str:
     return (
-        f"A command costs {units.time(found.overhead_s)}; {units.digits(found.temporary_free_bytes / 2**30)} GiB "
-        f"are free in {found.temporary}, where a file was written and read back."
+        f"A command costs {units.time(look.overhead_s)}; {units.digits(look.temporary_free_bytes / 2**30)} GiB "
+        f"are free in {look.temporary}, where a file was written and read back."
     )
 
 
-def _energy(found: EnergyRow, page: Page) -> None:
-    if not found.counters:
-        page.line(f"Energy is not reported: {found.reason}.", indent=3)
-        if found.hint:
-            page.line(found.hint, indent=3)
+def _energy(energy: EnergyRow, page: Page) -> None:
+    if not energy.counters:
+        page.line(f"Energy is not reported: {energy.reason}.", indent=3)
+        if energy.hint:
+            page.line(energy.hint, indent=3)
         return
-    names = ", ".join(f"{domain} ({name})" for name, domain in found.counters.items())
-    others = f" Beside them: {', '.join(found.others)}." if found.others else ""
-    every = units.time(found.period_s)
-    page.line(f"Energy: {names}, moving every {every}; {units.digits(found.power_w)} W just then.{others}", indent=3)
+    names = ", ".join(f"{domain} ({name})" for name, domain in energy.counters.items())
+    others = f" Beside them: {', '.join(energy.others)}." if energy.others else ""
+    every = units.time(energy.period_s)
+    page.line(f"Energy: {names}, moving every {every}; {units.digits(energy.power_w)} W just then.{others}", indent=3)
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
@@ -201,6 +201,6 @@ def runtimes_report(document: RuntimesDocument, page: Page) -> None:
         page.item(f"{row.name} ({', '.join(row.formats)} models): {row.reason}", row.install or "")
     for adapter in document.broken:
         page.item(f"{adapter.name}: its adapter cannot be loaded: {adapter.reason}")
-    found = document.device.fingerprint
-    machine = found.get("cpu_model") or found.get("machine")
-    page.line(f"Asked with {document.device.interpreter} on {machine}, {found.get('cores')} cores.")
+    facts = document.device.fingerprint
+    machine = facts.get("cpu_model") or facts.get("machine")
+    page.line(f"Asked with {document.device.interpreter} on {machine}, {facts.get('cores')} cores.")

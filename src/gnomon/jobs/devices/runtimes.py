@@ -30,15 +30,15 @@ def known_runtimes() -> RuntimesDocument:
 
 
 def _row(runtime: Runtime, answer: Failure | Answer, python: str) -> KnownRuntime:
-    found: Answer = {} if isinstance(answer, Failure) else answer
+    reported: Answer = {} if isinstance(answer, Failure) else answer
     missing = answer if isinstance(answer, Failure) else None
     return KnownRuntime(
         name=runtime.name,
         installed=missing is None,
-        version=found.get("version"),
-        backends=tuple(found.get("backends", ())),
+        version=reported.get("version"),
+        backends=tuple(reported.get("backends", ())),
         formats=tuple(sorted(runtime.formats)),
-        details={key: value for key, value in found.items() if key not in {"version", "backends"}},
+        details={key: value for key, value in reported.items() if key not in {"version", "backends"}},
         reason=None if missing is None else reason_of(missing, runtime),
         install=None if missing is None else pip_line(["numpy", *runtime.wheels], python),
     )

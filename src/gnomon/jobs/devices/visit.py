@@ -77,13 +77,13 @@ def look_closely(device: Device) -> CloseLook:
 def look_for_energy(link: AgentLink) -> EnergyRow:
     """The device's energy counters, or why there is none. DeviceError if the device fails in the middle of it."""
     try:
-        found = find_counters(link)
+        meter = find_counters(link)
     except DeviceError as error:
         if error.transient:
             raise
         reason = error.message.partition("reports no energy: ")[2] or error.message
         return EnergyRow(reason=reason, hint="" if error.hint == LEAVE else error.hint)
-    return EnergyRow(counters=dict(zip(found.names, found.domains, strict=True)), **fields_of(EnergyRow, found))
+    return EnergyRow(counters=dict(zip(meter.names, meter.domains, strict=True)), **fields_of(EnergyRow, meter))
 
 
 def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
@@ -96,11 +96,11 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
     if cache.name != PUSHED or not cache.is_absolute():
         return cleaned(name)
     done = device.run(["sh", "-c", _CLEAN, "sh", str(cache)], env={}, timeout_s=_SHELL_TIMEOUT_S)
-    found = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
-    if not done.ok or found is None:
+    match = re.fullmatch(r"([0-9]{1,9}) ([0-9]{0,15})\n", done.stdout)
+    if not done.ok or match is None:
         raise _failed(f"{cache} cannot be cleaned", done.stderr)
     # The file that showed where the cache is does not count.
-    return cleaned(name, str(cache), max(0, int(found[1]) - 1), int(found[2] or 0) * 1024)
+    return cleaned(name, str(cache), max(0, int(match[1]) - 1), int(match[2] or 0) * 1024)
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:

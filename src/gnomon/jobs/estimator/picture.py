@@ -115,7 +115,7 @@ def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
             Group(name="mean error", marks=_spent(errors), line="straight"),
             Group(name="nets off by more than 10 %", marks=_spent(beyond), look=LOOKS[1], line="straight"),
         ),
-        rules=(Rule(along="y", at=noise.value or 0.0, name="mean error of measuring alone"),) if noise.known else (),
+        rules=(Rule(along="y", at=noise.value or 0.0, name="mean error of measuring alone"),) if noise.is_known else (),
         height=240,
     )
 

@@ -48,8 +48,8 @@ def write_page(document: Mapping[str, Any], out: Path) -> int:
     """
     held = _HOLDING.get(document["format"], "")
     documents = document.get(held) or [document]
-    names = [out.name] if len(documents) == 1 else [_device(one) or out.name for one in documents]
-    kept = any("campaign" in one for one in documents)
+    names = [out.name] if len(documents) == 1 else [_device(each) or out.name for each in documents]
+    kept = any("campaign" in each for each in documents)
     return _write(page(documents, names), out, "" if kept else _AGAIN)
 
 

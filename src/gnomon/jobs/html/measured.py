@@ -69,8 +69,8 @@ def _kernels(profile: KernelColumns | None) -> list[Kernel]:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [one for value in values if (one := finite(value)) is not None]
-    return median(known) if known else None
+    numbers = [number for value in values if (number := finite(value)) is not None]
+    return median(numbers) if numbers else None
 
 
 def _times_us(samples: SampleColumns, clock: str) -> tuple[tuple[float, ...], ...]:
@@ -84,9 +84,9 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
     for row, (_, kernels) in enumerate(rows):
         backends, times_s = [backend for _, backend, _ in kernels], [took for _, _, took in kernels]
         names = {number: name for number, (name, _, _) in enumerate(kernels)}
-        for one in segments(backends, times_s, _VISIBLE * max(ends)):
-            tip = f"{members(one, names, 'kernels')}{one.backend and ', ' + one.backend}, {units.time(one.time_s)}"
-            bars.setdefault(one.backend, []).append(bar(row, one.start_s, one.time_s, factor, tip))
+        for part in segments(backends, times_s, _VISIBLE * max(ends)):
+            tip = f"{members(part, names, 'kernels')}{part.backend and ', ' + part.backend}, {units.time(part.time_s)}"
+            bars.setdefault(part.backend, []).append(bar(row, part.start_s, part.time_s, factor, tip))
     outside = bars.pop("", [])
     return Chart(
         title="Each kernel by its median over the profiled processes, one after another: how long, not when",
@@ -105,10 +105,10 @@ def _timeline(rows: Sequence[tuple[str, list[Kernel]]]) -> Chart:
 
 def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], ...]]], clock: str) -> Chart:
     """Every sample in the order of processes, blocks and turns; configurations above one another ran side by side."""
-    slots = sorted({place for _, found, _ in rows for place in zip(found.process, found.block, strict=True)})
+    slots = sorted({place for _, samples, _ in rows for place in zip(samples.process, samples.block, strict=True)})
     at = {slot: number for number, slot in enumerate(slots)}
     dots, middles, names = [], [], []
-    for row, (label, found, times_us) in enumerate(rows):
+    for row, (label, samples, times_us) in enumerate(rows):
         times = sorted(time for block in times_us for time in block)
         least, most = times[0], max(times[int(_LEAST * (len(times) - 1))], times[0] * 1.0001)
         names.append(f"{label}, {units.time(1e-6 * least)} to {units.time(1e-6 * most)}")
@@ -116,7 +116,7 @@ def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], .
         def up(time: float, row: int = row, least: float = least, most: float = most) -> float:
             return row + 0.4 - 0.8 * min(1.0, (time - least) / (most - least))
 
-        for process, block, own in zip(found.process, found.block, times_us, strict=True):
+        for process, block, own in zip(samples.process, samples.block, times_us, strict=True):
             left = at[process, block]
             dots += [(left + 0.9 * k / len(own), up(time)) for k, time in enumerate(own)]
         middle = median(times)
@@ -163,8 +163,8 @@ def _from_to(before: float | None, after: float | None, form: str) -> str:
 
 
 def _mean_mhz(snapshot: SnapshotPart) -> float | None:
-    known = [khz for khz in snapshot.frequencies_khz or () if khz]
-    return sum(known) / len(known) / 1000 if known else None
+    frequencies = [khz for khz in snapshot.frequencies_khz or () if khz]
+    return sum(frequencies) / len(frequencies) / 1000 if frequencies else None
 
 
 def _hottest(snapshot: SnapshotPart) -> float | None:

@@ -98,5 +98,5 @@ def _layout(document: Document) -> dict[str, object] | None:
         for a, b in zip(edges["producer"], edges["consumer"], strict=True)
         if a in place and b in place
     ]
-    found = layered(len(operators), joined)
-    return {"x": found.x, "y": found.y, "node": found.node, "size": found.size}
+    layout = layered(len(operators), joined)
+    return {"x": layout.x, "y": layout.y, "node": layout.node, "size": layout.size}

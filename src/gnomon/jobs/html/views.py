@@ -74,7 +74,7 @@ class _Recorder(Page):
 
     def table(self, table: Table[Any]) -> None:
         if table.rows and table.columns:
-            self._add(*(chart for one in table.charts if (chart := one()).groups))
+            self._add(*(chart for draw in table.charts if (chart := draw()).groups))
             self._add(grid(self.sections[-1][0], table, self.most))
 
     def _add(self, *parts: Part) -> None:
@@ -185,6 +185,6 @@ def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:
     ]
     for key in ("fingerprint", "versions"):
         values = sorted((document.get(key) or {}).items())
-        known = [f"{name} {value}" for name, value in values if isinstance(value, str | int | float)]
-        facts += [(key, ", ".join(known))] if known else []
-    return tuple((key.replace("_", " "), told) for key, told in facts)
+        shown = [f"{name} {value}" for name, value in values if isinstance(value, str | int | float)]
+        facts += [(key, ", ".join(shown))] if shown else []
+    return tuple((key.replace("_", " "), text) for key, text in facts)

@@ -103,7 +103,7 @@ def network_charts(document: AnalyzeDocument) -> list[Chart]:
     measured = measured_of(document)
     devices = sorted(measured, key=lambda device: -(longer_by(measured[device]) or -1.0))
     rows = [row for device in devices for row in _rows(device, measured[device])]
-    if not any(row.value.known for row in rows):
+    if not any(row.value.is_known for row in rows):
         return []
     title = "time of the whole network over that of the device's own best, or else its fastest"
     chart = in_rows(network_sentence(measured), title, rows, legend=_CHOICES, noun="choices")

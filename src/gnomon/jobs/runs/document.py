@@ -30,9 +30,9 @@ class CampaignRow(Answer):
 
     def headline(self) -> tuple[str, str]:
         """Which it is, and what was decided last."""
-        told = (self.decision or {}).get("reason")
+        reason = (self.decision or {}).get("reason")
         own = self.campaign
-        return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(told or f"{self.runs} runs.")
+        return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(reason or f"{self.runs} runs.")
 
     @property
     def device(self) -> str:

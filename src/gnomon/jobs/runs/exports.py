@@ -55,17 +55,17 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
 
 def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
     """By the configurations' labels, their operators, where their times are known. RecordError where none are."""
-    found: dict[str, list[OperatorTime]] = {}
+    times: dict[str, list[OperatorTime]] = {}
     for configuration, runs in configurations(answer):
         rows = _operators(answer, configuration, runs)
         if any(row.time_s is not None for row in rows):
-            found[configuration.label] = rows
-    if not found:
+            times[configuration.label] = rows
+    if not times:
         raise RecordError(
             "the answer holds no times of operators",
             hint="No runtime reported them; `gnomon runtimes` lists those that do.",
         )
-    return found
+    return times
 
 
 def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -> list[OperatorTime]:
@@ -80,11 +80,11 @@ def _operators(answer: Exported, configuration: Configuration, runs: RunsPart) -
         times = tuple(row.times_s.get(label) if isinstance(row, ProfiledOperator) else None for row in operators)
     if len(times) != len(operators):  # of a model that was converted, whose operators are its own
         return []
-    known = {row.index for row, time_s in zip(operators, times, strict=True) if time_s is not None}
+    timed = {row.index for row, time_s in zip(operators, times, strict=True) if time_s is not None}
     backends: dict[int, str] = {}
     leaders: dict[int, int] = {}
     for backend, members in zip(runs.profile.backend, runs.profile.operators, strict=True) if runs.profile else ():
-        leader = next((index for index in members if index in known), None)
+        leader = next((index for index in members if index in timed), None)
         for index in members:
             backends.setdefault(index, backend)
             if leader is not None:
@@ -182,14 +182,14 @@ def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track:
     for name, backend, members, wall_us in zip(
         profile.name, profile.backend, profile.operators, profile.wall_us, strict=True
     ):
-        known = [value for value in wall_us if value is not None]
-        took_ns = round(median(known) * 1000) if known else 0
+        values_us = [value for value in wall_us if value is not None]
+        took_ns = round(median(values_us) * 1000) if values_us else 0
         more = {
             "backend": backend,
             "operators": [types.get(index, str(index)) for index in members],
-            "processes": len(known),
-            "min_us": min(known, default=None),
-            "max_us": max(known, default=None),
+            "processes": len(values_us),
+            "min_us": min(values_us, default=None),
+            "max_us": max(values_us, default=None),
         }
         slices.append(_slice(name, _CALL, track, at_ns, took_ns, more))
         at_ns += took_ns
@@ -232,9 +232,9 @@ def _state(state: SnapshotPart, at_s: float) -> Iterator[dict[str, object]]:
 def _slice(
     name: str, process: int, track: int, at_ns: int, took_ns: int, arguments: Mapping[str, object]
 ) -> dict[str, object]:
-    known = {key: value for key, value in arguments.items() if value is not None}
+    given = {key: value for key, value in arguments.items() if value is not None}
     times = {"ts": at_ns / 1000, "dur": took_ns / 1000}
-    return {"ph": "X", "name": name, "cat": "gnomon", "pid": process, "tid": track, **times, "args": known}
+    return {"ph": "X", "name": name, "cat": "gnomon", "pid": process, "tid": track, **times, "args": given}
 
 
 def _counter(name: str, at_s: float, value: float) -> dict[str, object]:

@@ -81,33 +81,33 @@ def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campa
     campaigns = store.query(CampaignQuery(kind=kind))
     if last := _LAST.fullmatch(named):
         before = int(last[1] or 0)
-        found = list(itertools.islice(campaigns, before, before + 1))
+        matches = list(itertools.islice(campaigns, before, before + 1))
     else:
-        found = list(store.query(CampaignQuery(id=named, kind=kind)))
-        found = found or [campaign for campaign in campaigns if named and campaign.id.startswith(named)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        some = ", ".join(campaign.id for campaign in found[:5])
-        raise RecordError(f"{len(found)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
-    known = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
-    hint = f"The newest are: {known}." if known else "Measure something first."
+        matches = list(store.query(CampaignQuery(id=named, kind=kind)))
+        matches = matches or [campaign for campaign in campaigns if named and campaign.id.startswith(named)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        some = ", ".join(campaign.id for campaign in matches[:5])
+        raise RecordError(f"{len(matches)} campaigns begin with {named!r}", hint=f"Give more of the id: {some}.")
+    newest = ", ".join(campaign.id for campaign in itertools.islice(store.query(CampaignQuery(kind=kind)), 5))
+    hint = f"The newest are: {newest}." if newest else "Measure something first."
     if kind is not None:
         raise RecordError(f"there is no {kind} run {named!r}", hint=hint)
-    raise RecordError(f"no campaign begins with {named!r}" if known else "the results database is empty", hint=hint)
+    raise RecordError(f"no campaign begins with {named!r}" if newest else "the results database is empty", hint=hint)
 
 
 def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "cpu"] = "wall") -> RunDocument:
     """The campaign with a summary of each of its candidates, by wall or by CPU time."""
-    found = [
+    candidates = [
         _candidate(tally.candidate, store.query(RunQuery(campaign=campaign.id, candidate=tally.candidate)), clock)
         for tally in store.query(TallyQuery(campaign=campaign.id))
     ]
-    found.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
+    candidates.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
     return RunDocument(
         clock=clock,
         row=_row(store, campaign),
-        candidates=tuple(found),
+        candidates=tuple(candidates),
         events=tuple(store.query(EventQuery(campaign=campaign.id))),
     )
 

@@ -40,17 +40,17 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
         raise RecordError(f"{out} is there already", hint=f"To add to it: {add}")
     with (
         system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."),
-        staged(out) as made,
+        staged(out) as partial,
     ):
-        files = tuple(_brought(source, made, lambda event: event) for source in sources)
+        files = tuple(_brought(source, partial, lambda event: event) for source in sources)
     return BroughtDocument(record=str(out), files=files)
 
 
-def _brought(source: RecordAddress, into: RecordAddress, told: Convert) -> BroughtPart:
+def _brought(source: RecordAddress, into: RecordAddress, change: Convert) -> BroughtPart:
     if is_missing(source):
         raise RecordError(f"there is no file {source}", hint="Give a record, or what gnomon runs export wrote.")
     linked = isinstance(source, Path) and isinstance(into, Path) and into.exists() and source.samefile(into)
     if linked or whole(source) == whole(into):
         raise RecordError(f"{source} is the record itself", hint="Give another file.")
-    with opened(source) as found, open_store(into) as target:
-        return BroughtPart(path=str(source), **join_records(found, target, told))
+    with opened(source) as origin, open_store(into) as target:
+        return BroughtPart(path=str(source), **join_records(origin, target, change))

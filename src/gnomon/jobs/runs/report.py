@@ -54,10 +54,10 @@ def _decided(row: CampaignRow) -> str:
 
 
 def _decision(decision: Mapping[str, object] | None) -> str:
-    found = decision or {}
-    front = found.get("front")
+    facts = decision or {}
+    front = facts.get("front")
     many = "" if not front else "a front of 1 point" if front == 1 else f"a front of {front} points"
-    return str(found.get("chosen") or found.get("fastest") or many)
+    return str(facts.get("chosen") or facts.get("fastest") or many)
 
 
 def _when(seconds: float) -> str:
@@ -106,8 +106,8 @@ def _where(document: RunDocument) -> str:
     place = "" if not name else f"{name}, " if name == address else f"{name} ({address}), "
     threads = context.options.get("threads")
     counts = ", ".join(map(str, threads)) if isinstance(threads, list) else str(threads)
-    told = "" if threads is None else f"; {counts} {'thread' if threads == 1 else 'threads'}"
-    return f"On {place}{machine}{told}."
+    shown = "" if threads is None else f"; {counts} {'thread' if threads == 1 else 'threads'}"
+    return f"On {place}{machine}{shown}."
 
 
 def _time(candidate: CandidatePart) -> str:

@@ -127,8 +127,8 @@ class SuiteCompareDocument(FirstVersion):
         counts = Counter(row.gate or row.verdict for row in self.verdicts())
         if self.fail_slower is not None:
             return f"{counts['slower']} slower, {counts['undecided']} undecided, {counts['pass']} pass"
-        told = f"{counts['slower']} slower, {counts['faster']} faster, {counts['same']} same"
-        return f"{told}, {counts['unknown']} undecided"
+        text = f"{counts['slower']} slower, {counts['faster']} faster, {counts['same']} same"
+        return f"{text}, {counts['unknown']} undecided"
 
     def missing(self) -> bool:
         """Whether a cell that was done before is not done after, or lacks a configuration that it had."""

@@ -186,10 +186,10 @@ def _gone_on(store: Store, campaign: str, cells: tuple[Cell, ...], tell: TellOf)
         # With the old id, what its job answered on the old device would be found and taken for its answer.
         return replace(cell, id=before.id if same else hashlib.sha256(before.id.encode()).hexdigest()[:16])
 
-    made = tuple(gone_on(cell) for cell in cells)
-    if noted and (new := len({cell.id for cell in made} - {cell.id for cell in noted.values()})):
-        tell("suite", f"the run {campaign[:12]} goes on: of {len(made)} cells {new} are new or were changed")
-    return made
+    current = tuple(gone_on(cell) for cell in cells)
+    if noted and (new := len({cell.id for cell in current} - {cell.id for cell in noted.values()})):
+        tell("suite", f"the run {campaign[:12]} goes on: of {len(current)} cells {new} are new or were changed")
+    return current
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,15 +510,15 @@ def _matched(old: Mapping[str, _Side], new: Mapping[str, _Side]) -> tuple[dict[s
 
 def _is_open(side: _Side, unsure: Set[str], new: Mapping[str, _Side]) -> bool:
     """Whether a cell of an old run may be one of those of a new run that nothing tells apart."""
-    return any(one == other for id in unsure for one, other in zip(side.likeness, new[id].likeness, strict=True))
+    return any(own == other for id in unsure for own, other in zip(side.likeness, new[id].likeness, strict=True))
 
 
 def _by_likeness(sides: Mapping[str, _Side], level: int, without: Set[str]) -> dict[Hashable, list[str]]:
-    found: dict[Hashable, list[str]] = {}
+    groups: dict[Hashable, list[str]] = {}
     for id, side in sides.items():
         if id not in without:
-            found.setdefault(side.likeness[level], []).append(id)
-    return found
+            groups.setdefault(side.likeness[level], []).append(id)
+    return groups
 
 
 def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:

@@ -118,7 +118,7 @@ def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) ->
     UsageError for a pattern or a tag that nothing has, fewer devices of a tag than are wanted, or more than 100,000
     cells, before any is made.
     """
-    made: dict[str, Cell] = {}
+    by_id: dict[str, Cell] = {}
     planned = 0
     for block in suite.cells:
         slots: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
@@ -147,8 +147,8 @@ def cells_of(suite: Suite, folder: Path, devices: Mapping[str, DeviceConfig]) ->
                             options=block.options,
                             group=group,
                         )
-                        made.setdefault(cell.id, cell)
-    return tuple(sorted(made.values(), key=lambda cell: cell.repeat))
+                        by_id.setdefault(cell.id, cell)
+    return tuple(sorted(by_id.values(), key=lambda cell: cell.repeat))
 
 
 def _few(cells: int) -> None:
@@ -196,26 +196,26 @@ def _id(group: str, slot: int) -> str:
 
 def _wanted(selector: str) -> str:
     """A selector without how many it wants: more devices of a tag are more slots, and leave the others as they are."""
-    found = _SELECTOR.fullmatch(selector)
-    return selector if found is None else f"@{found['tag']}"
+    match = _SELECTOR.fullmatch(selector)
+    return selector if match is None else f"@{match['tag']}"
 
 
 def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Each device that a selector wants: the selector, which of them it is, and who can be it."""
-    found = _SELECTOR.fullmatch(selector)
-    if found is None:
+    match = _SELECTOR.fullmatch(selector)
+    if match is None:
         yield selector, 1, (selector,)
         return
-    tagged = tuple(name for name, config in devices.items() if found["tag"] in config.tags)
+    tagged = tuple(name for name, config in devices.items() if match["tag"] in config.tags)
     if not tagged:
         raise UsageError(
-            f"no device has the tag {found['tag']!r}", hint='Give it in the file of devices: tags = ["rk3588"].'
+            f"no device has the tag {match['tag']!r}", hint='Give it in the file of devices: tags = ["rk3588"].'
         )
-    if found["count"] is None:
+    if match["count"] is None:
         for name in tagged:
             yield name, 1, (name,)
         return
-    count = int(found["count"]) if found["count"].isdigit() else 1 + _WORDS.index(found["count"])
+    count = int(match["count"]) if match["count"].isdigit() else 1 + _WORDS.index(match["count"])
     if count > len(tagged):
         raise UsageError(
             f"{selector!r} wants {count} devices, and {len(tagged)} have the tag", hint="Tag more, or want fewer."
@@ -235,11 +235,11 @@ def _models(pattern: str, folder: Path, job: str) -> Sequence[str]:
             return [str(path.absolute())]
         if not any(letter in pattern for letter in "*?["):
             raise UsageError(f"there is no model {path}", hint=below)
-        found = sorted(str(one.absolute()) for one in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        paths = sorted(str(entry.absolute()) for entry in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     except OSError as error:
         raise UsageError(f"the model {shown(pattern)} cannot be looked for: {error.strerror}", hint=below) from error
     except (ValueError, NotImplementedError, RecursionError) as error:
         raise UsageError(f"{shown(pattern)} is not a pattern of paths: {error}", hint=_HINT) from error
-    if not found:
+    if not paths:
         raise UsageError(f"no model in {folder} matches {pattern!r}", hint="Correct the pattern, or leave it out.")
-    return found
+    return paths

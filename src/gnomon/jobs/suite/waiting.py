@@ -82,9 +82,9 @@ class Waiting:
     def rest(self) -> list[Cell]:
         """Takes all cells that still wait: no device is left for them."""
         with self._lock:
-            found = list(self._open.values())
+            cells = list(self._open.values())
             self._open.clear()
-            return found
+            return cells
 
     def wanted(self) -> list[str]:
         """The devices that a cell waits for and that may take it now."""

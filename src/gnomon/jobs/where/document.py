@@ -52,10 +52,10 @@ class LoadedPart:
     @property
     def backends(self) -> dict[str, list[NodePart]]:
         """The operators by where they lie, those first that were asked for."""
-        found: dict[str, list[NodePart]] = {}
+        by_backend: dict[str, list[NodePart]] = {}
         for node in sorted(self.nodes, key=lambda node: node.backend not in self.asked):
-            found.setdefault(node.backend, []).append(node)
-        return found
+            by_backend.setdefault(node.backend, []).append(node)
+        return by_backend
 
     @property
     def fallback(self) -> str:
@@ -67,9 +67,9 @@ class LoadedPart:
         first = left[0]
         alike = sum(node.type == first.type for node in there)
         shown = f"{alike} other {first.type} are there, so type, shape or settings decide" if alike else "none is there"
-        told = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"
+        why = first.reason.rstrip(".") or f"{self.runtime} does not say why; {shown}"
         has = f"{self.name}: {' or '.join(self.asked) or 'what is known'} has {len(there)} of {len(self.nodes)}"
-        return f"{has}; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {told}"
+        return f"{has}; the first on {first.backend} is {first.type} {first.name!r} ({first.data}): {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -67,12 +67,12 @@ def _loaded(lab: Lab, target: Target) -> LoadedPart | None:
     calls = 1 if own.reported else -(-100 // max(1, len(target.placed.graph.operators)))
     traced = replace(traced, job={**traced.job, "segments": [segment]}, calls_least=calls)
     effort = replace(lab.request.effort, processes_least=1, processes_most=1, block_s=0.0, warm_count=1, warm_s=0.0)
-    found = lab.runner.measure(own.name, [traced], effort)[traced.key]
-    if found.failure is not None:
-        lab.missing.append(Missing(name=own.name, reason=describe(found.failure)))
+    ran = lab.runner.measure(own.name, [traced], effort)[traced.key]
+    if ran.failure is not None:
+        lab.missing.append(Missing(name=own.name, reason=describe(ran.failure)))
         return None
-    kernels: list[wire.Place] = [{"operators": row.sources, "backend": row.backend} for row in found.runs[-1].operators]
-    rows = (found.fact("where") or [[]])[0] or kernels
+    kernels: list[wire.Place] = [{"operators": row.sources, "backend": row.backend} for row in ran.runs[-1].operators]
+    rows = (ran.fact("where") or [[]])[0] or kernels
     return _part(target, probe, asked, _places(target.placed.graph, rows, lab.read.names))
 
 
@@ -80,8 +80,8 @@ def _places(graph: Graph, rows: Sequence[wire.Place], names: frozenset[str]) -> 
     """The row of each operator: one that none names was fused or folded, and lies with a neighbour or where all do."""
     sources, home = Sources(graph, names), dict[int, int]()
     for number, row in enumerate(rows):
-        for told in row["operators"]:
-            index = told if isinstance(told, int) else sources(told)
+        for source in row["operators"]:
+            index = source if isinstance(source, int) else sources(source)
             if index is not None:
                 home.setdefault(index, number)
     absorb(graph, home)

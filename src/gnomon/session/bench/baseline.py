@@ -102,16 +102,16 @@ def timed(
         part = order[start : start + sitting]
         factor = drift(reference_s, _nearest([moments[process] for process in part], seen))
         brought |= {process: levels[process] * factor for process in part}
-    told = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
+    summary = summarise([Block(process=process, block=0, values_s=(value,)) for process, value in brought.items()])
     call_s = median(list(brought.values()))
-    known = told.high_s is not None and told.high_s <= KNOWN_WITHIN * call_s
+    bounded = summary.high_s is not None and summary.high_s <= KNOWN_WITHIN * call_s
     factor = call_s / median(list(levels.values()))
     beside = _nearest(moments.values(), _seen(large, clock))
     return Timed(
         at_s=max(run.started_at_s for run in measured.runs if run.samples is not None),
         call_s=call_s,
-        low_s=max(0.0, min(told.low_s, call_s)) if known and told.low_s is not None else None,
-        high_s=max(told.high_s, call_s) if known and told.high_s is not None else None,
+        low_s=max(0.0, min(summary.low_s, call_s)) if bounded and summary.low_s is not None else None,
+        high_s=max(summary.high_s, call_s) if bounded and summary.high_s is not None else None,
         drift=factor,
         large_s=median(beside) * factor if beside else None,
         processes=len(levels),
@@ -133,8 +133,8 @@ def _nearest(moments: Iterable[float], seen: Sequence[tuple[float, float]]) -> l
     """The levels of the anchor's processes that are nearest to these moments, each once."""
     if not seen:
         return []
-    found = {min(seen, key=lambda one: abs(one[0] - at_s)) for at_s in moments}
-    return [level for _, level in sorted(found)]
+    nearest = {min(seen, key=lambda row: abs(row[0] - at_s)) for at_s in moments}
+    return [level for _, level in sorted(nearest)]
 
 
 _ANCHORS = 5
@@ -173,13 +173,13 @@ def gauge_of(bench: Bench, units: Sequence[Unit], table: Table | None = None) ->
     wall = table is not None and table.manifest.clock == "wall"
     clock: Clock = "wall" if wall else clock_of(bench, list(measured.values()))
     own = tuple(levels_of(measured[second.key], clock).values())
-    known = table.manifest.anchor_calls_s if table is not None else ()
+    calls_s = table.manifest.anchor_calls_s if table is not None else ()
     return Gauge(
         unit=unit,
         anchor=second.candidate,
         clock=clock,
         overhead_s=timed(measured[first.key], clock).call_s if first else 0.0,
-        reference_s=tuple(known) or own,
+        reference_s=tuple(calls_s) or own,
     )
 
 
@@ -199,7 +199,7 @@ def _first_that_runs(
             reasons.append(f"{unit.label}: {error.message}")
             continue
         placed = [first, second] if first else [second]
-        measured = bench.runner.measure("gauge", [one.candidate for one in placed], effort)
+        measured = bench.runner.measure("gauge", [model.candidate for model in placed], effort)
         if first and not measured[first.key].ok:
             raise MeasurementError(
                 f"the no-op model could not be measured by {name}: {describe(measured[first.key].failure)}",
@@ -220,8 +220,8 @@ _UNGAUGED = (
 
 def clock_of(bench: Bench, measured: Sequence[Measured]) -> Clock:
     """CPU time where one thread was asked for and it tells all, else wall time."""
-    one = bench.request.wish.threads == 1
-    return "cpu" if one and all(cpu_tells(m.runs) for m in measured if m.ok) else "wall"
+    single = bench.request.wish.threads == 1
+    return "cpu" if single and all(cpu_tells(m.runs) for m in measured if m.ok) else "wall"
 
 
 def placed_unit(bench: Bench, unit: Unit, key: str) -> Placed:
@@ -270,11 +270,11 @@ def measure_beside_gauge(
         twice = 2 * effort.processes_least
         effort = replace(effort, processes_least=twice, processes_most=twice)
     if all(_is_known(bench, p, effort) for p in placed):
-        found = {p.key: bench.runner.known(p.key) for p in placed}
+        results = {p.key: bench.runner.known(p.key) for p in placed}
     else:
-        beside = [_next(bench, one, sitting if again else 0) for one in (gauge.anchor, gauge.large) if one]
-        found = bench.runner.measure(stage, [*beside, *(p.candidate for p in placed)], effort)
-        anchor = found[beside[0].key]
+        beside = [_next(bench, model, sitting if again else 0) for model in (gauge.anchor, gauge.large) if model]
+        results = bench.runner.measure(stage, [*beside, *(p.candidate for p in placed)], effort)
+        anchor = results[beside[0].key]
         if not anchor.ok:
             raise MeasurementError(
                 f"{bench.runtime.name} no longer runs the reference kernel: {describe(anchor.failure)}",
@@ -284,7 +284,7 @@ def measure_beside_gauge(
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []
     return {
         p.key: timed(
-            found[p.key],
+            results[p.key],
             gauge.clock,
             reference_s=gauge.reference_s,
             anchors=anchors,
@@ -299,11 +299,11 @@ def measure_well(
     bench: Bench, gauge: Gauge, stage: str, placed: Sequence[Placed], *, half_width: float = STABLE
 ) -> dict[str, Timed]:
     """As `measure_beside_gauge`; models that run and are not known so well are seen in twice as many processes."""
-    found = measure_beside_gauge(bench, gauge, stage, placed)
+    results = measure_beside_gauge(bench, gauge, stage, placed)
     once = bench.request.effort.processes_least
-    seen = [(one, found[one.key]) for one in placed]
-    more = [one for one, t in seen if not t.reason and t.half_width > half_width and t.processes <= once]
-    return found | measure_beside_gauge(bench, gauge, f"{stage} again", more, again=True)
+    seen = [(model, results[model.key]) for model in placed]
+    more = [model for model, t in seen if not t.reason and t.half_width > half_width and t.processes <= once]
+    return results | measure_beside_gauge(bench, gauge, f"{stage} again", more, again=True)
 
 
 def parts_of(items: Sequence[Item], room: int) -> Iterator[Sequence[Item]]:
@@ -334,8 +334,8 @@ def by_size(units: Sequence[Unit]) -> list[Unit]:
 
 def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
     """Whether the record holds all visits to a model, or a failure that is final."""
-    known = bench.runner.known(placed.key)
-    visits = {(run.process, run.block) for run in known.runs if run.samples is not None}
+    measured = bench.runner.known(placed.key)
+    visits = {(run.process, run.block) for run in measured.runs if run.samples is not None}
     wanted = itertools.product(range(effort.processes_least), range(effort.rounds))
     return bench.runner.failed(placed.key) or visits.issuperset(wanted)
 

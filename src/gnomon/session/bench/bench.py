@@ -168,7 +168,7 @@ def open_bench(
                 options={
                     "threads": request.wish.threads,
                     "backends": list(request.wish.backends),
-                    **({"commands": [one.spec({}) for one in request.wish.commands]} if request.wish.commands else {}),
+                    **({"commands": [own.spec({}) for own in request.wish.commands]} if request.wish.commands else {}),
                 },
                 seed=request.seed,
                 gnomon_version=gnomon.__version__,
@@ -227,7 +227,7 @@ def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
     commands = tuple(map(CommandRuntime, request.wish.commands))
     if commands and request.runtimes:
         raise UsageError(
-            f"{', '.join((*request.runtimes, *(one.name for one in commands)))} are named, and a table is of one",
+            f"{', '.join((*request.runtimes, *(each.name for each in commands)))} are named, and a table is of one",
             hint="Give --runtime or --command alone.",
         )
     return commands or chosen_runtimes(request.runtimes, loads)
@@ -243,10 +243,10 @@ def _only(
     """The one runtime that is there; UsageError for several, RuntimeMissingError for none."""
     present = [r for r in runtimes if r.name in probes and r.formats & reachable(loads)]
     if not present:
-        told = reasons_of(missing) or f"none takes models of the format {loads}"
+        reasons = reasons_of(missing) or f"none takes models of the format {loads}"
         own = "".join(command.hint for command in commands)
         raise RuntimeMissingError(
-            f"no runtime is there to measure with ({told})", hint=hint_of(missing, own or "Install one.")
+            f"no runtime is there to measure with ({reasons})", hint=hint_of(missing, own or "Install one.")
         )
     if len(present) > 1:
         raise UsageError(
@@ -258,22 +258,22 @@ def _only(
 
 def _configuration(runtime: Runtime, probe: Probe, request: MeasureRequest) -> Configuration:
     """The one configuration that is wished for; UsageError where the wish leaves several."""
-    found = configurations(runtime, probe, request.wish)
+    fitting = configurations(runtime, probe, request.wish)
     if request.wish.options:
-        found = tuple(c for c in found if "session" in c.options)
+        fitting = tuple(c for c in fitting if "session" in c.options)
     if request.wish.environments:
-        found = tuple(c for c in found if c.environment)
+        fitting = tuple(c for c in fitting if c.environment)
     if request.wish.precisions:
-        found = tuple(c for c in found if c.precision in request.wish.precisions)
+        fitting = tuple(c for c in fitting if c.precision in request.wish.precisions)
     if request.wish.backends:
-        found = tuple(c for c in found if set(c.backends) & set(request.wish.backends))
-    if not found:
+        fitting = tuple(c for c in fitting if set(c.backends) & set(request.wish.backends))
+    if not fitting:
         raise UsageError(
             f"{runtime.name} has no such configuration here",
             hint="Leave out --precision, --env, --option or --backend.",
         )
     narrowed = request.wish.environments or request.wish.options or request.wish.precisions or request.wish.backends
-    if len(found) > 1 and narrowed:
-        names = ", ".join(c.name for c in found)
+    if len(fitting) > 1 and narrowed:
+        names = ", ".join(c.name for c in fitting)
         raise UsageError(f"a table is of one configuration, not of {names}", hint="Give one value of each option.")
-    return found[0]
+    return fitting[0]

@@ -98,28 +98,28 @@ def probe(
     raise lacking or RuntimeMissingError(f"no runtime is known that probes {config.name}", hint="gnomon runtimes")
 
 
-def judged(found: Probed, known: Baseline | None) -> Fault | None:
+def judged(probed: Probed, before: Baseline | None) -> Fault | None:
     """What is wrong with a device by its probe; None where it is in order, or nothing is known to hold it against."""
-    if known is not None:
+    if before is not None:
         other = [
-            f"{told} was {str(known.fingerprint[key])[:80]} and is {str(found.baseline.fingerprint[key])[:80]}"
-            for key, told in _BOARD.items()
-            if len({known.fingerprint.get(key), found.baseline.fingerprint.get(key)} - {None}) == 2
+            f"{what} was {str(before.fingerprint[key])[:80]} and is {str(probed.baseline.fingerprint[key])[:80]}"
+            for key, what in _BOARD.items()
+            if len({before.fingerprint.get(key), probed.baseline.fingerprint.get(key)} - {None}) == 2
         ]
-        memories = [one.fingerprint.get("memory_bytes") for one in (known, found.baseline)]
+        memories = [baseline.fingerprint.get("memory_bytes") for baseline in (before, probed.baseline)]
         sizes = [size for size in memories if isinstance(size, int) and size > 0]
         if not other and len(sizes) == 2 and max(sizes) / min(sizes) > _MEMORY:
             other = ["its memory has another size"]
         if other:
             return "board", f"it is another board: {'; '.join(other)}"
-    if found.slowed:
-        return "speed", f"it is slowed down: {'; '.join(found.slowed)}"
-    if known is None or known.runtime != found.baseline.runtime:
+    if probed.slowed:
+        return "speed", f"it is slowed down: {'; '.join(probed.slowed)}"
+    if before is None or before.runtime != probed.baseline.runtime:
         return None
-    times = 1 / drift(known.calls_s, found.baseline.calls_s)
+    times = 1 / drift(before.calls_s, probed.baseline.calls_s)
     if 1 / SLOWER < times < SLOWER:
         return None
-    day = time.strftime("%Y-%m-%d", time.localtime(known.at_s))
+    day = time.strftime("%Y-%m-%d", time.localtime(before.at_s))
     return "speed", f"the probe takes {times:.2f} times what it took on {day}"
 
 
@@ -134,20 +134,20 @@ def probe_now(
 
     A quarantine ends where it passes. DeviceError where it does not, or the device fails; else as from `probe`.
     """
-    known = health_of(config.name).baseline
-    fault, found = None, None
+    before = health_of(config.name).baseline
+    fault, probed = None, None
     for _ in range(2):
-        found = probe(config, record, runtimes, tell=tell)
-        fault = judged(found, known)
+        probed = probe(config, record, runtimes, tell=tell)
+        fault = judged(probed, before)
         if fault is None or fault[0] == "board":
             break
-    assert found is not None  # noqa: S101 - the loop ran
+    assert probed is not None  # noqa: S101 - the loop ran
     if fault is not None:
         health = put_into_quarantine(config.name, *fault)
         assert health.quarantine is not None  # noqa: S101 - just put there
         raise refusal(config.name, health.quarantine)
-    renewed = known is None or known.runtime != found.baseline.runtime
-    return passed(config.name, found.baseline if renewed else None, median(list(found.baseline.calls_s)))
+    renewed = before is None or before.runtime != probed.baseline.runtime
+    return passed(config.name, probed.baseline if renewed else None, median(list(probed.baseline.calls_s)))
 
 
 def check_before_use(config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = ()) -> None:
