@@ -33,7 +33,7 @@ _KEYED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a device is: how it is reached (`kind`: "local", "ssh", ...), and the way there.
+    """The address of a device: how it is reached (`kind`: "local", "ssh", ...), and the way there.
 
     `host` is empty for "local" alone. An IPv6 address stands in it without brackets. `user` and `port` are None
     where the address leaves them to the program that connects, whose own configuration knows them. `key` is what a
@@ -72,7 +72,7 @@ def is_address(text: str) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text means; UsageError if it is none.
+    """The address that a text means; UsageError for any other text.
 
     The form is that of a URI's authority (RFC 3986, section 3.2) without percent-encoding, password and path. A
     tracker's device has a path of one part, its key; without a host the tracker is that of the environment.

@@ -25,12 +25,12 @@ INHERITED = (
     "VIRTUAL_ENV",
     *DRIVERS,
 )
-"""What a command inherits of the device's own environment, together with every LC_*. Nothing else passes."""
+"""The variables of the device's own environment that a command inherits, with every LC_*. Nothing else passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
-    """What a device is. Equal fingerprints mean that times may be compared; see `gnomon.devices.fingerprint`.
+    """A device. Equal fingerprints mean that times may be compared; see `gnomon.devices.fingerprint`.
 
     `python` starts the Python on the device that has the runtimes.
     """
@@ -112,7 +112,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def facts_of(printed: str) -> dict[str, Any] | None:
-    """The object that the fingerprint's program printed; None if it is none."""
+    """The object that the fingerprint's program printed; None for other output."""
     try:
         facts = loads(printed)
     except RecordError:

@@ -70,7 +70,7 @@ class DeviceConfig:
     `python` is the Python there (None: the newest that is found); `folder` the cache of pushed files there (None:
     the user's own), of which nothing stays between commands without `keep`. `environment` holds for every command
     there. `ssh_options` are passed to ssh by -o. `threads`, `runtimes`, `pin` (cores) and `governor` are what
-    measuring on the device uses unless it is told otherwise; `fetch` allows to bring wheels from the package index.
+    measuring on the device uses by default; `fetch` allows downloads of wheels from the package index.
     `target` and `linker` are what tuning compiles for it, as `gnomon tune` takes them.
     """
 
@@ -173,7 +173,7 @@ def check_new(name: str, devices: Mapping[str, DeviceConfig]) -> None:
 
 
 def add_device(config: DeviceConfig, path: Path | None = None) -> Path:
-    """Add a device to a file (None: the user's own), which is made if there is none; returns its path.
+    """Add a device to a file (None: the user's own), which is created if it is missing; returns its path.
 
     What else is in the file stays as it is, comments too. UsageError if the device is there already or is
     invalid, or the file is wrong or cannot be written.
@@ -283,7 +283,7 @@ def tables_in(
 
 
 def read_settings(what: str, path: Path) -> str | None:
-    """The text of a file that decides which programs are started; None if there is none. UsageError."""
+    """The text of a file that decides which programs are started; None if it does not exist. UsageError."""
     with usable(what, path, "read"):
         try:
             with open_regular(path, _MOST_BYTES) as file:

@@ -183,7 +183,7 @@ def _soc(base: Path) -> dict[str, object]:
 
 
 def _gpus(base: Path) -> list[str]:
-    """What can render or compute: driver and device, or the model's name where the driver tells it."""
+    """The devices that render or compute: driver and device, or the model's name where the driver reports it."""
     folders = [*base.glob("sys/class/drm/renderD*/device"), *base.glob("sys/class/misc/mali[0-9]*/device")]
     gpus = []
     for folder in folders:

@@ -21,7 +21,7 @@ from gnomon.system.files import read_regular, user_folder, write_whole
 from gnomon.system.locks import changing
 
 MOST_FAILURES = 3
-"""So many failures of a device in a row put it into quarantine."""
+"""The number of failures in a row that put a device into quarantine."""
 
 _MOST_BYTES = 16 << 20
 _HINT = "Move the file aside: the devices are then probed as new ones."
@@ -31,7 +31,7 @@ _STRICT = Strict(what=_WHAT, hint=_HINT, most_letters=_MOST_BYTES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What the probe took on a device that was in order: seconds a call, by process, and what the board was.
+    """The probe of a device that was in order: seconds a call, by process, and the board's facts.
 
     Only what the same `runtime`, of the same version and in the same configuration, takes is compared with it.
     """

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from gnomon.errors import DeviceError, system_errors
 
 MOST_FILES = 1 << 13
-"""Of a machine with a thousand cores; each is made here."""
+"""Enough for a machine with a thousand cores; each file is created here."""
 
 
 _MOST_FOLDERS = 64
@@ -25,7 +25,7 @@ def collect_script(patterns: tuple[str, ...]) -> str:
 
 
 def parse_files(printed: bytes) -> dict[str, bytes]:
-    """What `collect_script` printed, by path; the first `MOST_FILES`."""
+    """The output of `collect_script`, by path; the first `MOST_FILES`."""
     files: dict[str, bytes] = {}
     for part in printed.split(b"\x1e")[1:]:
         name, separator, content = part.partition(b"\x1f")

@@ -37,15 +37,15 @@ class Lease:
     """
 
     def __init__(self, folder: Path, name: str, command: str = "") -> None:
-        """See that the folder can be used. `command` is told to those that will wait for this process. OSError."""
+        """Check that the folder can be used. Those that wait for this process see its `command`. OSError."""
         _usable_folder(folder)
         self._folder, self._name, self._command = folder, name, command
         self._ticket: tuple[int, int] | None = None
 
     def take(self) -> str | None:
-        """None if it is held now, else who is before this process, which is in the queue then. OSError if neither.
+        """None if it is held now, else the owner before this process, which is in the queue then. OSError if neither.
 
-        Where another process keeps the folder locked, so that nobody can look at the queue, that one is before it.
+        A process that keeps the folder locked, so that nobody can look at the queue, counts as the owner.
         """
         gate = os.open(self._folder, _OPENED)
         try:
@@ -100,7 +100,7 @@ def _path(folder: Path, name: str, number: int) -> Path:
 
 
 def _tickets(folder: Path, name: str, *, tidy: bool = False) -> dict[int, str]:
-    """Who has tickets for a device and lives. With `tidy`, under the folder's lock, this account's dead ones go."""
+    """The living owners of tickets for a device, by number. `tidy` (under the folder's lock) removes own dead ones."""
     living: dict[int, str] = {}
     for path in folder.iterdir():
         ticket = re.fullmatch(rf"lease-{re.escape(name)}\.([1-9][0-9]{{0,8}})\.ticket", path.name)
@@ -130,9 +130,9 @@ def _remove(ticket: Path) -> None:
 
 
 def owner_of(handle: int) -> str | None:
-    """Who has an open ticket locked: its process, another account, its command and since when, as it wrote.
+    """The owner of a locked ticket: its process, another account, its command and since when, as it wrote.
 
-    None if nobody has, "unknown" if it has not written that.
+    None if it is not locked, "unknown" if the owner has not written that.
     """
     if is_locked(handle, fcntl.LOCK_SH):
         return None
@@ -181,7 +181,7 @@ LEASES = "GNOMON_LEASES"
 
 
 def lease_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the leases of this machine's devices are: the same for all accounts, desktops, cron jobs and SSH logins.
+    """The folder of this machine's leases: the same for all accounts, desktops, cron jobs and SSH logins.
 
     So it depends on nothing that these set differently, such as TMPDIR or XDG_RUNTIME_DIR; only GNOMON_LEASES moves it.
     It is the user's own where the common one cannot be used.
@@ -205,7 +205,7 @@ class Waiting(str):
 
 
 def lease_holder(folder: Path, name: str) -> str | None:
-    """Who holds the device `name` at this moment, as `owner_of` tells; None if nobody does."""
+    """The owner of the device `name` at this moment, as `owner_of` reports it; None without one."""
     try:
         tickets = _tickets(folder, name)
     except OSError:
@@ -224,7 +224,7 @@ def lease(
 ) -> Iterator[None]:
     """Hold the device `name` for as long as the block lasts, across processes, first come first served.
 
-    While somebody else holds it or was there before, `on_wait` is told once who, and the call waits up to `wait_s`;
+    While another process holds it or was there before, `on_wait` gets its name once, and the call waits up to `wait_s`;
     `meanwhile` is called again and again, and ends the wait where it raises.
     The lease ends with its process, however that ends: see `Lease`. DeviceError if the wait was not enough
     or the file cannot be made.
@@ -254,7 +254,7 @@ def wait_for(
 ) -> None:
     """Ask for the owner of the lease of a device again and again until it is this process, for which None stands.
 
-    `on_wait` is told once who it is, unless that is unknown (""). DeviceError after `wait_s`.
+    `on_wait` gets the owner once, unless it is unknown (""). DeviceError after `wait_s`.
     """
     deadline = time.monotonic() + wait_s
     met, reported = False, False
@@ -287,7 +287,7 @@ def _opening(folder: Path, name: str) -> AbstractContextManager[None]:
 
 
 def command_line() -> str:
-    """This process's command line, as those that wait for it are told; nothing where it is not a command."""
+    """This process's command line, for those that wait for it; "" where it is not a command."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     text = " ".join([program, *sys.argv[1:]]) if program and not program.startswith("-") else ""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 2] + ".."

@@ -77,7 +77,7 @@ class LocalDevice:
         )
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
-        """Start a command that is told a line at a time; see `Conversing.converse`."""
+        """Start a command that takes one line at a time; see `Conversing.converse`."""
         guard, folder = self._open()
         return Conversation(argv, env={**inherited(os.environ), **self._environment, **env}, cwd=folder, guard=guard)
 

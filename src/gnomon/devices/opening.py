@@ -87,7 +87,7 @@ def opened(config: DeviceConfig, *, on_wait: OnWait | None = None) -> Iterator[D
 
 
 def load_factory(kind: str) -> Factory:
-    """What makes devices of a kind; UsageError if there is no such kind, or it cannot be loaded."""
+    """The factory of devices of a kind; UsageError for an unknown kind, or one that cannot be loaded."""
     if kind == TVM:
         raise UsageError(
             "a device behind a tracker of TVM runs compiled kernels alone: only tune, exec and overlay use it",

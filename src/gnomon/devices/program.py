@@ -35,7 +35,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What is started on the device, and the names of the files that it leaves in the trace's folder."""
+    """The command for the device, and the names of the files that it leaves in the trace's folder."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -44,9 +44,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a process told of itself, times in nanoseconds.
+    """The measurements that a process reported, times in nanoseconds.
 
-    `calls_ns` are its runs one by one, or empty where it only tells their mean, `mean_ns`. `load_ns` is all until the
+    `calls_ns` are its runs one by one, or empty where it only reports their mean, `mean_ns`. `load_ns` is all until the
     first run. `operators` has a row for each operator and backend: name, sources (operator indices), backend, and the
     time of each call, warm ones first.
     """
@@ -79,10 +79,10 @@ class ProgramDriver(Protocol):
         """Find the program: its `version` and `backends`, its path as `program`, and whatever `command` needs."""
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """Which operators a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
+        """The operators that a backend takes: the answer of an agent's driver to the same command (docs/agent.md)."""
 
     def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
         """How a process is started that runs a segment's model."""
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
-        """What a process that ended well printed, and wrote into its trace files."""
+        """The measurements of a process that ended well, from its output and its trace files."""

@@ -13,11 +13,11 @@ from gnomon.core import codec
 from gnomon.errors import ProblemError, UsageError
 
 DOCUMENTS = {name: places for job in JOBS.values() for name, places in job.documents.items()}
-"""By what follows "gnomon-" in a document's `format`, its record, and what writes its report, as "module:attribute"."""
+"""The record and the report of each document, as "module:attribute", by its `format` without "gnomon-"."""
 
 
 def report_of(document: Mapping[str, object]) -> Callable[..., None] | None:
-    """What writes the report of a document: report(document, page); None where there is none for its format."""
+    """The function that writes the report of a document: report(document, page); None for a format without one."""
     name = str(document.get("format")).removeprefix("gnomon-")
     report: Callable[..., None] | None = _part_of("report", name)
     return report and partial(_of_record, report)
@@ -29,7 +29,7 @@ def _of_record(report: Callable[..., None], document: Mapping[str, object], *res
 
 
 def document_record(name: str) -> type[Any]:
-    """The record that a document is made of; UsageError where there is none of that name."""
+    """The record of a document; UsageError for an unknown name."""
     record: type[Any] | None = _part_of("record", name)
     if record is None:
         raise UsageError(
@@ -39,14 +39,14 @@ def document_record(name: str) -> type[Any]:
 
 
 def document_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a document; UsageError where there is none of that name."""
+    """The JSON Schema (draft 2020-12) of a document; UsageError for an unknown name."""
     return codec.schema_of(document_record(name), title=f"gnomon-{name}")
 
 
 def read_document(document: Mapping[str, object]) -> Any:
     """The record of a document that a command printed, by its `format`.
 
-    ProblemError where it is none of gnomon's, RecordError with all that does not fit where it is of another version.
+    ProblemError for a document that is not gnomon's, RecordError with all misfits for one of another version.
     """
     try:
         record = _part_of("record", str(document.get("format", "")).removeprefix("gnomon-"))
@@ -74,7 +74,7 @@ def _unusable() -> str:
 
 
 def _part_of(part: Literal["record", "report"], name: str) -> Any:
-    """The record or the report of a document of gnomon's, or of a package's job; None where there is none.
+    """The record or the report of a document of gnomon's, or of a package's job; None without one.
 
     UsageError where a package's cannot be loaded.
     """

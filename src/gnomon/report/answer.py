@@ -1,4 +1,4 @@
-"""What every result in Python can do: be a document, JSON, a frame, three lines, and a cell of a notebook."""
+"""The base of every result in Python: a document, JSON, a frame, three lines, and a cell of a notebook."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """What the command exits with: 0, or what `gnomon.errors` says of an answer with these doubts."""
+        """The exit code of the command: 0, or that of `gnomon.errors` for an answer with these warnings."""
         return exit_code_of(doubt.kind for doubt in getattr(self, "doubts", ()) or ())
 
     def to_json(self) -> str:
@@ -111,7 +111,7 @@ class Answer:
         ]
 
     def headline(self) -> tuple[str, str]:
-        """What it is of, and what the answer is: a line each."""
+        """The subject and the answer: a line each."""
         return "", ""
 
     def __repr__(self) -> str:
@@ -164,6 +164,6 @@ def _escaped(text: str) -> str:
 
 
 def function_at(place: str) -> Any:
-    """What "module:function" names; its module is imported now."""
+    """The function that "module:function" names; its module is imported now."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -79,7 +79,7 @@ def look_of(number: int) -> Look:
 
 CHOSEN = Look(colour=INK, shape="star")
 BEHIND = Look(colour="#0072B2", hollow=True)
-"""What is dominated, dropped, predicted or not sure, beside what is drawn by the first of LOOKS."""
+"""The look of dominated, dropped, predicted or unsure marks, beside others in the first of LOOKS."""
 
 PLAIN = Look(colour=INK, dash="6 3")
 

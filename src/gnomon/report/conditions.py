@@ -1,4 +1,4 @@
-"""What measured times hold for: processor, threads, precision, shapes, inputs and day, in one sentence."""
+"""The conditions of measured times: processor, threads, precision, shapes, inputs and day, in one sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionsPart:
-    """What the answer holds for: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
+    """The conditions of an answer: the numbers of `threads`, whether each runtime's own `defaults` were measured too.
 
     `inputs` are what the user's own model was fed. `machine` is the processor, with so many `cores` to use (null: not
     known); `date` is when the measuring began, of the calendar here. `signature` is the one that was asked for. What
@@ -59,14 +59,14 @@ def table_conditions(context: Mapping[str, Any], at_s: float | None = None) -> C
 
 
 def measured_with(context: Mapping[str, Any], conditions: ConditionsPart | None = None, clock: str = "") -> str:
-    """What the times of a table hold for, in one sentence: runtime, processor, threads, day, and a known clock."""
+    """The conditions of a table's times, in one sentence: runtime, processor, threads, day, and a known clock."""
     name = context.get("configuration") or context.get("runtime") or "an unknown runtime"
     held = held_for(f"{name} {context.get('version') or ''}".strip(), "", conditions or table_conditions(context))
     return f"{held}{f', by {units.CLOCKS[clock]}' if clock else ''}."
 
 
 def held_for(name: str, device: str, conditions: ConditionsPart) -> str:
-    """What times on a device hold for, by the conditions they were measured under; "" of a device is its machine."""
+    """The conditions of times on a device, as a sentence; a device called "" is its machine."""
     cores = conditions.cores
     machine = conditions.machine + ("" if cores is None else f", {cores} core{'' if cores == 1 else 's'}")
     where = f"{device} ({machine})" if device and machine else device or machine or "an unknown device"

@@ -146,7 +146,7 @@ class Table(Generic[R]):
 
 
 def ends_of(time: Timed | None) -> Ends:
-    """A time with its interval; all None where there is none."""
+    """A time with its interval; three times None without a time."""
     return (None, None, None) if time is None else (time.median_s, time.low_s, time.high_s)
 
 
@@ -167,7 +167,7 @@ class Page:
     """Writes to a file, by default the standard output; every text is cleaned of control characters.
 
     `width` is that of the terminal, between 40 and 120 columns, and 100 where there is no terminal. A `brief` page
-    leaves out the details, and what of a table does not fit beside its main columns; `omitted` names what that was.
+    leaves out the details, and columns of a table that do not fit beside its main ones; `omitted` has their names.
     `own_record` says that an option named the results database, which commands to come must name again. A page that
     shows `every` row needs no choice of some.
     """
@@ -193,7 +193,7 @@ class Page:
 
     @contextlib.contextmanager
     def details(self, what: str) -> Iterator[None]:
-        """What is written inside is left out of a brief page, which then tells that `what` is missing."""
+        """A block whose text a brief page leaves out; the page then says that `what` is missing."""
         if not self.brief or self._muted:
             yield
             return
@@ -210,7 +210,7 @@ class Page:
         self._wrapped(sentence, style="bold")
 
     def conditions(self, sentence: str) -> None:
-        """What the answer holds for: model, machine, threads, precision, shapes, inputs, date."""
+        """The conditions of the answer: model, machine, threads, precision, shapes, inputs, date."""
         self.line(sentence)
 
     def heading(self, title: str) -> None:

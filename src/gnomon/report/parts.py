@@ -61,7 +61,7 @@ def _range(counts: list[int], single: str, many: str) -> str:
 
 
 def certainty(each: Sequence[tuple[str, Comparison | None]], best: str, processes: int, page: Page) -> None:
-    """Which differences from the best stay open, by label and comparison, and how to get certainty.
+    """The differences from the best that stay open, by label and comparison, and how to get certainty.
 
     A tie whose interval is narrow is certain: the two are equally fast.
     """
@@ -80,7 +80,7 @@ def _is_narrow(compared: Comparison) -> bool:
 
 
 def spans(assignment: Sequence[str | None]) -> list[tuple[int, int, str]]:
-    """Runs of equal backend: (first, last, backend), both ends included; "-" where there is none."""
+    """Runs of equal backend: (first, last, backend), both ends included; "-" without a backend."""
     runs = groupby(range(len(assignment)), key=lambda index: assignment[index] or "-")
     return [(run[0], run[-1], name) for name, run in ((name, list(run)) for name, run in runs)]
 
@@ -106,12 +106,12 @@ def assignment_text(assignment: Sequence[str | None], *, most: int = 40) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of images, such as an accuracy: "91.3 %"; "-" where there is none."""
+    """A share of images, such as an accuracy: "91.3 %"; "-" for None."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f} %"
 
 
 def points(share: float | None) -> str:
-    """A share without its unit: "91.3"; "-" where there is none."""
+    """A share without its unit: "91.3"; "-" for None."""
     return "-" if share is None or not math.isfinite(share) else f"{100 * share:.1f}"
 
 

@@ -101,4 +101,4 @@ def finite(value: Any) -> Any:
 
 
 SEVERAL = "several families"
-"""What stands in the place of a family's name where the networks are of several."""
+"""The word in the place of a family's name where the networks are of several."""

@@ -24,7 +24,7 @@ _NAMES_ABOVE = 520
 """In pictures that are narrower names stand above their rows."""
 
 _MOST_INTERVALS = 400
-"""Of more points the intervals would be a grey wall: the points alone are drawn."""
+"""With more points the intervals would be a grey wall: the points alone are drawn."""
 
 _FAR = 20.0
 """An axis is logarithmic where the largest value is so many times the least."""
@@ -43,7 +43,7 @@ _OFFSETS = (
     *((-19, y) for y in (-28, 26, -44, 42)),
     *((19, y) for y in (-60, 58, -76, 74)),
 )
-"""Where the middle of a label may stand beside its point, the best first; to the left it ends there."""
+"""The places for the middle of a label beside its point, the best first; to the left it ends there."""
 
 _NEAR = 9
 """A label that is farther from its point than this has a line to it."""
@@ -94,7 +94,7 @@ class Scale:
     logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Where a finite value is."""
+        """The place of a finite value."""
         value, low, high = min(max(value, self.low), self.high), self.low, self.high
         if self.logarithmic:
             value, low, high = math.log(value), math.log(low), math.log(high)  # their quotients may be beyond a float
@@ -157,7 +157,7 @@ def _svg(inside: str, name: str, width: float, height: float, **more: str) -> st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frame:
-    """Where a plot lies in its picture, its scales, and whether the names of its rows stand above them."""
+    """The place of a plot in its picture, its scales, and whether the names of its rows stand above them."""
 
     chart: Chart
     x: Scale
@@ -166,11 +166,11 @@ class _Frame:
     key: str
 
     def at(self, mark: Mark) -> tuple[float, float]:
-        """Where a mark is."""
+        """The place of a mark."""
         return self.x.place(mark.x.ends[1]), self.up(mark.y.ends[1])
 
     def up(self, value: float) -> float:
-        """Where a value of the axis that goes up, or a place in a row, is."""
+        """The place of a value on the axis that goes up, or in a row."""
         if not self.chart.y.names:
             return self.y.place(value)
         row = round(value)
@@ -219,7 +219,7 @@ def _values(chart: Chart, along: str) -> list[float]:
 
 
 def _ends(chart: Chart) -> dict[int, str]:
-    """What stands at the ends of the rows."""
+    """The texts at the ends of the rows."""
     if not chart.y.names or chart.x.names:
         return {}
     marks = [mark for group in chart.groups for mark in group.marks if mark.label and mark.is_known]
@@ -350,7 +350,7 @@ def _shape(look: Look, x: float, y: float) -> str:
 
 
 def _names(frame: _Frame, ends: dict[int, str]) -> Iterator[str]:
-    """What the rows are called, and what stands at their ends; those that are chosen stand out."""
+    """The names of the rows, and the texts at their ends; chosen ones stand out."""
     x, axis = frame.x, frame.chart.y
     for number, name in enumerate(axis.names):
         bold, end = number in axis.chosen, ends.get(number, "")
@@ -365,7 +365,7 @@ def _names(frame: _Frame, ends: dict[int, str]) -> Iterator[str]:
 
 
 def _heads(frame: _Frame, pitch: float) -> Iterator[str]:
-    """What the columns are called."""
+    """The names of the columns."""
     names, top = frame.chart.x.names, frame.y.start - 5
     lying = all(text_width(name) < pitch for name in names)
     for number, name in enumerate(names):
@@ -374,7 +374,7 @@ def _heads(frame: _Frame, pitch: float) -> Iterator[str]:
 
 
 def _labels(frame: _Frame) -> Iterator[str]:
-    """What stands beside points, as far as there is room."""
+    """The labels beside points, as far as there is room."""
     x, y, groups = frame.x, frame.y, frame.chart.groups
     marks = [mark for group in groups if group.kind == "points" for mark in group.marks if mark.is_known]
     if frame.chart.y.names or not any(mark.label for mark in marks):
@@ -394,7 +394,7 @@ def _labels(frame: _Frame) -> Iterator[str]:
 
 
 def _legend(chart: Chart, width: float, key: str) -> tuple[str, float]:
-    """What the marks mean, and how high that is."""
+    """The legend of the marks, and its height."""
     parts, x, y = [], 8.0, 12.0
     groups = [(f"{key}-{k}", g) for k, g in enumerate(chart.groups) if any(mark.is_known for mark in g.marks)]
     groups += [("", Group(name=rule.name, marks=(), look=PLAIN, kind="none", line="straight")) for rule in chart.rules]
@@ -411,7 +411,7 @@ def _legend(chart: Chart, width: float, key: str) -> tuple[str, float]:
 
 
 def _swatch(group: Group, pattern: str, x: float, y: float) -> str:
-    """What stands for a group in the legend."""
+    """The swatch of a group in the legend."""
     look = group.look
     if group.kind in ("bars", "cells"):
         fill = f"url(#{pattern})" if group.kind == "bars" else "none"
@@ -480,7 +480,7 @@ def _width(letter: str) -> float:
 
 
 Label = tuple[tuple[float, float], str]
-"""Where a point is, and what it is called, of which the first word alone may stand where there is no room for all."""
+"""The place of a point and its name, of which the first word alone may stand where there is no room for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -500,7 +500,7 @@ class Placed:
 
     @property
     def box(self) -> Box:
-        """What it covers."""
+        """The area that it covers."""
         wide, high = text_width(self.text), _HEIGHT / 2
         return (self.x if self.left else self.x - wide, self.y - high, self.x + wide * self.left, self.y + high)
 
@@ -508,7 +508,7 @@ class Placed:
 def place_labels(labels: Sequence[Label], width: float, height: float) -> list[Placed]:
     """Labels that stand in a rectangle from (0, 0) on and cover neither each other nor a point, the first ones first.
 
-    One for which there is no room is shortened to its first word; where there is none even for that, it is left out.
+    A label without room is shortened to its first word; without room even for that, it is left out.
     Points without a text are only not to be covered.
     """
     placed: list[Placed] = []

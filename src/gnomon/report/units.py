@@ -32,7 +32,7 @@ def digits(value: float | None) -> str:
 
 
 def time(seconds: float | None) -> str:
-    """A time: "12.3 us", "1.23 ms", "4.56 s"; "-" where there is none."""
+    """A time: "12.3 us", "1.23 ms", "4.56 s"; "-" for None."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
     if 0 < abs(seconds) < 0.5e-9:
@@ -85,12 +85,12 @@ def _scaled(seconds: float) -> tuple[float, str]:
 
 
 def millis(largest_s: float) -> tuple[float, str]:
-    """What to multiply seconds with for an axis that reaches so far, and the unit that makes of them."""
+    """The factor for seconds on an axis that reaches so far, and the unit of the product."""
     return next(((1 / f, u) for f, u in ((1e-6, "us"), (1e-3, "ms")) if largest_s < 999.5 * f), (1.0, "s"))
 
 
 def energy(joules: float | None) -> str:
-    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" where there is none. Its interval is that of a time."""
+    """An energy: "12.3 uJ", "1.23 mJ", "4.56 J"; "-" for None. Its interval is that of a time."""
     if joules is None or not math.isfinite(joules):
         return "-"
     value, unit = _scaled(joules)

@@ -88,7 +88,7 @@ class Contender:
 
     @property
     def settings(self) -> dict[str, dict[str, object]]:
-        """What makes times of its configurations, by their names: precision, environment, and the runtime's options."""
+        """The settings of its configurations that change times, by name: precision, environment, and options."""
         return {
             own.name: {"precision": own.precision, "environment": dict(own.environment), **portable(own.options)}
             for own in (part.configuration for part in self.parts)
@@ -96,7 +96,7 @@ class Contender:
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """What its operators compute on beside the processor."""
+        """The accelerators that compute some of its operators."""
         return tuple(
             accelerator
             for part in self.parts
@@ -223,7 +223,7 @@ def fastest_of(field: Mapping[str, Measured], clock: Clock) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """Which clock compares two contenders: `serial` where one thread does the work of both, else wall time."""
+    """The clock that compares two contenders: `serial` where one thread does the work of both, else wall time."""
 
     serial: Clock
 
@@ -312,7 +312,7 @@ _LONGEST = 200
 
 
 def not_compared(label: str, *stages: Measured) -> Doubt | None:
-    """A warning about what failed at last although it has worked, or by what may not be its own fault.
+    """A warning about a contender that worked and then failed, or failed for a reason that may not be its own.
 
     `stages` has what was measured of it, stage by stage. None where it works, was not measured, or never worked because
     of itself: the reason is then with what is skipped.
@@ -333,7 +333,7 @@ def not_compared(label: str, *stages: Measured) -> Doubt | None:
 
 
 AGAIN = "Run the same command again: what failed is measured once more."
-"""What to do where a failure may be the machine's."""
+"""The next step where a failure may be the machine's."""
 
 
 def profile_singles(
@@ -428,12 +428,12 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
 
 
 def _begun_ns(measured: Measured) -> list[int]:
-    """What loading and the first call took in each process."""
+    """The time to load and for the first call, in each process."""
     first = {run.process: run.facts for run in reversed(measured.runs) if "load_ns" in run.facts}
     return [first[process]["load_ns"] + first[process]["first_call_ns"] for process in sorted(first)]
 
 
 def held_bytes(measured: Measured) -> int | None:
-    """What a model holds of the memory of devices, in bytes; None where its runtime does not tell it."""
+    """The memory of devices that a model holds, in bytes; None where its runtime does not report it."""
     reported = [row.get("device_memory_bytes") for part in measured.fact("where") or () for row in part]
     return sum(sizes) if (sizes := [held for held in reported if held is not None]) else None

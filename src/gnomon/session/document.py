@@ -82,7 +82,7 @@ class TensorColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeColumns:
-    """Who feeds whom: the indices of two operators, and the place among the tensors of what flows."""
+    """The edges of the graph: the indices of two operators, and the place among the tensors of the one between them."""
 
     producer: tuple[int, ...]
     consumer: tuple[int, ...]
@@ -147,7 +147,7 @@ class BlockColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessColumns:
-    """What each fresh process took before its samples: to load the model, and for its first call; its peak memory."""
+    """Each fresh process before its samples: the time to load the model and of the first call, and its peak memory."""
 
     process: tuple[int, ...]
     load_s: tuple[float | None, ...]
@@ -235,7 +235,7 @@ class EnvironmentPart:
 
 
 def model_part(path: Path, graph: Graph) -> ModelPart:
-    """What the model is."""
+    """The model of a document."""
     return ModelPart(
         path=str(path), format=graph.format, sha256=graph.digest, operators=len(graph.operators), macs=graph.macs
     )
@@ -427,5 +427,5 @@ def _snapshot(state: Snapshot) -> SnapshotPart:
 
 
 def labels_of(by_label: Mapping[str, Measured]) -> dict[str, str]:
-    """By the names of candidates in the results database, the labels whose runs they are."""
+    """The label of each candidate, by its name in the results database."""
     return {run.candidate: label for label, measured in by_label.items() for run in measured.runs}

@@ -1,4 +1,4 @@
-"""Who judges: what may compute the reference outputs, who else computes them, and who decides where two disagree."""
+"""The judges: runtimes that compute the reference outputs, confirm them, and decide where two disagree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_TRIED = 3
 """How many others are tried until one computes the outputs too."""
 
 _EVALUATED_MACS, _EVALUATED_BYTES, _EVALUATED_S = 10**8, 1 << 26, 30.0
-"""What is small enough for ONNX's reference evaluator, and how long it may take."""
+"""The largest model for ONNX's reference evaluator, and its time limit."""
 
 _EVALUATOR = "evaluator"
 
@@ -55,7 +55,7 @@ class Judge:
 
     @property
     def label(self) -> str:
-        """Who and how."""
+        """The name, and how it computes."""
         return f"{self.name} {self.how}"
 
 
@@ -66,7 +66,7 @@ def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
 
 
 def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
-    """What a runtime makes of a model in its plain way, by one thread."""
+    """A runtime in a plain way, by one thread, as a judge."""
     options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
     return Judge(
         name=" ".join(filter(None, (runtime.name, version))),
@@ -80,7 +80,7 @@ def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: 
 def usual_judge(
     lab: Lab, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
 ) -> Judge:
-    """What a runtime makes of a model in a configuration."""
+    """A runtime in a configuration, as a judge."""
     return Judge(
         name=f"{configuration.name} {version}",
         how=how,
@@ -91,7 +91,7 @@ def usual_judge(
 
 
 def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
-    """What may compute the reference on the device, the plainest first."""
+    """The judges on the device, the plainest first."""
     loading = {t.runtime.name: t.runtime for t in loads_it}
     for runtime in loading.values():
         for plain in plain_ways(runtime):
@@ -133,7 +133,7 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
 
 
 def confirmed(lab: Lab, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]) -> JudgedReference:
-    """What the first judge found, with who else computed the same; where it is outvoted, what another found.
+    """The first judge's outputs, with the runtime that confirms them; where it is outvoted, the outputs of another.
 
     One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
     the first one's runtime is compared with itself as it is measured; where they disagree all the same, a third
@@ -187,7 +187,7 @@ def _off(reference: Reference) -> float:
 
 
 def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> Reference | None:
-    """What a judge computes, compared with a file of outputs; None where it fails."""
+    """A judge's outputs, compared with a file of outputs; None where it fails."""
     seeds = [lab.request.seed, lab.request.seed + 1]
     timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
@@ -221,11 +221,11 @@ def with_open_dims(target: Target) -> Target:
 
 
 _Third = tuple[AgentLink, Judge, tuple[str, ...]]
-"""Where another judge computes, and the files of two judges' outputs there."""
+"""The link to another judge, the judge, and the files of two judges' outputs there."""
 
 
 def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack: float) -> tuple[Judge | None, str]:
-    """Which of two judges a third agrees with, and who that is; None where none agrees with either."""
+    """The one of two judges that a third agrees with, and the name of the third; None where none agrees with either."""
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
             answer = _computed(link, lab, third, save=f"third-{REFERENCE}", check=file)
@@ -239,7 +239,7 @@ def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack
 def _thirds(
     lab: Lab, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
 ) -> Iterator[_Third]:
-    """Who may decide, and where: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
+    """The judges that may decide: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
     graph = lab.graph
     if (
         graph.format == "onnx"

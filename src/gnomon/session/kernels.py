@@ -19,7 +19,7 @@ CALLS_QUANTILE = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelPart:
-    """What a runtime executed as one, and the indices of the operators that it computes."""
+    """A kernel: a piece of work that a runtime executed as one, and the indices of the operators that it computes."""
 
     name: str
     operators: tuple[int, ...]
@@ -29,7 +29,7 @@ class KernelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(KernelPart):
-    """What a runtime executed as one: the operators it computes (none: the runtime added it), where, how long.
+    """A kernel with the operators it computes (none: the runtime added it), its backend and its time.
 
     `named` are the operators that the runtime named, or that were matched by kind; the other `operators` were found
     from the graph. One that several kernels name is among the `operators` of the first of them only. `time_s` is
@@ -41,7 +41,7 @@ class Kernel(KernelPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """Where the time of one call of the whole model goes: operators, kernels of no operator, and the rest.
+    """The time of one call of the whole model by operators, kernels of no operator, and the rest.
 
     `times_s` has the operators that have a kernel, by index. `within` maps an operator that was computed together
     with another one to that, whose time has its own. `own` are the kernels that belong to no operator.
@@ -57,7 +57,7 @@ class Breakdown:
 
 
 def source_names(graph: Graph) -> dict[str, int]:
-    """What runtimes call a source operator: its name, or the name of what it writes -> its index."""
+    """The index of each source operator, by the names that runtimes use: its own, and those of its outputs."""
     names: dict[str, int] = {}
     for operator in graph.operators:
         for tensor in operator.outputs:
@@ -196,7 +196,7 @@ def absorb(graph: Graph, home: dict[int, int]) -> None:
 
 
 def breakdown(graph: Graph, profile: Sequence[Kernel], whole_s: float) -> Breakdown:
-    """Where a call that takes `whole_s` goes, by the kernels of a profiled run.
+    """The breakdown of a call that takes `whole_s`, by the kernels of a profiled run.
 
     A fused kernel's time is that of the operator which makes it: of those that the runtime named, the one of the most
     multiply-accumulates; of all that it computes, where those named are known to have none. How much of it the others

@@ -55,7 +55,7 @@ Sizes = Mapping[str, int]
 
 _BATCH = re.compile(r"(.*_)?(batch|batches|bs)(_?(size|dim|axis|num|n|\d+))?", re.IGNORECASE)
 _PERHAPS_BATCH = re.compile(r"n|b|(unk__|dynamic_axes_)\d+|", re.IGNORECASE)
-"""What converters call a batch, and other dimensions too: they mean it where all open inputs begin so."""
+"""Names that converters give to a batch and to other dimensions: a batch where all open inputs begin so."""
 _LENGTH, _SIDE = 64, 224
 """Sizes in the example of a hint: of a length, and of a side of an image."""
 
@@ -193,7 +193,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
 
 
 def _signature_doubts(request: ModelRequest, model: Model) -> list[Doubt]:
-    """Which signature was measured: where the file has several and none is asked for, and where a copy runs it."""
+    """A warning about the signature: where the file has several and none was requested, and where a copy runs it."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
         message = f"the signature {request.signature!r} was measured on a copy of the file in which it is the only one"
@@ -275,7 +275,7 @@ def models_for(
     stack: ExitStack,
     missing: list[Missing],
 ) -> Mapping[str, tuple[Model, PlacedModel]]:
-    """By runtime, the model in a format that it loads; runtimes that it cannot be converted for go into `missing`.
+    """The model by runtime, in a format that it loads; runtimes that it cannot be converted for go into `missing`.
 
     `own` is the user's own model, placed, with its analysed copy.
     """
@@ -297,7 +297,7 @@ def models_for(
 
 
 def placed_converted(converted: Model, folder: Path, where: str, own: PlacedModel) -> PlacedModel:
-    """What a model was converted to in a folder, which is at `where` on the device; its tensors are named as before."""
+    """A converted model in a folder, which is at `where` on the device; its tensors keep their names."""
     path = f"{where}/{converted.path.relative_to(folder)}"
     return PlacedModel(graph=converted.graph, path=path, inputs=own.inputs, outputs=own.outputs)
 
@@ -438,7 +438,7 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
 
 
 def array_shape(name: str, path: Path) -> Shape:
-    """The shape of the array in the .npy file that feeds an input. UsageError where there is none."""
+    """The shape of the array in the .npy file that feeds an input. UsageError for an unusable file."""
     try:
         open_regular(path, sys.maxsize).close()  # numpy would wait for a pipe
         return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)

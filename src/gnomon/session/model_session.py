@@ -1,4 +1,4 @@
-"""Where a job works: one model on one device, the runtimes found there, and the record of what is measured."""
+"""The lab of a job: one model on one device, the runtimes there, and the record of the measurements."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 TWO_STEPS = 2 / 127
 """Two steps of eight bits, relative to the largest magnitude: kernels round halves in different ways."""
 _TOLD_BYTES = 100_000_000
-"""Reading a file of more bytes takes seconds, which is told."""
+"""Reading a larger file takes seconds, so a message announces it."""
 _QUICK = frozenset({"profile", "run the package"})
 """The stages of a quick answer."""
 _FEW_BITS = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
@@ -104,7 +104,7 @@ class Lab:
     lowered: tuple[Target, ...] = ()
 
     def tolerance(self, configuration: Configuration) -> float:
-        """How far outputs may be off in a configuration: by what the model's own numbers are coarse, at least."""
+        """How far outputs may be off in a configuration: at least as far as the model's own numbers are coarse."""
         own = max(configuration.tolerance, own_tolerance(self.graph), self.slack)
         return math.inf if self.unrepeatable else own
 
@@ -126,18 +126,18 @@ class Lab:
 
     @property
     def loaded(self) -> str:
-        """What runtimes load that need no other copy, for people: the user's file, or a copy for its signature."""
+        """The file that runtimes load directly, for people: the user's file, or a copy for its signature."""
         own = self.read.model.path == self.request.model
         return "the model's file, unmodified" if own else "a copy of the model's file for its signature"
 
     @property
     def outputs(self) -> list[Tensor]:
-        """What the user's own model computes, as its file tells."""
+        """The outputs of the user's own model, as its file declares them."""
         return [self.graph.tensors[index] for index in self.graph.outputs]
 
     @property
     def inputs(self) -> tuple[FedInput, ...]:
-        """What the user's own model was fed."""
+        """The inputs of the user's own model, and their values in words."""
         tensors = (self.graph.tensors[index] for index in self.graph.inputs)
         return tuple(_fed(tensor, self.request, self.read.feeds.get(tensor.name, {})) for tensor in tensors)
 
@@ -191,7 +191,7 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
 
 
 def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
-    """What the answer of an open job holds for; `threads` are the numbers of threads where they are not as wished."""
+    """The conditions of an open job's answer; `threads` are the numbers of threads where they are not as wished."""
     wish, facts = lab.request.wish, lab.device.fingerprint
     threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
     return ConditionsPart(
@@ -207,7 +207,7 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
 
 
 def measured_facts(lab: Lab) -> dict[str, Any]:
-    """What the documents of all jobs say of an open lab, by the keys that they have for it."""
+    """The facts about an open lab in the documents of all jobs, by their keys there."""
     request = lab.request
     return {
         "device": lab.device.name,
@@ -352,7 +352,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What a job asks of its lab beside the request."""
+    """The arguments of `open_lab` beside the request."""
 
     kind: str
     question: Mapping[str, object]
@@ -377,7 +377,7 @@ def _looked_at(model: Model, wish: Wish) -> tuple[tuple[Finding, ...], Wish]:
 
 
 def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
-    """What is in the model's file: of a kind of its own where it changes the answer, else "file"."""
+    """The findings in the model's file: of a kind of its own where it changes the answer, else "file"."""
     decides = {"subnormal", "undelegated"}
     if any(shape[:1] != (finding.batch,) for finding in findings if finding.batch for shape in shapes.values()):
         decides.add("fixed-batch")
@@ -394,7 +394,7 @@ def _lower_precision(lab: Lab) -> list[Doubt]:
 
 
 def _loaded(wish: Wish) -> Iterator[Doubt]:
-    """What is to be said of each library of operators: it is code that was run."""
+    """A warning for each library of operators: it is code that was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
         yield Doubt(
@@ -665,12 +665,12 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Doubt]:
 
 
 def _nowhere(path: Path, name: str) -> str:
-    """Where a file would lie on a device, in a lab that has none."""
+    """The path of a file on a device, for a lab without one."""
     return f"/{name}"
 
 
 def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mapping[str, Probe]) -> Context:
-    """What must be equal for runs to be compared."""
+    """The context that must be equal for runs to be compared."""
     return Context(
         device=link.info.fingerprint,
         versions={name: probe.version for name, probe in probes.items()},

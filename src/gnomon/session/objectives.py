@@ -1,4 +1,4 @@
-"""What a point costs: objectives by name, their values with intervals, and the comparison of two points by noise."""
+"""The costs of a point: objectives by name, their values with intervals, and the comparison of two points by noise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Goal:
     numbers: Callable[[Measured, Clock], Sequence[Block]]
 
     def told_by(self, counters: Mapping[str, Any] | None) -> str:
-        """What the numbers are made of, for people."""
+        """A description of the numbers, for people."""
         return self.source if isinstance(self.source, str) else self.source(counters)
 
     def processes(self, measured: Measured, clock: Clock) -> tuple[Block, ...]:
@@ -107,7 +107,7 @@ def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:
 
 
 def energy_source(counters: Mapping[str, Any] | None) -> str:
-    """What the energy of a call is made of, for people."""
+    """A description of the energy of a call, for people."""
     if not counters:
         return "the energy of a call by counters of the device that the results database does not name"
     parts = [f"{d} ({n})" if d not in n else n for d, n in zip(counters["domains"], counters["names"], strict=True)]
@@ -119,7 +119,7 @@ def energy_source(counters: Mapping[str, Any] | None) -> str:
 
 
 def _fact(name: str, part: str = "") -> Callable[[Measured, Clock], Sequence[Block]]:
-    """The largest value that each process told of a fact."""
+    """The largest value of a fact in each process."""
 
     def numbers(measured: Measured, clock: Clock) -> Sequence[Block]:
         largest: dict[int, float] = {}
@@ -175,7 +175,7 @@ def goal_names() -> tuple[str, ...]:
 
 
 def goal_of(name: str) -> Goal:
-    """The objective of this name. UsageError where there is none, or a package's cannot be loaded."""
+    """The objective of this name. UsageError for an unknown one, or a package's that cannot be loaded."""
     if name in GOALS:
         return GOALS[name]
     entry = named(GROUP).get(name)

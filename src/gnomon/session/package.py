@@ -46,7 +46,7 @@ _AGENT = "gnomon-agent.pyz"
 PROGRAM = "use.py"
 """Where a runtime has such lines: the same model and settings in its own API."""
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading a plan that is none may raise."""
+"""The exceptions of reading a file that is not a plan."""
 _README = """This folder was written by gnomon {version}: {label}.
 
 Run it with a Python 3.10 or later that has what it was {done} with{proved}:
@@ -138,7 +138,7 @@ def _write_launcher(folder: Path, plan: Plan, readme: str, variables: Mapping[st
 
 
 def _plan_in(folder: Path) -> Any:
-    """What a folder's plan says, which may be anything. OSError, ValueError, RecursionError."""
+    """The content of a folder's plan, unchecked. OSError, ValueError, RecursionError."""
     return json.loads(read_regular(folder / _PLAN, _MOST_PLAN_BYTES))
 
 
@@ -209,7 +209,7 @@ def _proved_with(lab: Lab, runtimes: Sequence[str]) -> Versions:
 
 
 def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[str]:
-    """What pip is to install: numpy and the `wheels`, each in the version that is known, else as it is required."""
+    """The requirements for pip: numpy and the `wheels`, each in the version that is known, else as required."""
     wanted = dict(zip(pip_names(wheels), ("numpy", *wheels), strict=True))
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 

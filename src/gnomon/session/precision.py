@@ -68,7 +68,7 @@ def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tupl
 def _measured(
     lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock
 ) -> tuple[str, bool]:
-    """What it would bring, in words, and whether it is faster; where it fails or computes too coarsely, that."""
+    """The gain in words, and whether it is faster; the reason where it fails or computes too coarsely."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
     wanted = Candidate(
@@ -123,14 +123,14 @@ def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Cont
 
 
 APART = 1.1
-"""The ratio from which on a disagreement is told although each side may be noise."""
+"""The ratio from which on a disagreement is reported although each side may be noise."""
 
 EQUAL = 1.02
 """The ratio up to which two times count as equal: differences below are not told apart."""
 
 
 def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Doubt, ...]:
-    """What speaks against `chosen`, the label of what the clock named, among what ran interleaved with it, by label."""
+    """Warnings against `chosen`, the label of the clock's winner, among all that ran interleaved with it, by label."""
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)
 

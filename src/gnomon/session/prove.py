@@ -58,7 +58,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the proof says: all contenders, the best single backend, and the one to use.
+    """The result of the proof: all contenders, the best single backend, and the choice.
 
     `reason` is one sentence for people. `clock` is what orders all contenders, wall time where several threads work in
     some; `clocks` says what compared each two of them. `tied` are the labels of the other single contenders that
@@ -363,7 +363,7 @@ def _equal(proved: Sequence[Proved], fastest: Proved, clock: Clock) -> list[Prov
 
 
 def _preferred(equal: Sequence[Proved], converted: Collection[str], clock: Clock) -> Proved:
-    """Of equally fast contenders the one to use: one without a conversion, then one without variables or options of its
+    """The choice among equally fast contenders: one without a conversion, then one without variables or options of its
     own, then that of least memory, then the first by time.
     """
     pool = [p for p in equal if p.contender.key not in converted] or list(equal)
@@ -381,7 +381,7 @@ def _memory(proved: Proved) -> int:
 
 
 def _chosen_for(chosen: Proved, others: Sequence[Proved], converted: Collection[str]) -> tuple[str, ...]:
-    """What it has over others that are equally fast."""
+    """The advantages over others that are equally fast."""
     reasons = []
     if chosen.contender.key not in converted and any(p.contender.key in converted for p in others):
         reasons.append("no conversion")
@@ -449,7 +449,7 @@ def _beside(default: Default | None) -> str:
 
 
 def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Default | None) -> str:
-    """How the best single backend stands to the others, but for what was told of the best default."""
+    """The best single backend against the others, without what the sentence says of the best default."""
     compared = [(p.contender.label, p.against_best) for p in proved if p.contender.kind == "single" and p.against_best]
     if not compared:
         return ""
@@ -517,7 +517,7 @@ def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict
 
 
 def _places(contender: Contender, plain: Measured, runs: Sequence[Run]) -> dict[int, str]:
-    """Where each operator ran: by the loaded runtime's own report, or by its trace, in `runs`, where it has none."""
+    """The backend of each operator: by the loaded runtime's own report, or by the trace in `runs` without one."""
     places: dict[int, str] = {}
     reports = plain.fact("where") or []
     for part, report in zip(contender.parts, reports, strict=True):

@@ -1,6 +1,6 @@
-"""Reference outputs for a device that has no runtime for the user's own file: this machine computes them.
+"""The reference outputs that results are checked against, and the warnings about results.
 
-What results are checked against, and what speaks against believing them.
+This machine computes the reference for a device that has no runtime for the user's own file.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[Missing]) -> 
 
 
 _DRIFT = 0.05
-"""Change of speed between profile and proof from which on it is told."""
+"""The change of speed between profile and proof from which on a warning reports it."""
 
 _UNCHECKED = [
     {
@@ -216,11 +216,11 @@ def _noted(lab: Lab, runner: CampaignRunner, judged: JudgedReference) -> Sensiti
 
 
 _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "open_outputs", "again", "slack"}
-"""What the record keeps of a reference, where there is such."""
+"""The keys that the record keeps of a reference, where they have a value."""
 
 
 def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
-    """What was found of a reference, or is in the record; what it says of the outputs goes into the lab."""
+    """The sensitivity of a reference, new or from the record; its warnings go into the lab."""
     lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
@@ -294,7 +294,7 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
 
 
 def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Doubt]) -> str:
-    """Who else computed the reference's outputs: a judge, or a contender of another runtime.
+    """The runtime that confirms the reference's outputs: a judge's, or that of a contender.
 
     "" where nobody did, and where by these doubts it is open which outputs are right.
     """

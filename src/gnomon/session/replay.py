@@ -1,4 +1,4 @@
-"""What a lab found of a device, kept with its campaign, so that decisions can be taken again without the device."""
+"""A lab's findings about a device, kept with its campaign, so that decisions can be repeated without the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnomon.store.base import CampaignQuery, EventQuery, Store
 NOTE = "lab"
 """The name of the event that holds it."""
 
-_CHOSEN_ANEW = frozenset({"backends", "precisions"})
+_CHOSEN_AGAIN = frozenset({"backends", "precisions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Recalled:
     converted: Mapping[str, str]
 
     def support(self, key: str) -> Support:
-        """What was found of a runtime's backends. MeasurementError where that was never asked."""
+        """The support of a runtime's backends. MeasurementError where the campaign has none."""
         if key not in self.supports:
             raise MeasurementError(
                 f"the results database does not have what {key} takes: it was measured by another version of gnomon",
@@ -70,9 +70,9 @@ def noted(
 
 
 def settings_of(config: DeviceConfig) -> dict[str, object]:
-    """What of a device's settings changes the times that are measured on it, as JSON values; empty by default.
+    """The settings of a device that change the times measured on it, as JSON values; empty by default.
 
-    Of its environment a digest, as variables may hold what is nobody else's affair.
+    The environment is a digest, as its variables may be secrets.
     """
     variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
     wished: dict[str, object] = {
@@ -84,7 +84,7 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
 
 
 def digests(models: Mapping[str, tuple[Model, PlacedModel]], own: Model) -> dict[str, str]:
-    """By runtime, the SHA-256 of what the user's model was converted to for it; none where it takes the file itself."""
+    """The SHA-256 of the converted model, by runtime; without runtimes that load the file itself."""
     by_runtime: dict[str, str] = {}
     for runtime, (model, _) in models.items():
         if model is not own:
@@ -156,7 +156,7 @@ def _other(request: MeasureRequest, data: Mapping[str, Any]) -> str:
 
 def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether what was measured with these options can tell what is wanted; no backends mean all that there are."""
-    free = _CHOSEN_ANEW | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
+    free = _CHOSEN_AGAIN | ({"threads"} if wanted.get("usual") or wanted.get("every") else set())
     alike = all(measured.get(k) == wanted.get(k) for k in (measured.keys() | wanted.keys()) - free)
     backends, precisions = set(wanted["backends"]), set(wanted["precisions"])
     enough = not measured["backends"] or (backends and backends <= set(measured["backends"]))

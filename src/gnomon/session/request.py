@@ -38,7 +38,7 @@ THIS_MACHINE = DeviceConfig(name=LOCAL, address=parse_address(LOCAL))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRequest:
-    """Where and with what a job measures, and how hard it tries.
+    """The device, the runtimes, the effort and the record of a job that measures.
 
     `record` is the results database (None: the user's own); `fresh` starts again where an interrupted campaign could be
     resumed. `seed` is that of random inputs and orders. After `max_time_s` no new measurement begins: the job ends with
@@ -63,7 +63,7 @@ class MeasureRequest:
 
     @property
     def database(self) -> RecordAddress:
-        """Where the results database is."""
+        """The address of the results database."""
         return self.record or default_record()
 
     @property
@@ -79,7 +79,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest(MeasureRequest):
-    """What a job measures of one model.
+    """A job that measures one model.
 
     `shapes` fix inputs that the file leaves open, `dims` dimensions that it names; `signature` is which of a TFLite or
     Circle file is run ("": its first subgraph). `feeds` are .npy files for inputs, others are drawn from `seed`.
@@ -221,7 +221,7 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
     """Try to open the device until it answers; DeviceError if it does not in time.
 
     It was in order before, so that whatever is wrong may pass: the name of a board that starts again is unknown for a
-    while, and so may its users be. What will not pass by itself is told, for who can help.
+    while, and so may its users be. `say` gets every error that will not pass by itself, so that somebody can help.
     """
     deadline = time.monotonic() + wait_s
     pause_s = _FIRST_PAUSE_S

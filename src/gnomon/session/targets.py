@@ -77,7 +77,7 @@ def pip_names(wheels: Sequence[str]) -> list[str]:
 
 
 def probe_commands(runtimes: Sequence[Runtime]) -> dict[str, FreshCommand]:
-    """What the agent is asked to find out what it has of each runtime, by the runtime's name.
+    """The agent's command that probes each runtime, by the runtime's name.
 
     Those that load the same library, which takes most of a probe, are asked one after the other in one process.
     """
@@ -109,7 +109,7 @@ def probe_runtimes(link: AgentLink, runtimes: tuple[Runtime, ...]) -> tuple[dict
                 missing.append(Missing(name=runtime.name, reason=reason, hint=_NO_PYTHON))
             continue
         if not conforms(answer, ProbeAnswer):
-            raise AgentError(f"the agent's answer for {runtime.name} is none: {answer!r:.200}", hint="Report this.")
+            raise AgentError(f"the agent answers nonsense for {runtime.name}: {answer!r:.200}", hint="Report this.")
         probes[runtime.name] = Probe.of(answer)
     return probes, missing
 
@@ -141,7 +141,7 @@ def _normal(name: str) -> str:
 
 #: Finds which operators the backends of a configuration take.
 FindSupport = Callable[[Runtime, PlacedModel, Configuration], Support]
-#: The analysed copy of the model's file, None where there is none; whether a runtime has refused the file.
+#: The analysed copy of the model's file, None where the file needs no copy. The argument: a runtime refused the file.
 FindCopy = Callable[[bool], "tuple[Model, PlacedModel] | None"]
 
 _ONE_BY_ONE = "its operators are placed one by one, by their names and numbers"
@@ -157,7 +157,7 @@ def support_of_file(
     *,
     python: bool,
 ) -> Support:
-    """Which operators the backends take, and of which file: the one place where that is decided (docs/models.md).
+    """The operators that the backends take, and of which file: the one place for that decision (docs/models.md).
 
     A runtime runs the user's own file. It runs a copy, with the reason in `Support.copy`, where it places operators of
     an ONNX model one by one, as the copy alone has those of the graph; where the device has no `python`, whose drivers
@@ -268,7 +268,7 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 def _wishes(
     runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
 ) -> dict[str, Wish]:
-    """What the user wants of each runtime: of the named backends those that it has; without any it is left out.
+    """The wish for each runtime: of the named backends those that it has; a runtime without any is left out.
 
     UsageError where a named backend is not a runtime's.
     """
@@ -307,12 +307,12 @@ def _lost(runtime: Runtime, support: Support) -> Iterator[Missing]:
 
 
 def support_key(configuration: Configuration) -> str:
-    """What configurations have in common that take the same operators: the runtime and its backends."""
+    """The key of configurations that take the same operators: the runtime and its backends."""
     return f"{configuration.runtime}:{','.join(configuration.backends)}"
 
 
 def question_of(configuration: Configuration) -> dict[str, object]:
-    """What of a configuration makes runs of another kind, as JSON values."""
+    """The part of a configuration that makes its runs incomparable with others, as JSON values."""
     return {
         "name": configuration.name,
         "options": dict(portable(configuration.options)),
@@ -336,7 +336,7 @@ def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missi
 
 
 _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")
-"""What ONNX Runtime, which pnnx has too, says of an operator that it does not know."""
+"""The message of ONNX Runtime, which pnnx contains too, about an operator that it does not know."""
 
 
 def _unknown_operator(reasons: Sequence[str]) -> str:
@@ -348,7 +348,7 @@ def _unknown_operator(reasons: Sequence[str]) -> str:
 
 
 def merged(missing: Sequence[Missing]) -> list[Missing]:
-    """What several have as their reason and hint once, in one line, with the names of all of them."""
+    """Entries of equal reason and hint as one, in one line, with the names of all of them."""
     names: dict[tuple[str, str], dict[str, None]] = {}
     for row in missing:
         names.setdefault((" ".join(row.reason.split()), row.hint), {})[row.name] = None
@@ -361,7 +361,7 @@ def reasons_of(missing: Sequence[Missing]) -> str:
 
 
 def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
-    """What to do about all that is missing: each command that installs something on a line of its own, to be copied.
+    """The next steps for all that is missing: each command that installs something on a line of its own, to be copied.
 
     Without such a command `otherwise` ends it.
     """
@@ -501,7 +501,7 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 
 def protocol_of(effort: Effort) -> dict[str, object]:
-    """What of the effort makes runs of another kind; how long to go on does not, nor how fast a counter looked."""
+    """The part of the effort that makes runs incomparable; not how long to go on, nor how fast a counter looked."""
     whole = asdict(effort)
     for paced in ("every_s", "watched"):  # a stage of its own has them, and its job asks for it by its own words
         del whole[paced]

@@ -162,7 +162,7 @@ def _metadata_text(archive: zipfile.ZipFile, name: str, version: Version) -> str
 
 
 def unpack_wheel(path: Path, folder: Path) -> None:
-    """Unpack what of a wheel lies in site-packages (PEP 427): its root, and the purelib and platlib of its data.
+    """Unpack the part of a wheel that lies in site-packages (PEP 427): its root, the purelib and platlib of its data.
 
     Scripts, headers and data are left out, and no link is made. RuntimeMissingError if the wheel is broken, would
     write outside of the folder, or would take more than 4 GiB or the free space of the disk.

@@ -131,7 +131,7 @@ def provide(
 
 
 def available(requirements: Sequence[str], fingerprint: Mapping[str, object], *, home: Path) -> tuple[str, ...]:
-    """What `provide` would bring without fetching anything: "onert 0.1.0", ... in order of the names.
+    """The packages that `provide` would install without fetching anything: "onert 0.1.0", ... in order of the names.
 
     Raises what `provide` raises, and writes nothing.
     """
@@ -141,7 +141,7 @@ def available(requirements: Sequence[str], fingerprint: Mapping[str, object], *,
 
 @dataclass(slots=True, kw_only=True)
 class _Want:
-    """What is asked of one distribution so far."""
+    """The requirements on one distribution so far."""
 
     specifier: SpecifierSet = field(default_factory=SpecifierSet)
     extras: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What a device's Python can import: the wheel tags and markers that follow from its fingerprint."""
+"""The wheels that a device's Python can import: the tags and markers that follow from its fingerprint."""
 
 from __future__ import annotations
 

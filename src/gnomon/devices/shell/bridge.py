@@ -13,8 +13,8 @@ from gnomon.errors import DeviceError, UsageError
 class BridgeDevice(ShellDevice[BridgeSettings]):
     """A device that adb or sdb reaches; see `ShellDevice`.
 
-    Entering waits for the device's lease, telling `on_wait` once who has it. A command's standard error comes at its
-    end. `describe` tells its Python, if any.
+    Entering waits for the device's lease; `on_wait` gets its owner once. A command's standard error comes at its end.
+    `describe` tells its Python, if any.
     """
 
     @property
@@ -45,7 +45,7 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
         return link
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python of 3.10 or newer there; empty if there is none. DeviceError if the one named is none."""
+        """The path of a Python of 3.10 or newer there; empty without one. DeviceError if the one named is not one."""
         given = self._config.python
         path, _ = python_there(link, given)
         if given is not None and not path:
@@ -57,7 +57,7 @@ class BridgeDevice(ShellDevice[BridgeSettings]):
 
 
 def bridge_settings(bridge: Bridge, config: DeviceConfig) -> BridgeSettings:
-    """What a configuration means to such a program: the key or host of its address is the serial number.
+    """The settings for such a program: the key or host of the configuration's address is the serial number.
 
     UsageError where it has options of ssh, which such a program does not take.
     """

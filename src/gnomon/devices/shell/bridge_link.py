@@ -1,10 +1,7 @@
-"""The way to a device behind adb or sdb: calls of the program, and the watcher there that is told that gnomon lives.
+"""The link to a device behind adb or sdb: calls of that program, and the watcher on the device that hears its pings.
 
-A running call of adb's or sdb's shell: what comes of it, and how its command ended.
-
-How a program such as adb or sdb is called, and what its words mean.
-
-Files to and from a device behind adb or sdb. Whether a push or pull did its work is seen there and here.
+A call of the program's shell yields the marked output of its command. After each push and pull the file is checked on
+both sides, as the program's own words do not say whether it arrived.
 """
 
 from __future__ import annotations
@@ -65,9 +62,9 @@ class Bridge:
     """A program with the calls ``devices``, ``connect``, ``shell``, ``push`` and ``pull``, and how its devices are.
 
     `places` are words of the device's shell: where the private folder can be, the first that can be written. `cache`
-    is its word for the folder of what is kept. `states` say what helps, by what ``devices`` says of a device that is
-    not ready, with "" for all other states. `refuses` is the hint where the device lets nobody run commands, told by
-    "closed"; empty where that word only tells that the connection was lost.
+    is its word for the folder of what is kept. `states` has a hint for each state of a device that is not ready, as
+    ``devices`` prints it, and "" for all others. `refuses` is the hint where "closed" means that the device lets nobody
+    run commands; empty where it means a lost connection.
     """
 
     name: str
@@ -97,7 +94,7 @@ class BridgeSettings(ShellSettings):
 
     @property
     def listing(self) -> str:
-        """What shows the devices."""
+        """The command that lists the devices."""
         return f"{self.bridge.name} devices"
 
 
@@ -234,7 +231,7 @@ class Call(Pump):
 
     @property
     def said(self) -> str:
-        """What came before the first marks: the program's own words, mostly."""
+        """The output before the first marks: the program's own words, mostly."""
         return self.parts[0].noise.decode(errors="replace")
 
     def idle(self) -> None:
@@ -402,7 +399,7 @@ class BridgeLink(ShellLink):
         return local.read_bytes()
 
     def ask(self) -> str:
-        """What the watcher says of the device's lease."""
+        """The state of the device's lease, from the watcher."""
         said, self.lease = self.lease, ""
         return said or self.do(f"cat {quoted(f'{self.base}/lease')}")[1]
 

@@ -99,7 +99,7 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def take_lease(settings: ShellSettings, ask: Callable[[], str], on_wait: Callable[[str], None] | None) -> None:
-    """Wait until the device's lease is held there, telling once who has it. DeviceError after an hour.
+    """Wait until the device's lease is held there; `on_wait` gets its owner once. DeviceError after an hour.
 
     `ask` says how it stands: "held WARNING", "busy PROCESS", or "fail WHY". Other accounts write who they are.
     """
@@ -150,7 +150,7 @@ def pushed_place(settings: ShellSettings, link: ShellLink) -> str:
 
 
 def refusal(settings: ShellSettings, said: str, what: str) -> DeviceError:
-    """The error of what the device could not do, by what its shell said."""
+    """The error for a step that failed on the device (`what`), with the reason that its shell printed (`said`)."""
     where, reason = f"{what} on {settings.destination}", last(said) or "it does not say why"
     if any(sign in said for sign in _FULL):
         return DeviceError(
@@ -218,7 +218,7 @@ class ShellDevice(ABC, Generic[Settings]):
         """Reach the device, make the private folder and take the lease; leaves nothing behind where it fails."""
 
     def _found_python(self, link: ShellLink) -> str:
-        """The path of a Python of 3.10 or newer there; empty if there is none, or none is looked for."""
+        """The path of a Python of 3.10 or newer there; empty without one, and where nobody looks for it."""
         return ""
 
     @property
@@ -357,7 +357,7 @@ class ShellDevice(ABC, Generic[Settings]):
             self._opened().fetch(path, partial)
 
     def describe(self) -> DeviceInfo:
-        """The device's name, its fingerprint, and its Python, which is empty where there is none to be used."""
+        """The device's name, its fingerprint, and its Python, empty without a usable one."""
         link = self._opened()
         if self._python is None:
             self._python = self._found_python(link)

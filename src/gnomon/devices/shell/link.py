@@ -41,10 +41,10 @@ def last(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """What every device that is served by its shell is told."""
+    """The settings of every device that is served by its shell."""
 
     name: str
-    """What the device is called."""
+    """The device's name."""
     python: _Path | None = None
     """Python there: a path or a name; None for the newest of python3.10 to python3.13, else python3."""
     folder: _Path | None = None
@@ -275,7 +275,7 @@ class Session(Pump, ShellCall):
 
     @property
     def said(self) -> str:
-        """What came on standard error before the script ran: the client's own words, mostly."""
+        """The standard error before the script ran: the client's own words, mostly."""
         return self.stderr.noise.decode(errors="replace")
 
     def lost(self) -> DeviceError:

@@ -33,7 +33,7 @@ def line(script: str) -> bytes:
 
 
 def marks(token: str) -> tuple[bytes, bytes]:
-    """What comes on both streams before a session's own output, and after it (then a status, then 0x1e)."""
+    """The marks on both streams before a session's own output, and after it (then a status, then 0x1e)."""
     return f"\x1e{token}<\x1e".encode(), f"\x1e{token}>".encode()
 
 
@@ -201,7 +201,7 @@ def lease_functions(by: str, leases: str = "") -> str:
 
     That is "held WARNING", "busy WHO" or "fail WHY". `tmp` is the folder for the folder of leases, `folder` is empty
     at first. It is the lease of `gnomon.devices.lease`: under a lock on the folder, whoever has the least ticket has
-    the device; `by` is told to those that wait. Without flock a folder of the user's own is the lock, and nobody waits
+    the device; those that wait see `by`. Without flock a folder of the user's own is the lock, and nobody waits
     in turn. `leases` names the folder of leases in the place of the device's own GNOMON_LEASES.
     """
     return (f"GNOMON_LEASES={quoted(leases)}" if leases else "") + _LEASE % {"by": quoted(by)}
@@ -253,7 +253,7 @@ say bye
 
 
 def guard_script(*, token: str, silence_s: float, by: str, leases: str = "") -> str:
-    """What the connection's own session runs: it makes the private folder, takes the lease, and removes all at its end.
+    """The script of the connection's own session: it makes the private folder, takes the lease, and removes both.
 
     Its end is a line `end`, the end of its input, or silence: a watcher beside it wants a line every few seconds, and
     cleans up also when the guard itself was killed.

@@ -224,11 +224,11 @@ class SshLink(ShellLink):
         process = process or self._process
         if process is None or process.stdin is None:
             return
-        with contextlib.suppress(OSError), self._sending:  # how it ended is told by its output
+        with contextlib.suppress(OSError), self._sending:  # its output says how it ended
             process.stdin.write(data)
 
     def _answer(self, within_s: float) -> str | None:
-        """The next answer of the guard; None if there is none in time, or the connection ended."""
+        """The next answer of the guard; None after the time limit, or once the connection has ended."""
         deadline_s = time.monotonic() + within_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             look_up()

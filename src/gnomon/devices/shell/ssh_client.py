@@ -177,7 +177,10 @@ def not_connected(settings: SshSettings, returncode: int | None, stderr: str, pr
 
 
 def no_python(settings: SshSettings, seen: list[str]) -> DeviceError | None:
-    """Why no Python can be used there, from those found as PATH=VERSION; None if there is none, and none was named."""
+    """The error for a device without a usable Python, by those seen as PATH=VERSION.
+
+    None where there is no Python at all, and the settings name none.
+    """
     versions = [word.partition("=")[::2] for word in seen if "=" in word]
     hint = f"Install Python {OLDEST_PYTHON} or newer there, or name one: python = ... of the device."
     if not versions:

@@ -15,7 +15,7 @@ from gnomon.session.document import ModelPart
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CheckDocument(FirstVersion):
-    """What was found in a model's file. `size_bytes` counts the files beside it, and `runtimes` read its format."""
+    """The findings in a model's file. `size_bytes` counts the files beside it, and `runtimes` read its format."""
 
     format: Literal["gnomon-check"] = "gnomon-check"
     model: ModelPart

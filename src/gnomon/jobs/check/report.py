@@ -1,4 +1,4 @@
-"""What `gnomon check` prints."""
+"""The report of `gnomon check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnomon.report.plain import listed, many
 
 
 def check_report(document: CheckDocument, page: Page) -> None:
-    """What was found, each with its next step; then what kind of file it is, and who reads it."""
+    """The findings, each with its next step; then the kind of file, and the runtimes that read it."""
     model, answer = document.model, document.headline()[1]
     page.headline(f"{answer[:1].upper()}{answer[1:]}.")
     for finding in document.findings:

@@ -1,4 +1,4 @@
-"""What `gnomon commands` prints."""
+"""The report of `gnomon commands`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _checked(command: CommandPart) -> str:
 
 
 def _basis(command: CommandPart) -> str:
-    """What the declaration rests on."""
+    """The origin of the declaration."""
     if not command.format:
         return "your own"
     return f"{command.format}, {'ran the real program' if command.ran else 'read from documents only'}"

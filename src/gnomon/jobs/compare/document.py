@@ -18,13 +18,13 @@ from gnomon.report.plain import listed
 
 Undecided = Literal["fail", "warn"]
 NO_MODEL = "no-model"
-"""What stands for the model where commands are compared that take none."""
+"""The name in place of the model where commands are compared that take none."""
 ORDER = ("slower", "undecided", "pass", "faster", "open")
 """Kinds of verdicts in the order in which they are reported."""
 
 
 def kind_of(row: VerdictPart) -> str:
-    """What kind of verdict it is: that of the gate, or whether there is a difference."""
+    """The kind of a verdict: that of the gate, or whether there is a difference."""
     return row.gate or (row.verdict if row.verdict in ("slower", "faster") else "open")
 
 
@@ -79,8 +79,8 @@ class VerdictPart:
     `verdict` is "faster", "slower", "same" (within the relevance threshold) or "unknown"; `gate` is what `fail_slower`
     makes of the interval, null without it. `sees` is the slow-down that would have been found in 95 of 100 such
     measurements. `moved` is the standard error that the machine's own drift adds, `differs` what else is known to
-    differ between the sides, which widened the interval. `sessions` is what runs are taken to differ by; null in a
-    document of before that was told.
+    differ between the sides, which widened the interval. `sessions` is what runs are taken to differ by; null in older
+    documents.
     """
 
     label: str
@@ -129,7 +129,7 @@ class PairPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTestPart:
-    """What a configuration that was measured beside itself shows of comparisons on its machine.
+    """The power of comparisons on a machine, from a configuration that was measured beside itself.
 
     `scatter` is the relative standard deviation of the ratio of one turn, which takes `turn_s`. `sees_in_60_s` and
     `sees_in_300_s` are the slow-downs that comparisons of that length (but of six turns at least) find in 95 of 100

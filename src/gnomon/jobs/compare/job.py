@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gnomon.session.document import EnvironmentPart, SampleColumns
 
 CHANGES = ("machine", "governor", "version", "threads", "shapes", "inputs", "precision", "options")
-"""What may differ between two sides only where the user says that this is what was changed."""
+"""The kinds of differences between two sides that must be declared as the change."""
 
 _MACHINE = ("cpu_model", "machine", "cores", "core_kinds", "soc", "gpus", "cpu_flags_sha256", "memory_bytes", "smt")
 _OF_MODEL = frozenset({"shapes", "inputs"})
@@ -228,11 +228,11 @@ class Between:
 
 
 _TURNS = Between(sessions=None, part=SessionsPart(known_by="turns", spread=0.0, runs=0, needed=None))
-"""Of sides that were measured by turns."""
+"""The value for sides that were measured by turns."""
 
 
 class History:
-    """What the results database knows of how far runs differ: those of the sides' models, then of others there."""
+    """The results database's knowledge of how far runs differ: runs of the sides' models, then of others there."""
 
     def __init__(self, sides: Sequence[Named], record: RecordAddress | None, assumed: float) -> None:
         self._earlier, self._sides, self._record, self._assumed = earlier_runs(sides, record), sides, record, assumed
@@ -281,7 +281,7 @@ def _known_by(who: Literal["model", "machine"], sessions: Sessions, groups: Sequ
 
 
 def _alike(runs: Sequence[Named], label: str, side: Named, clock: Clock) -> list[Side]:
-    """What runs of a side's model measured of a configuration where nothing differed."""
+    """The levels of a configuration in runs of a side's model where nothing differed."""
     sides = [
         levels_of(run.configurations[label].runs.samples, clock)
         for run in runs
@@ -411,7 +411,7 @@ def _operators(
 
 
 def _kernels(row: Configuration) -> dict[str, Side]:
-    """The levels of each kernel by process; one name that several have is told apart by its turn."""
+    """The levels of each kernel by process; kernels of one name get the number of their turn."""
     profile = row.runs.profile
     if profile is None:
         return {}
@@ -427,7 +427,7 @@ def _kernels(row: Configuration) -> dict[str, Side]:
 
 
 def differences(before: Compared, after: Compared) -> list[tuple[str, str]]:
-    """What must be equal for a comparison and is not: (what it is of `CHANGES`, in words)."""
+    """The differences that forbid a comparison: (kind of `CHANGES`, sentence)."""
     unequal: list[tuple[str, str]] = []
     a, b = before.fingerprint, after.fingerprint
     for key in _MACHINE:
@@ -496,7 +496,7 @@ def _set_otherwise(before: Configuration, after: Configuration) -> list[tuple[st
 
 
 def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, ...]]:
-    """The standard error that a neighbour of one side alone adds, and what is told of it."""
+    """The standard error that other load on one side alone adds, and the sentence about it."""
     first, second = (_load(document.environments) for document in (before, after))
     if first is None or second is None or abs(first - second) < _ANSWERED:
         return 0.0, ()

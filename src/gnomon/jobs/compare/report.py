@@ -39,7 +39,7 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 
 
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
-    """What comparisons on that machine see, and how long they take for the limit."""
+    """The slow-downs that comparisons on that machine see, and the time that they take for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
     page.heading(
         f"Comparisons here, and how long {limit} takes them; found and wrong: of {parts[0].windows} drawn with that "
@@ -88,7 +88,7 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
 
 
 def power(rows: Sequence[VerdictPart]) -> str:
-    """What the measurement would have seen of the least sure of some configurations."""
+    """The slow-down that the measurement would have seen in the least sure of some configurations."""
     sees = max((math.inf if row.sees is None else row.sees for row in rows), default=math.inf)
     if units.vague(1.0, 1 + sees):
         return "This would have seen nothing: so few processes tell nothing."
@@ -96,7 +96,7 @@ def power(rows: Sequence[VerdictPart]) -> str:
 
 
 def _power(rows: Sequence[VerdictPart], limit: float | None, page: Page) -> None:
-    """What the measurement could have seen, and what to type where it does not decide."""
+    """The slow-down that would have been seen, and the next step where the gate is undecided."""
     page.line(power(rows), indent=1, style="dim")
     if limit is None or not any(row.gate == "undecided" for row in rows):
         return
@@ -162,7 +162,7 @@ def _operators(parts: Sequence[OperatorsPart], page: Page) -> None:
 
 
 def _table(what: str, rows: Sequence[VerdictPart]) -> Table[VerdictPart]:
-    """What was measured before and after, with the verdict on it."""
+    """The times before and after, with the verdict."""
     return (
         Table(rows)
         .text(what, lambda row: row.label, least=20)

@@ -1,4 +1,4 @@
-"""What a model beside itself shows of comparisons on a machine: which slow-downs they find, and how long that takes.
+"""A model beside itself shows the power of comparisons on a machine: the slow-downs they find, and their length.
 
 Its turns are drawn again as whole comparisons, with one side slower by the limit and with equal sides. Each goes
 through the looks and the bounds that end a comparison, so that it is counted how often these are right.
@@ -27,7 +27,7 @@ _MOST_TURNS = 100_000
 
 
 def self_tests(sides: Sequence[Named], pair: PairPart, rule: Rule, budget_s: float) -> tuple[SelfTestPart, ...]:
-    """What each configuration of two sides of the same shows, where both have it in all turns.
+    """The self-test of each configuration that two equal sides have in all turns.
 
     `rule` is that of a gate, and `budget_s` how long its comparison may take.
     """
@@ -91,7 +91,7 @@ def _drawn(turns: Sequence[_Turn], slower: float, rng: np.random.Generator) -> I
 
 
 def _decided(turns: Iterator[_Turn], rule: Rule, budget_s: float) -> Gate | None:
-    """What a gate says of turns, as soon as it is decided or the budget is over."""
+    """The verdict of a gate on turns, as soon as it is decided or the budget is over."""
     looks, used_s = Looks(budget_s), 0.0
     measured: list[_Turn] = []
     for turn in turns:

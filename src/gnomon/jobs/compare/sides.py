@@ -1,4 +1,4 @@
-"""What is compared: documents of runs, from the results database, from files, from reports, or from packages."""
+"""The sides of a comparison: documents of runs, from the results database, files, reports, or packages."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def model_of(named: str, record: RecordAddress | None) -> Path:
 def read_side(named: str, record: RecordAddress | None) -> Side:
     """The side that a word names, as `read_run` does it.
 
-    GnomonError where there is none, or it is not a document that has configurations with samples.
+    GnomonError where nothing matches, or the document has no configurations with samples.
     """
     document = read_run(named, record)
     if document.format not in CONFIGURATIONS:
@@ -100,7 +100,7 @@ def read_run(named: str, record: RecordAddress | None, formats: Collection[str] 
     --json wrote, a report in HTML (report.html#2: the second run in it), a package, or a results database (its newest
     run). Of the last ones those of `formats` are counted, with None all that can be read.
 
-    GnomonError where there is none, or it is not a document of gnomon.
+    GnomonError where nothing matches, or it is not a document of gnomon.
     """
     path = Path(named)
     within = _WITHIN.fullmatch(named)
@@ -128,7 +128,7 @@ def _of_file(path: Path, formats: Collection[str] | None, number: int = 1) -> An
 
 
 def _embedded_in(page: str) -> dict[int, slice]:
-    """Where a page has the documents of `embedded`, by their numbers; of two with one number the first."""
+    """The places in a page of the documents of `embedded`, by their numbers; of two with one number the first."""
     places: dict[int, slice] = {}
     at = 0
     # Each step goes on where the last one ended: a page may have any number of elements that do not end.

@@ -45,7 +45,7 @@ class EnergyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseLook:
-    """What a close look at a device found.
+    """The result of a close look at a device.
 
     `overhead_s` is the median time of a command that does nothing, as gnomon sees it. The private folder of a visit
     is in `temporary`, with `temporary_free_bytes` of room.
@@ -116,7 +116,7 @@ class DeviceRemovedDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DeviceCleanedDocument(Answer):
-    """What was removed from a device: `gnomon devices clean`."""
+    """The files that were removed from a device: `gnomon devices clean`."""
 
     format: Literal["gnomon-device-cleaned"] = "gnomon-device-cleaned"
     version: Literal[2] = 2

@@ -178,7 +178,7 @@ def _seen(config: DeviceConfig, device: Device, *, deep: bool) -> DeviceRow:
 def _runtime(
     runtime: Runtime, probe: Probe | None, missing: Missing | None, config: DeviceConfig, fingerprint: object
 ) -> RuntimeRow:
-    """What the device has of a runtime, or how it comes by it."""
+    """The runtime on the device, or how it gets there."""
     if probe is not None:
         return RuntimeRow(name=runtime.name, version=probe.version, backends=probe.backends)
     assert missing is not None  # noqa: S101 - what does not answer is missing

@@ -85,7 +85,7 @@ def _device(row: DeviceRow, page: Page) -> None:
 
 
 def _problem(row: DeviceRow, page: Page, name: str = "") -> None:
-    """What is wrong with a device."""
+    """The problem of a device."""
     if quarantine := row.health.quarantine:
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(quarantine.since_s))
         page.item(
@@ -149,7 +149,7 @@ def _energy(energy: EnergyRow, page: Page) -> None:
 
 
 def added_report(document: DeviceAddedDocument, page: Page) -> None:
-    """That a device has a name now, and how it was found."""
+    """The new name of a device, and the look at it."""
     page.headline(f"Added {document.added}. To measure there: gnomon place MODEL --device {document.added}")
     if document.device is not None:
         _device(document.device, page)
@@ -158,13 +158,13 @@ def added_report(document: DeviceAddedDocument, page: Page) -> None:
 
 
 def removed_report(document: DeviceRemovedDocument, page: Page) -> None:
-    """That a device's name is out of the file."""
+    """The name that was removed from the file."""
     page.headline(f"Removed {document.removed}.")
     page.path("file", document.file)
 
 
 def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
-    """What was removed from a device."""
+    """The files that were removed from a device."""
     if document.folder is None:
         page.headline(f"Nothing is kept on {document.name}.")
         return
@@ -189,7 +189,7 @@ def health_report(document: DeviceHealthDocument, page: Page) -> None:
 
 
 def runtimes_report(document: RuntimesDocument, page: Page) -> None:
-    """What is installed, then what is not."""
+    """The installed runtimes, then the others."""
     here = [row for row in document.runtimes if row.installed]
     page.headline(f"{len(here)} of {len(document.runtimes)} known runtimes are installed here.")
     for row in here:

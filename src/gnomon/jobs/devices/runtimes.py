@@ -1,4 +1,4 @@
-"""What is installed on this machine, found by asking the agent in fresh processes."""
+"""The runtimes on this machine, probed by the agent in fresh processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done on an open device to look at it closely, and to clean it: by its shell, as it may have no Python."""
+"""Work on an open device: a close look at it, and cleaning it; by its shell, as it may have no Python."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def look_closely(device: Device) -> CloseLook:
 
 
 def look_for_energy(link: AgentLink) -> EnergyRow:
-    """The device's energy counters, or why there is none. DeviceError if the device fails in the middle of it."""
+    """The device's energy counters, or the reason why it has none. DeviceError if the device fails meanwhile."""
     try:
         meter = find_counters(link)
     except DeviceError as error:
@@ -104,5 +104,5 @@ def clean_cache(device: Device, name: str) -> DeviceCleanedDocument:
 
 
 def cleaned(name: str, folder: str | None = None, entries: int = 0, size_bytes: int = 0) -> DeviceCleanedDocument:
-    """What was removed from a device; nothing where no folder is kept, as on this machine."""
+    """The files that were removed from a device; none where no folder is kept, as on this machine."""
     return DeviceCleanedDocument(name=name, folder=folder, entries=entries, size_bytes=size_bytes)

@@ -1,4 +1,4 @@
-"""What a page is made of: tables, charts, lines, sections."""
+"""The parts of a page: tables, charts, lines, sections."""
 
 from __future__ import annotations
 

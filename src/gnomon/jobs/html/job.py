@@ -59,7 +59,7 @@ def _device(document: Mapping[str, Any]) -> str:
 
 
 _AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
-"""What is done where no record has the document."""
+"""The hint where no record has the document."""
 
 
 def _write(text: str, out: Path, hint: str = "") -> int:

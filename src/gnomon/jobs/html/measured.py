@@ -1,4 +1,4 @@
-"""What a page draws of how configurations ran: their kernels in order, every sample, and the device meanwhile."""
+"""The charts of runs: kernels in order, every sample, and the device meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, Sa
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
 
 _VISIBLE = 0.004
-"""What is narrower than this share of the longest row is drawn with its neighbour."""
+"""A bar narrower than this share of the longest row is drawn with its neighbour."""
 
 _LEAST = 0.98
 """Samples above this quantile stand at the upper edge of their row."""
@@ -43,7 +43,7 @@ def measured_sections(document: MeasuredDocument) -> Iterator[Section]:
 
 
 def _runs(document: MeasuredDocument) -> list[tuple[str, RunsPart]]:
-    """What was measured of each configuration that ran, by label."""
+    """The runs of each configuration that ran, by label."""
     if isinstance(document, ProfileDocument):
         return [(column.label, column.runs) for column in document.columns]
     rows = document.contenders if isinstance(document, PlaceDocument) else document.points

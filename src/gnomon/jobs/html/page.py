@@ -74,7 +74,7 @@ def _environment() -> Environment:
 
 
 def _policy(style: str, script: str) -> str:
-    """What the page may do: run this script with this style, and nothing else; no text is made markup."""
+    """The policy of the page: it runs this script with this style, and nothing else; no text becomes markup."""
     allowed = {"style-src": style, "script-src": script}
     rules = [f"{name} 'sha256-{base64.b64encode(_digest(text)).decode()}'" for name, text in allowed.items()]
     rest = ("base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'")
@@ -86,7 +86,7 @@ def _digest(text: str) -> bytes:
 
 
 def _layout(document: Document) -> dict[str, object] | None:
-    """Where the operators of a document stand in the picture of its graph; None where it has no graph."""
+    """The places of a document's operators in the picture of its graph; None where it has no graph."""
     document = document.get("proof") or document  # as the script does
     graph, operators = document.get("graph"), document.get("operators")
     if not graph or not operators:

@@ -1,4 +1,4 @@
-"""What a page shows of a document before any script runs: sentences, tables and charts, as its report has them."""
+"""The static content of a page: sentences, tables and charts, as the report has them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _Recorder(Page):
 
 
 def view(document: Document) -> View:
-    """What is shown of a document: of a format that has no report, its lists as tables."""
+    """The view of a document; for a format without a report, its lists as tables."""
     kept, shown = _recorded(document), document.get("proof") or document
     is_told = bool(kept.answer) and shown["format"] in _MEASURED
     after = tuple(measured_sections(read_document(shown))) if is_told else ()
@@ -172,9 +172,9 @@ def _title(document: Document) -> str:
 
 
 _KINDS = {"place": "placement", "pareto": "front", "compare": "runs compared"}
-"""What a document is, where its format does not say so."""
+"""The kind of a document, where its format does not say it."""
 _SUBJECTS = ("model", "nnpackage", "profile", "table", "space", "suite", "source")
-"""What a document is of, by the first of these that it has."""
+"""The keys of a document's subject; the first that it has counts."""
 
 
 def _plain_facts(document: Document) -> tuple[tuple[str, str], ...]:

@@ -21,5 +21,5 @@ class NewDocument(FirstVersion):
     files: tuple[str, ...]
 
     def headline(self) -> tuple[str, str]:
-        """What was written, and where."""
+        """The package, and its folder."""
         return f"{self.kind} {self.name}", f"{len(self.files)} files in {self.folder}."

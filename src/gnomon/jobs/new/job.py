@@ -22,7 +22,7 @@ _ENTRIES = {
 """The group of the entry point of each kind, and what it names."""
 _MODULE = re.compile(r"[a-z][a-z0-9_]*")
 _NAMES = {"job": _MODULE, "runtime": _MODULE, "device": re.compile(r"[a-z][a-z0-9]{0,31}")}
-"""What a name looks like: that of a device is the scheme of its addresses, which has no underscore."""
+"""The pattern of a name: that of a device is the scheme of its addresses, which has no underscore."""
 _PROJECT = """\
 [build-system]
 requires = ["hatchling"]

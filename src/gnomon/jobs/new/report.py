@@ -1,4 +1,4 @@
-"""What `gnomon new` prints."""
+"""The report of `gnomon new`."""
 
 from __future__ import annotations
 

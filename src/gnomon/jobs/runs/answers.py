@@ -1,4 +1,4 @@
-"""What jobs answered, kept in the results database beside the runs that it was made of.
+"""The answers of jobs, kept in the results database beside the runs that they rest on.
 
 A job's document (docs/formats/documents.md) is an event of its campaign, compressed: it is shown again, compared and
 exported without being measured, or decided, once more.
@@ -99,9 +99,7 @@ def kept_answer(store: Store, campaign: Campaign) -> dict[str, object] | None:
 
 
 def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
-    """The object of an event's data, whatever it holds; RecordError, which names the campaign, where it is none, or
-    larger than answers are.
-    """
+    """The object in an event's data. RecordError, which names the campaign, for data that is damaged or too large."""
     try:
         content = base64.b64decode(data["zlib"], validate=True)
         most = max(_SMALL_BYTES, min(_MOST_BYTES, _MOST_RATIO * len(content)))

@@ -29,14 +29,14 @@ class CampaignRow(Answer):
     decision: Mapping[str, object] | None
 
     def headline(self) -> tuple[str, str]:
-        """Which it is, and what was decided last."""
+        """The campaign, and its last decision."""
         reason = (self.decision or {}).get("reason")
         own = self.campaign
         return f"{own.kind} of {own.context.model_name} ({own.id[:12]})", str(reason or f"{self.runs} runs.")
 
     @property
     def device(self) -> str:
-        """What the device calls itself."""
+        """The device's own name."""
         return str(self.campaign.context.device.get("cpu_model") or "unknown device")
 
 
@@ -64,7 +64,7 @@ class RunsDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunDocument(FirstVersion):
-    """What `gnomon runs show` prints of a campaign: docs/record.md describes its fields.
+    """The answer of `gnomon runs show`: docs/record.md describes its fields.
 
     The fastest candidate by the clock comes first, the failed ones last.
     """
@@ -94,13 +94,13 @@ class BroughtPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BroughtDocument(FirstVersion):
-    """What `gnomon runs import` and `merge` did, by their files."""
+    """The answer of `gnomon runs import` and `merge`, by their files."""
 
     format: Literal["gnomon-brought"] = "gnomon-brought"
     record: str
     files: tuple[BroughtPart, ...]
 
     def headline(self) -> tuple[str, str]:
-        """Where to, and how many."""
+        """The record, and the counts."""
         campaigns, runs = (sum(getattr(file, name) for file in self.files) for name in ("campaigns", "runs"))
         return self.record, f"{campaigns} campaigns and {runs} runs were not there before."

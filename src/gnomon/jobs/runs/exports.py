@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Configuration: TypeAlias = ContenderPart | ColumnPart | PointPart
 
 _LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-pareto": "points"}
-"""Where documents have their configurations, each with its `runs`."""
+"""The key of the configurations of each document, each with its `runs`."""
 _CALL, _MEASURING = 1, 2
 """The processes of a trace: one call of each configuration, and the time in which all was measured."""
 _COUNTERS = 0
@@ -54,7 +54,7 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
 
 
 def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
-    """By the configurations' labels, their operators, where their times are known. RecordError where none are."""
+    """The operators of each configuration whose times are known, by its label. RecordError without any."""
     times: dict[str, list[OperatorTime]] = {}
     for configuration, runs in configurations(answer):
         rows = _operators(answer, configuration, runs)
@@ -115,7 +115,7 @@ def node_data(operators: Sequence[OperatorTime], *, by_name: bool) -> dict[str, 
 
 
 def node_notes(answer: Exported) -> dict[str, dict[str, str]]:
-    """By operators' names what Netron shall show of each: its time and backend in each configuration."""
+    """The notes for Netron by operator: its time and backend in each configuration."""
     times, counts = operator_times(answer), _resolutions_s(answer)
     notes: dict[str, dict[str, str]] = {}
     for label, operators in times.items():

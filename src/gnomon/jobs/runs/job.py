@@ -1,4 +1,4 @@
-"""What the record holds: list campaigns, show one, export them for other tools."""
+"""The commands on the record: list campaigns, show one, export them for other tools."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def list_campaigns(store: Store) -> Iterator[CampaignRow]:
 def find_campaign(store: Store, named: str, *, kind: str | None = None) -> Campaign:
     """The campaign (of a kind) whose id is or begins so; "last" is the newest, "last~1" the one before.
 
-    RecordError if there is none, or several.
+    RecordError for no match, or several.
     """
     campaigns = store.query(CampaignQuery(kind=kind))
     if last := _LAST.fullmatch(named):
@@ -113,7 +113,7 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
 
 
 def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[Any, ...]]:
-    """A row a sample, and a row a failed run, with the values of COLUMNS; None where there is none."""
+    """A row a sample, and a row a failed run, with the values of COLUMNS; None for a missing value."""
     for campaign in campaigns:
         for run in store.query(RunQuery(campaign=campaign.id)):
             own = (run.candidate, run.process, run.block, run.profiled, run.started_at_s)

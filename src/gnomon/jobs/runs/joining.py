@@ -31,7 +31,7 @@ def import_runs(sources: Sequence[RecordAddress], record: RecordAddress | None) 
 def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtDocument:
     """Write a new record, a file, of all that several hold, in their order; they are as for `import_runs`.
 
-    RecordError where it is there already or cannot be written: then there is none.
+    RecordError where it exists already or cannot be written: then nothing is written.
     """
     add = f"gnomon runs import FILE --record {shlex.quote(str(out))}"
     if isinstance(out, DatabaseAddress):

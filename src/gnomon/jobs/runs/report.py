@@ -34,7 +34,7 @@ def runs_report(document: RunsDocument, page: Page) -> None:
 
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
-    """What came of each file."""
+    """The counts of each file."""
     files = document.files
     campaigns, runs = (sum(getattr(file, name) for file in files) for name in ("campaigns", "runs"))
     page.headline(f"{campaigns} campaigns and {runs} runs were not there before." if runs else "Nothing new.")

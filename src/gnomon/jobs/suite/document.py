@@ -56,7 +56,7 @@ def cell_part(cell: Cell, state: State, **outcome: Any) -> CellPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SuiteDocument(FirstVersion):
-    """What `gnomon suite run` and `status` print: the run of a suite, and each cell in the order of the file."""
+    """The answer of `gnomon suite run` and `status`: the run of a suite, and each cell in the order of the file."""
 
     format: Literal["gnomon-suite"] = "gnomon-suite"
     suite: str
@@ -84,7 +84,7 @@ class SuiteDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCell:
-    """A cell of two runs of a suite: their comparison, or why there is none.
+    """A cell of two runs of a suite: their comparison, or the reason (`why`) for not comparing them.
 
     `lost`: it was done before, and is not done after.
     """
@@ -98,7 +98,7 @@ class ComparedCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SuiteCompareDocument(FirstVersion):
-    """What `gnomon suite compare` prints; all verdicts of all cells together hold with probability 1 - `alpha`."""
+    """The answer of `gnomon suite compare`; all verdicts of all cells together hold with probability 1 - `alpha`."""
 
     format: Literal["gnomon-suite-compare"] = "gnomon-suite-compare"
     suite: str

@@ -61,7 +61,7 @@ KIND = "suite"
 _CELLS, _ENDED = "suite-cells", "suite-cell"
 
 Outcome = tuple[CellPart, Mapping[str, object] | None, bool]
-"""How a cell ended, the document of its job (None where there is none), and whether its device failed."""
+"""How a cell ended, the document of its job (None without one), and whether its device failed."""
 
 Measure = Callable[..., Outcome]
 """Measures a cell on a device, perhaps on another machine: `gnomon.api.suite.measure_cell` has the parameters."""
@@ -149,7 +149,7 @@ def measure_cells(
 
 
 def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
-    """What is known of the newest run that was interrupted and has one of the cells: the same suite, edited perhaps."""
+    """The context of the newest interrupted run that has one of the cells: of the same suite, edited perhaps."""
     wanted = {cell.id for cell in cells}
     others = []
     for run in store.query(CampaignQuery(kind=KIND, finished=False, held=False)):
@@ -206,7 +206,7 @@ def _lists(store: Store, campaign: str) -> Iterator[_Cells]:
 
 
 def _noted(store: Store, campaign: str) -> dict[str, Cell]:
-    """All cells that a run ever had, each as it was last, by what they measure."""
+    """All cells that a run ever had, each in its last form, by their identity."""
     return {identity(cell): cell for part in _lists(store, campaign) for cell in part.cells}
 
 
@@ -331,7 +331,7 @@ class _Run:
 
 _LOOK_S = 5.0
 _AGAIN = ("pending", "lost")
-"""What has ended and is under way again: its worker died before the answer was fetched from there."""
+"""The states of tasks that run again: the worker died before the answer was fetched from there."""
 
 _ABSENT = "no worker offers the device"
 
@@ -522,7 +522,7 @@ def _by_likeness(sides: Mapping[str, _Side], level: int, without: Set[str]) -> d
 
 
 def _side(store: Store, run: str, part: CellPart, folder: Path) -> str:
-    """How `compare` is told of a cell's answer: its campaign, or a file of what another machine's record has."""
+    """The word that names a cell's answer to `compare`: its campaign, or a file with another machine's answer."""
     for event in store.query(EventQuery(campaign=run, name=_ENDED)):
         if event.data["cell"]["id"] == part.id and "zlib" in event.data:
             path = folder / f"{run[:12]}-{part.id}.json"

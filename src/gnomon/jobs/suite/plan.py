@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """What the file says. After `max_time_s` no cell is begun any more. With `probe` devices are probed before use."""
+    """The content of the file. After `max_time_s` no cell is begun any more. `probe` probes devices before use."""
 
     name: str
     cells: Annotated[tuple[Block, ...], Must(be="at least one table", fits=bool)]
@@ -63,7 +63,7 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What is measured once: by a job, of a model, on one of some devices.
+    """A single measurement: a job, of a model, on one of some devices.
 
     `selector` is how the file names the devices, `slot` which of the devices wanted by it this is: two slots of one
     `group` are never on one device. `repeat` counts from 1.
@@ -157,7 +157,7 @@ def _few(cells: int) -> None:
 
 
 def identity(cell: Cell) -> str:
-    """What `cells_of` gives a cell as id: equal for two that measure the same, whichever devices can take them.
+    """The id that `cells_of` gives a cell: equal for two that measure the same, whichever devices can take them.
 
     It is made of what the cell says, so that cells in the record are known again which got their ids in another way.
     """
@@ -166,7 +166,7 @@ def identity(cell: Cell) -> str:
 
 
 def likeness(cell: Cell, folder: str | None) -> tuple[Hashable, ...]:
-    """By what cells of two runs are known as the same: `LIKENESSES` things, from the surest to the least sure.
+    """The keys that match cells of two runs: `LIKENESSES` of them, from the surest to the least sure.
 
     `folder` is that of the run's file, which may be another checkout in the other run; None where it is not known.
     """
@@ -182,7 +182,7 @@ def path_within(cell: Cell, folder: str | None) -> str:
 
 
 def _settings(max_time_s: float | None, options: Mapping[str, Any]) -> str:
-    """What changes what is measured beside model and device, as text."""
+    """The settings that change the measurement, beside model and device, as text."""
     return json.dumps([None if max_time_s is None else float(max_time_s), codec.to_json(options)], sort_keys=True)
 
 

@@ -1,4 +1,4 @@
-"""Which cell a device takes next: cells wait, devices come for them."""
+"""The queue of a suite's cells: each device takes the next one that it can."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Waiting:
                 self._lines.setdefault(device, deque()).append(cell)
 
     def take(self, device: str) -> Cell | None:
-        """The next cell for a device; None where there is none for it now."""
+        """The next cell for a device; None where no cell is ready for it."""
         with self._lock:
             line = self._lines.get(device, deque())
             if device in self.out:

@@ -59,7 +59,7 @@ class LoadedPart:
 
     @property
     def fallback(self) -> str:
-        """What is not where it was asked for, and why, in a sentence without its full stop; "" where nothing is."""
+        """The operators off the requested backend, and why, in a sentence without its full stop; "" without any."""
         there = [node for node in self.nodes if node.backend in self.asked]
         left = [node for node in self.nodes if node.backend not in self.asked]
         if not left:

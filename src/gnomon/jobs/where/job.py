@@ -24,7 +24,7 @@ from gnomon.system.process import guarded_folder
 
 
 def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell | None = None) -> WhereDocument:
-    """Where runtimes run the operators of a model on a device. Raises GnomonError."""
+    """The backend of each operator of a model, for runtimes on a device. Raises GnomonError."""
     began_s = time.monotonic()
     with guarded_folder("gnomon-where-") as folder:
         # Nothing is measured that anybody would want to see again.
@@ -50,7 +50,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
 
 
 def _loaded(lab: Lab, target: Target) -> LoadedPart | None:
-    """What a fresh process reports of the model, by a few calls with the runtime's profiler on.
+    """A fresh process's report on the model, by a few calls with the runtime's profiler on.
 
     None where it does not load it, with the reason among what is missing.
     """

@@ -1,4 +1,4 @@
-"""What `gnomon where` prints."""
+"""The report of `gnomon where`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS, _MOST, _LONGEST = 7, 2, 240
 
 
 def where_report(document: WhereDocument, page: Page) -> None:
-    """What lies where, and why not where it was asked for; every operator in the details."""
+    """The operators by backend, and the reasons for fallbacks; every operator in the details."""
     model = document.model
     page.headline(f"{document.headline()[1]}.")
     what = f"{FORMATS[model.format]}, {many(model.operators, 'operator')}, loaded in {units.time(document.seconds)}"

@@ -36,7 +36,7 @@ one of 1e13 s. It counts as not known."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """A call of a model, or why there is none (`reason`).
+    """The time of a call of a model, or the `reason` why it was not measured.
 
     `call_s` is the median over processes of the lower decile of their calls, `low_s` and `high_s` its 95 % interval
     (None: not known), all brought to the speed of the reference by `drift`. `samples` are the raw seconds of calls by
@@ -63,13 +63,13 @@ class Timed:
 
 
 def levels_of(measured: Measured, clock: Clock) -> dict[int, float]:
-    """By process, the lower decile of its calls in seconds."""
+    """The lower decile of the calls in seconds, by process."""
     by_process = values_by_process(blocks(measured, clock))
     return {process: quantile(values, QUIET) for process, values in by_process.items()}
 
 
 def moments_of(measured: Measured) -> dict[int, float]:
-    """By process, when it was measured: the mean of its blocks' times, seconds since 1970."""
+    """The time of each process: the mean of its blocks' times, seconds since 1970."""
     seen: dict[int, list[float]] = {}
     for run in measured.runs:
         if run.samples is not None:
@@ -86,7 +86,7 @@ def timed(
     large: Iterable[Measured] = (),
     sitting: int = 1 << 16,
 ) -> Timed:
-    """What was measured of a model, at the speed at which the anchor took `reference_s` (by process).
+    """The time of a model, at the speed at which the anchor took `reference_s` (by process).
 
     `anchors` are the anchor's runs beside all models: each process of the model is held against the anchor's process
     that is nearest to it in time; `large` are those of the gauge's large model. Every `sitting` processes, as they
@@ -146,7 +146,7 @@ _MORE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """What all models are measured beside: the anchor, and the no-op model, whose time every call holds.
+    """The models that run beside all others: the anchor, and the no-op model, whose time every call holds.
 
     A `large` model, if there is one, is run beside them too: it feels what slows large models, and the anchor does not.
 
@@ -241,7 +241,7 @@ def placed_net(bench: Bench, net: Net, kind: str) -> Placed:
 def place_each(
     items: Iterable[Item], place: Callable[[Item], OnDevice]
 ) -> tuple[dict[Item, OnDevice], dict[Item, GnomonError]]:
-    """What `place` brings to the device, and why it cannot bring the others. DeviceError where the device left."""
+    """The items that `place` brings to the device, and the errors of the others. DeviceError where the device left."""
     placed: dict[Item, OnDevice] = {}
     failed: dict[Item, GnomonError] = {}
     for item in items:

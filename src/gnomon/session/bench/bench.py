@@ -215,13 +215,13 @@ def open_bench(
 
 
 def measured_net_name(net: Net) -> str:
-    """Names a net by what it is made of: the same name never means another net, whatever becomes of its space."""
+    """The name of a net, a digest of its content: it never means another net, whatever becomes of its space."""
     nodes = [[node.unit.id, *node.inputs] for node in net.nodes]
     return hashlib.sha256(json.dumps([net.inputs, nodes, net.output]).encode()).hexdigest()[:16]
 
 
 def _runtimes(request: MeasureRequest, loads: str) -> tuple[Runtime, ...]:
-    """What may measure: the runtimes that are named or there are, or commands in their place. UsageError for both."""
+    """The runtimes that may measure: the named or all, or commands in their place. UsageError for both."""
     from gnomon.runtimes.commands import CommandRuntime  # most jobs have none
 
     commands = tuple(map(CommandRuntime, request.wish.commands))

@@ -30,8 +30,8 @@ PROBED_EACH_S = 3600.0
 """A device that was in order is not probed again for so long."""
 
 SLOWER = 1.2
-"""How many times longer than its baseline the probe takes on a device that is told as slow, or shorter as fast: beyond
-what the noise of both explains (`core.stats.drift`)."""
+"""A device is slow where its probe takes so many times its baseline, beyond the noise of both (`core.stats.drift`);
+it is fast where the probe takes as much less."""
 
 _EFFORT = Effort(rounds=2, block_s=0.02, processes_least=2, processes_most=2, budget_s=20.0)
 """Four processes: the gauge takes two more."""
@@ -44,21 +44,21 @@ _BOARD = {
     "cpu_model": "the processor",
     "soc": "the chip",
 }
-"""What stays the same of a board, however it is set up; cores and their clocks are switched on and off."""
+"""The constant facts about a board; cores and their clocks are switched on and off."""
 _MEMORY = 1.1
-"""Of two sizes of memory; a kernel keeps a little for itself."""
+"""The ratio from which on two sizes of memory differ; a kernel keeps a little for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What a probe found: as a baseline, and what the device itself told of being slowed down meanwhile."""
+    """The result of a probe: a baseline, and the device's own reports of being `slowed` down meanwhile."""
 
     baseline: Baseline
     slowed: tuple[str, ...] = ()
 
 
 Fault = tuple[Literal["board", "speed"], str]
-"""What of a device is not as it was, and why that is said."""
+"""The part of a device that has changed, and the evidence."""
 
 
 def probe(
@@ -99,7 +99,7 @@ def probe(
 
 
 def judged(probed: Probed, before: Baseline | None) -> Fault | None:
-    """What is wrong with a device by its probe; None where it is in order, or nothing is known to hold it against."""
+    """The fault of a device by its probe; None where it is in order, and without a baseline to compare with."""
     if before is not None:
         other = [
             f"{what} was {str(before.fingerprint[key])[:80]} and is {str(probed.baseline.fingerprint[key])[:80]}"
