@@ -13,16 +13,7 @@ from gnomon.errors import RecordError, UsageError
 from gnomon.system.process import Completed, Conversation
 
 INHERITED = (
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV",
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"),
     *DRIVERS,
 )
 """The variables of the device's own environment that a command inherits, with every LC_*. Nothing else passes."""

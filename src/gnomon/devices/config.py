@@ -37,7 +37,7 @@ _PYTHON = r"/.*|[^-/][^/]*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
 _OPTION = r"[A-Za-z][A-Za-z0-9]*\s*[= ]\s*\S.*"
 _FOLDER = r"(?!.*/\.\.(/|$))/.*[^/].*"
-_LONGEST_VALUE = 1 << 17
+_LONGEST = 1 << 17
 
 
 def _address(value: object) -> Address:
@@ -58,9 +58,7 @@ Name = Annotated[
 ]
 Word = Annotated[str, matching(_WORD, "a name of small letters, digits, '.', '_' and '-'")]
 Text = Annotated[str, matching(".+", "one line of text")]
-Value = Annotated[
-    str, Must(be="a text without NUL", fits=lambda text: "\0" not in text and len(text) <= _LONGEST_VALUE)
-]
+Value = Annotated[str, Must(be="a text without NUL", fits=lambda text: "\0" not in text and len(text) <= _LONGEST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,9 +236,7 @@ def _edit(
         except (TOMLKitError, UsageError, ValueError, TypeError, AttributeError, RecursionError):
             right = False
         if not right:
-            raise UsageError(
-                f"{path} is written in a way that gnomon cannot edit without loss", hint="Change it by hand."
-            )
+            raise UsageError(f"{path} cannot be edited without loss", hint="Change it by hand.")
         write_whole(edited.encode("utf-8"), path)
     return path
 

@@ -161,12 +161,8 @@ def _core_kinds(base: Path, cpuinfo: str) -> list[dict[str, object]]:
             implementer, part = info["vendor_id"], "-".join(named)
         folder = base / "sys/devices/system/cpu" / ("cpu" + number)
         limits = [_number(folder / "cpufreq" / name) for name in ("cpuinfo_min_freq", "cpuinfo_max_freq")]
-        kind = (
-            implementer or shared.get("CPU implementer"),
-            part or shared.get("CPU part"),
-            *limits,
-            _number(folder / "cpu_capacity"),
-        )
+        implementer, part = implementer or shared.get("CPU implementer"), part or shared.get("CPU part")
+        kind = (implementer, part, *limits, _number(folder / "cpu_capacity"))
         kinds.setdefault(kind, []).append(int(number))
     names = ("implementer", "part", "min_khz", "max_khz", "capacity")
     groups = [{"cores": sorted(cores), **dict(zip(names, kind))} for kind, cores in kinds.items()]  # noqa: B905 - 3.8

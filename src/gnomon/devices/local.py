@@ -41,9 +41,7 @@ class LocalDevice:
 
     def _open(self) -> tuple[Guard, Path]:
         if self._opened is None:
-            raise DeviceError(
-                "the device is not open", hint="Use it in a with statement: with LocalDevice() as device:"
-            )
+            raise DeviceError("the device is not open", hint="Open it: with LocalDevice() as device:")
         return self._opened
 
     def __enter__(self) -> Self:

@@ -70,9 +70,7 @@ class Digests:
             identity = (status.st_dev, status.st_ino)
             if not stat.S_ISDIR(status.st_mode) or identity in above:
                 what = "a link to a folder that it is in" if identity in above else "neither a file nor a folder"
-                raise DeviceError(
-                    f"{source} is {what}", hint="Push files and folders of plain files, and links to such, only."
-                )
+                raise DeviceError(f"{source} is {what}", hint="Push plain files, folders of these, and links to them.")
             names = sorted(below.name for below in source.iterdir())
         yield Part(path=path, kind="d", size_bytes=0, digest="", source=source)
         for name in names:

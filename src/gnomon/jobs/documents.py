@@ -32,9 +32,7 @@ def document_record(name: str) -> type[Any]:
     """The record of a document; UsageError for an unknown name."""
     record: type[Any] | None = _part_of("record", name)
     if record is None:
-        raise UsageError(
-            f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.{_unusable()}"
-        )
+        raise UsageError(f"there is no document {name!r}", hint=f"Documents: {', '.join(document_names())}.{_broken()}")
     return record
 
 
@@ -56,7 +54,7 @@ def read_document(document: Mapping[str, object]) -> Any:
         raise ProblemError(
             f"this is not a document of gnomon: its format is {document.get('format')!r}",
             hint=f"Give what --json printed; formats: {', '.join(f'gnomon-{name}' for name in document_names())}."
-            f"{_unusable()}",
+            f"{_broken()}",
         )
     return codec.from_json(record, document)
 
@@ -67,7 +65,7 @@ def document_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*DOCUMENTS, *(name for names in added for name in names))))
 
 
-def _unusable() -> str:
+def _broken() -> str:
     """A sentence on the jobs of packages that cannot be loaded, as one of them may have what was not found."""
     names = [name for name, job in plugins.jobs().items() if isinstance(job, UsageError)]
     return f" Without jobs that cannot be loaded ({', '.join(names)}): gnomon --help tells why." if names else ""

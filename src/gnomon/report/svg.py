@@ -442,11 +442,9 @@ def _tip(mark: Mark) -> str:
 
 def _tag(name: str, inside: str = "", /, **attributes: Any) -> str:
     """An element; attributes that are "" are left out."""
-    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value != ""}
-    written = "".join(
-        f" {key}={quoteattr(value if isinstance(value, str) else _n(value))}" for key, value in named.items()
-    )
-    return f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>"
+    kept = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value != ""}
+    text = "".join(f" {key}={quoteattr(value if isinstance(value, str) else _n(value))}" for key, value in kept.items())
+    return f"<{name}{text}>{inside}</{name}>" if inside else f"<{name}{text}/>"
 
 
 def _fit(text: str, room: float) -> str:

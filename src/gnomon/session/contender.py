@@ -263,9 +263,7 @@ def trace_of(contender: Contender) -> Candidate:
     named = {t.placed.path: t.placed.named for t in targets if t.placed.named and by_names(t.runtime)}
     candidate = contender.candidate
     if named:
-        segments: list[Segment] = [
-            {**part, "model": named.get(part["model"], part["model"])} for part in candidate.job["segments"]
-        ]
+        segments: list[Segment] = [{**s, "model": named.get(s["model"], s["model"])} for s in candidate.job["segments"]]
         candidate = replace(candidate, job={**candidate.job, "segments": segments})
     return traced_candidate(candidate, len(contender.backends))
 

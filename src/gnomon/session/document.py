@@ -368,9 +368,7 @@ def _profile(graph: Graph, traced: Measured) -> KernelColumns | None:
                 taken.setdefault((row.name, row.sources), []).append(quantile(row.wall_ns, CALLS_QUANTILE) / 1000)
         rows.append(taken)
     names = [key for row in runs[0].operators if any((key := (row.name, row.sources)) in taken for taken in rows)]
-    calls = (
-        quantile(run.samples.wall_ns, CALLS_QUANTILE) if run.samples and run.samples.wall_ns else None for run in runs
-    )
+    calls = (quantile(s.wall_ns, CALLS_QUANTILE) if s and s.wall_ns else None for s in (run.samples for run in runs))
     return KernelColumns(
         process=tuple(run.process for run in runs),
         call_us=tuple(None if call_ns is None else round(call_ns / 1000, 3) for call_ns in calls),

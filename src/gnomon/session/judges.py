@@ -241,11 +241,8 @@ def _thirds(
 ) -> Iterator[_Third]:
     """The judges that may decide: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
     graph = lab.graph
-    if (
-        graph.format == "onnx"
-        and (graph.macs or 0) <= _EVALUATED_MACS
-        and lab.read.model.size_bytes <= _EVALUATED_BYTES
-    ):
+    small = (graph.macs or 0) <= _EVALUATED_MACS and lab.read.model.size_bytes <= _EVALUATED_BYTES
+    if graph.format == "onnx" and small:
         with LocalDevice() as here, AgentLink(here, timeout_s=_EVALUATED_S) as near:
             for name in files:
                 link.device.pull(name, lab.folder / name)

@@ -263,9 +263,7 @@ def _check_links(package: Path) -> None:
             except (OSError, RuntimeError):  # a ring of links
                 stays = False
             if not stays:
-                raise ModelError(
-                    f"{entry} is a link that leads out of the package", hint="Copy the file into the package."
-                )
+                raise ModelError(f"the link {entry} leads out of the package", hint="Copy the file into the package.")
 
 
 def models_for(
@@ -386,23 +384,21 @@ def fixed_shapes(
     for name in _batches(inputs, given, sizes):
         sizes[name] = 1
         doubts.append(_assumption(f"the dimension {name!r}", ("--dim", f"{name}=N")))
-    chosen = {t.name: given[t.name] for t in inputs if t.name in given and (t.name in shapes or not is_known(t))}
+    new = {t.name: given[t.name] for t in inputs if t.name in given and (t.name in shapes or not is_known(t))}
     for tensor in (t for t in inputs if t.name not in given and not is_known(t)):
-        chosen[tensor.name] = shape = _filled(tensor, sizes)
+        new[tensor.name] = shape = _filled(tensor, sizes)
         if shape[:1] == (-1,) and -1 not in shape[1:] and not any(tensor.dims[:1]):
-            chosen[tensor.name] = (1, *shape[1:])
+            new[tensor.name] = (1, *shape[1:])
             option = ("--shape", f"{tensor.name}={_written(['N', *shape[1:]])}")
             doubts.append(_assumption(f"the first dimension of input {tensor.name!r}", option))
-    still = [
-        t for t in inputs if t.name in chosen and (-1 in chosen[t.name] or (t.shape is None and t.name not in given))
-    ]
+    still = [t for t in inputs if t.name in new and (-1 in new[t.name] or (t.shape is None and t.name not in given))]
     if still:
         raise open_shapes(still, sizes)
     fixed = {t.name for t in inputs if t.name in given or _filled(t, bound) != t.shape}
     named = {name for t in inputs for name in t.dims if name and name not in several}
     return Shapes(
-        shapes=chosen,
-        given={name: shape for name, shape in chosen.items() if name in fixed},
+        shapes=new,
+        given={name: shape for name, shape in new.items() if name in fixed},
         dims={name: size for name in sorted(named) if (size := _size(name, sizes)) is not None},
         doubts=tuple(doubts),
     )
@@ -414,9 +410,8 @@ def open_shapes(inputs: Sequence[Tensor], sizes: Sizes | None = None) -> UsageEr
     for tensor in inputs:
         sides = image_sides(tensor.shape or ())
         for axis, name in _open(tensor, fixed):
-            examples |= {
-                term: _SIDE if axis in sides else _LENGTH for term in _terms(name) if term not in fixed | examples
-            }
+            size = _SIDE if axis in sides else _LENGTH
+            examples |= dict.fromkeys((term for term in _terms(name) if term not in fixed | examples), size)
     for tensor in inputs:
         shape = _filled(tensor, fixed | examples)
         if tensor.shape is None or -1 in shape:

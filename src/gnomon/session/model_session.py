@@ -29,6 +29,7 @@ from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import PACKAGE, UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
 from gnomon.report.conditions import ConditionsPart, FedInput
+from gnomon.report.plain import many
 from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
@@ -178,13 +179,8 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
         fed = f"all {feed['least']:g}"
     else:
         what = "pixels" if image_sides(tensor.shape or ()) else "numbers" if floating else "whole numbers"
-        ends = (
-            f"{what} from {feed['least']:g} to {feed['most']:g}"
-            if feed
-            else "standard normal"
-            if floating
-            else "0 or 1"
-        )
+        drawn = "standard normal" if floating else "0 or 1"
+        ends = f"{what} from {feed['least']:g} to {feed['most']:g}" if feed else drawn
         fed = f"{ends}, seed {request.seed}"
     sha256 = None if path is None else file_digest(path)
     return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=sha256)
@@ -288,10 +284,8 @@ def open_lab(
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
         check()
-        asked = _Asked(
-            kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside
-        )
-        lab = (_live if request.measure else _recorded)(request, read, runtimes, stack, asked)
+        job = _Job(kind=kind, question=question, watch=watch, tell=tell, goes_on=goes_on, device=device, beside=beside)
+        lab = (_live if request.measure else _kept)(request, read, runtimes, stack, job)
         lab.missing += [
             Missing(name=name, reason="it was not tried, as it takes minutes", hint=f"--runtime {name} tries it.")
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
@@ -351,7 +345,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Job:
     """The arguments of `open_lab` beside the request."""
 
     kind: str
@@ -397,9 +391,7 @@ def _loaded(wish: Wish) -> Iterator[Doubt]:
     """A warning for each library of operators: it is code that was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
-        yield Doubt(
-            kind="library", message=message, hint="The package does not hold it: --library FILE names it there."
-        )
+        yield Doubt(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
 
 
 def _commands_missing(lab: Lab) -> Iterator[Doubt]:
@@ -446,24 +438,22 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     return [Doubt(kind="drawn-steering", message=message, hint=hint)]
 
 
-def _live(
-    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
-) -> Lab:
+def _live(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job) -> Lab:
     """A lab on the device itself."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
 
     model, source = read.model, read.source
     store = stack.enter_context(open_store(request.record))
-    device = asked.device or stack.enter_context(open_device(request, asked.tell))
+    device = job.device or stack.enter_context(open_device(request, job.tell))
 
     def push(path: Path, name: str) -> str:
-        return device.push(path, asked.beside + name)
+        return device.push(path, job.beside + name)
 
     machine = machine_of(request.device)
     link = stack.enter_context(link_to(device, timeout_s=request.effort.timeout_s, machine=machine))
-    if not link.info.python and asked.tell is not None:
-        asked.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
+    if not link.info.python and job.tell is not None:
+        job.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
     pushed = {
         name: {push(Path(path), Path(path).name): digest for path, digest in own.items()}
@@ -473,7 +463,7 @@ def _live(
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
     placed = read.placed(push)
-    probes, missing = equip(link, runtimes, request.device, asked.tell)
+    probes, missing = equip(link, runtimes, request.device, job.tell)
     models = models_for(runtimes, (model, placed, source), push, stack, missing)
     supports: dict[str, Support] = {}
     copy = _copies(read, push, stack)
@@ -505,8 +495,8 @@ def _live(
     runner = CampaignRunner(
         link,
         store,
-        Question(kind=asked.kind, context=context, details={**asked.question, **details}, goes_on=asked.goes_on),
-        watch=asked.watch,
+        Question(kind=job.kind, context=context, details={**job.question, **details}, goes_on=job.goes_on),
+        watch=job.watch,
         fresh=request.fresh,
         sources=Sources(model.graph, read.names),
         time_of_job=request.time,
@@ -579,9 +569,7 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
     return lambda refused: copy(refused and read.source == read.own)
 
 
-def _recorded(
-    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, asked: _Asked
-) -> Lab:
+def _kept(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job) -> Lab:
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
@@ -590,10 +578,10 @@ def _recorded(
     placed = read.placed(_nowhere)
     store = stack.enter_context(open_store(request.record))
     wished = [r.name for r in runtimes]
-    recalled = recall.latest(store, request, asked.kind, model.graph.digest, options_of(request), wished)
-    if asked.tell is not None and not request.interrupted:
+    recalled = recall.latest(store, request, job.kind, model.graph.digest, options_of(request), wished)
+    if job.tell is not None and not request.interrupted:
         taken = time.strftime("%Y-%m-%d %H:%M", time.localtime(recalled.campaign.started_at_s))
-        asked.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
+        job.tell(f"nothing is measured: decides again from campaign {recalled.campaign.id[:8]} of {taken}")
     missing: list[Missing] = []
     models = models_for(runtimes, (model, placed, source), _nowhere, stack, missing)
     recall.check_converted(recalled, recall.digests(models, model))
@@ -658,9 +646,7 @@ def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Doubt]:
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:
         return []
-    message = (
-        f"{most} threads were measured on {cores} {'core' if cores == 1 else 'cores'}, where they wait for each other"
-    )
+    message = f"{most} threads were measured on {many(cores, 'core')}, where they wait for each other"
     return [Doubt(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gnomon.core.stats import Block, compare, median, median_interval, quantile, values_by_process
@@ -94,10 +94,7 @@ def _cpus(measured: Measured, clock: Clock) -> Sequence[Block]:
 
 
 def _latencies(measured: Measured, clock: Clock) -> Sequence[Block]:
-    return [
-        Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
-        for b in blocks(measured, clock)
-    ]
+    return [replace(b, values_s=(quantile(b.values_s, QUANTILE[clock]),)) for b in blocks(measured, clock)]
 
 
 def _joules(measured: Measured, clock: Clock) -> Sequence[Block]:

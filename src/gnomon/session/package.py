@@ -150,16 +150,12 @@ def read_plan(folder: Path, *, at: str) -> Plan:
             raise PackageError(f"{folder} is a plan of another version", hint="Write it again with this gnomon.")
         for segment in plan["job"]["segments"]:
             if PurePosixPath(segment["model"]).is_absolute() or ".." in PurePosixPath(segment["model"]).parts:
-                raise PackageError(
-                    f"the plan of {folder} names a model outside of it", hint="Write it again with this gnomon."
-                )
+                raise PackageError(f"{folder} names a model outside of it", hint="Write it again with this gnomon.")
             segment["model"] = str(PurePosixPath(at) / segment["model"])
         run_line(plan["job"])  # which has other parts than a job where it cannot be made
         plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
-        raise PackageError(
-            f"{folder} is not a package of gnomon: {error}", hint="Give a folder with plan.json."
-        ) from error
+        raise PackageError(f"{folder} is not a gnomon package: {error}", hint="Give one with plan.json.") from error
     return plan
 
 
@@ -244,10 +240,7 @@ def _is_package(folder: Path) -> bool:
 def check_destination(destination: Path, *, overwrite: bool) -> None:
     """PackageError where a package cannot go, which is better known before an hour of measuring than after it."""
     if destination.exists() and not (overwrite and _is_package(destination)):
-        raise PackageError(
-            f"{destination} exists already",
-            hint="Give another folder with --out, or --overwrite one of gnomon's own.",
-        )
+        raise PackageError(f"{destination} exists already", hint="Give another --out, or --overwrite one of gnomon's.")
     there = next(p for p in destination.absolute().parents if p.exists())
     if not os.access(there, os.W_OK):
         raise PackageError(f"{there} cannot be written", hint="Give another folder with --out.")

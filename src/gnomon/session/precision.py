@@ -71,9 +71,8 @@ def _measured(
     """The gain in words, and whether it is faster; the reason where it fails or computes too coarsely."""
     usual = contender.parts[0].configuration.precision
     segment = target.runtime.segment(target.placed, configuration, {})
-    wanted = Candidate(
-        key=f"precision/{configuration.name}", job=lab.job([segment]), tolerance=lab.tolerance(configuration)
-    )
+    key, tolerance = f"precision/{configuration.name}", lab.tolerance(configuration)
+    wanted = Candidate(key=key, job=lab.job([segment]), tolerance=tolerance)
     beside = replace(contender.candidate, key=f"precision/{contender.key}")
     effort = replace(lab.request.effort, processes_least=1, processes_most=1)
     measured = lab.runner.measure("precision", [beside, wanted], effort)

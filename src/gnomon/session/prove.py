@@ -16,6 +16,7 @@ from gnomon.errors import InfeasibleError, MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
 from gnomon.measure.environment import Doubt, worst
+from gnomon.report.plain import listed
 from gnomon.report.units import ratio_interval
 from gnomon.session.contender import (
     AGAIN,
@@ -168,13 +169,11 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
     plan = next((p for p in verdict.proved if p.contender.kind == "plan"), None)
     if plan is None or plan.measured.failure is not UNMEASURED or plan.contender.predicted_s is None:
         return verdict
-    gain = (
-        level(verdict.best_single.measured, verdict.clocks.of(verdict.best_single.contender))
-        / plan.contender.predicted_s
-    )
-    if gain < _WORTH and verdict.best_single.contender.key not in barred:
+    best = verdict.best_single
+    gain = level(best.measured, verdict.clocks.of(best.contender)) / plan.contender.predicted_s
+    if gain < _WORTH and best.contender.key not in barred:
         return verdict
-    alone = verdict.best_single.contender.label
+    alone = best.contender.label
     text = f"Mix: {plan.contender.label} should be {gain:.2f} times as fast as {alone} alone; this is predicted, not"
     return replace(verdict, chosen=plan, reason=f"{text} proven: the plan was never measured.")
 
@@ -456,9 +455,7 @@ def _standing(proved: Sequence[Proved], for_what: Sequence[str], *, beside: Defa
     named = beside.label if beside is not None else ""
     ties = [p for p in proved if p.contender.kind == "single" and _is_near(p) and p.contender.label != named]
     if ties:
-        labels = " and ".join(
-            [*(p.contender.label for p in ties[:2]), *([f"{len(ties) - 2} more"] if ties[2:] else [])]
-        )
+        labels = listed([p.contender.label for p in ties], 3)
         only = ties[0].against_best if len(ties) == 1 else None
         ratio = f" (ratio {only.ratio:.2f} {ratio_interval(only.low, only.high)})" if only else ""
         return f"{labels} may be as fast{ratio}" + (f", chosen for {' and '.join(for_what)}" if for_what else "")

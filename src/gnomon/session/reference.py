@@ -225,9 +225,7 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
-        message = (
-            f"{own} computes other outputs, or none in time, with dimensions fixed in advance: they were left open"
-        )
+        message = f"{own} computes other outputs, or none in time, with fixed dimensions: they were left open"
         hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
         lab.doubts.append(Doubt(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
@@ -239,9 +237,7 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
         lab.doubts.append(Doubt(**doubt_of(lab, kind, message)))
     elif lab.unrepeatable:
-        message = (
-            f"called again with the same inputs, the model gives other outputs{far(again)}, so that they prove nothing"
-        )
+        message = f"called again with the same inputs, the model's outputs differ{far(again)}, so they prove nothing"
         hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
         lab.doubts.append(Doubt(kind="unrepeatable", message=message, hint=hint))
     return Sensitivity(

@@ -116,9 +116,7 @@ def timed(request: AnyRequest) -> AnyRequest:
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
 
-def link_to(
-    device: Device, *, timeout_s: float = 60.0, machine: Machine | None = None, kept: bool = False
-) -> AgentLink:
+def link_to(device: Device, *, timeout_s: float = 60, machine: Machine | None = None, kept: bool = False) -> AgentLink:
     """The link to an open device; the same requests are answered either way. With `kept`, here, it is a `KeptLink`."""
     if kept and isinstance(device, LocalDevice):
         return KeptLink(device, timeout_s=timeout_s, machine=machine)
@@ -235,10 +233,7 @@ def _wait_for(device: DeviceConfig, wait_s: float, lost: DeviceError, say: Tell)
         except DeviceError as error:
             if time.monotonic() >= deadline:
                 away = f"{lost.message}, and {device.name} did not come back within {wait_s:.0f} s"
-                hint = (
-                    "Start it again when it is back: what was measured is kept. "
-                    "--reconnect-timeout SECONDS waits longer."
-                )
+                hint = "Start again when it is up: what was measured is kept. Wait longer: --reconnect-timeout SECONDS"
                 raise (DeviceError(away, hint=hint, transient=True) if error.transient else error) from lost
             if not error.transient and error.message != shown:
                 shown = error.message

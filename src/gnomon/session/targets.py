@@ -280,9 +280,7 @@ def _wishes(
             shown = "; ".join(f"{runtime}: {', '.join(backends)}" for runtime, backends in has.items())
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
-            raise UsageError(
-                f"no runtime on this device has a backend {name!r}{why}", hint=f"There are: {shown or 'none'}."
-            )
+            raise UsageError(f"no runtime on this device has a backend {name!r}{why}", hint=f"Here: {shown or 'none'}.")
     wishes: dict[str, Wish] = {}
     for runtime in runtimes:
         own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
@@ -367,9 +365,8 @@ def hint_of(missing: Sequence[Missing], otherwise: str) -> str:
     """
     others = [m.hint for m in missing if m.hint and not isinstance(m, Installable)]
     lines = [m.hint for m in missing if isinstance(m, Installable)]
-    return "\n".join(
-        [" ".join(dict.fromkeys([*others, "Install one:" if lines else otherwise])), *dict.fromkeys(lines)]
-    )
+    first = " ".join(dict.fromkeys([*others, "Install one:" if lines else otherwise]))
+    return "\n".join([first, *dict.fromkeys(lines)])
 
 
 def describe(failure: Failure | None) -> str:
@@ -472,9 +469,7 @@ def check_counters(objectives: Sequence[str], counters: Sequence[str]) -> None:
     from gnomon.measure.energy import ENERGY
 
     if counters and ENERGY not in objectives:
-        raise UsageError(
-            f"the counter {counters[0]!r} is named, and energy is not an objective", hint="Add --objective energy."
-        )
+        raise UsageError(f"the counter {counters[0]!r} needs the objective energy", hint="Add --objective energy.")
 
 
 def asking_energy(request: ModelRequest, objectives: Sequence[str], counters: Sequence[str]) -> ModelRequest:
@@ -502,13 +497,11 @@ def with_counters(request: ModelRequest, link: AgentLink) -> tuple[ModelRequest,
 
 def protocol_of(effort: Effort) -> dict[str, object]:
     """The part of the effort that makes runs incomparable; not how long to go on, nor how fast a counter looked."""
-    whole = asdict(effort)
-    for paced in ("every_s", "watched"):  # a stage of its own has them, and its job asks for it by its own words
-        del whole[paced]
+    # A stage of its own has the last two, and its job asks for it by its own words.
+    free = {"processes_least", "processes_most", "half_width", "budget_s", "every_s", "watched"}
+    protocol = {name: value for name, value in sorted(asdict(effort).items()) if name not in free}
     if effort.energy is None:
-        del whole["energy"]
+        del protocol["energy"]
     else:
-        whole["energy"] = list(effort.energy["counters"])
-    return {
-        k: whole[k] for k in sorted(whole) if k not in {"processes_least", "processes_most", "half_width", "budget_s"}
-    }
+        protocol["energy"] = list(effort.energy["counters"])
+    return protocol

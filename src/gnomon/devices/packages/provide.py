@@ -55,9 +55,7 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
         )
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
-        with system_errors(
-            DeviceError, f"wheels cannot be put into {folder}", hint="Free space there, or set GNOMON_HOME."
-        ):
+        with system_errors(DeviceError, f"{folder} cannot be written", hint="Free space there, or set GNOMON_HOME."):
             for wheel in sorted(Path(part).glob("*.whl")):
                 wheel.replace(folder / wheel.name)
 
@@ -172,9 +170,7 @@ class _Search:
                 picks[name] = (candidate, wants[name].extras)
                 for requirement in candidate.requires:
                     self._want(wants, requirement, wants[name].extras, candidate.name)
-        raise RuntimeMissingError(
-            "the resolution of the requirements did not terminate", hint="Report this, with the names."
-        )
+        raise RuntimeMissingError("resolving the requirements did not terminate", hint="Report this, with the names.")
 
     def _want(self, wants: dict[str, _Want], requirement: Requirement, extras: frozenset[str], by: str) -> None:
         if not self.target.holds(requirement.marker, extras):

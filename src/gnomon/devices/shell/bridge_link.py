@@ -326,14 +326,12 @@ class BridgeLink(ShellLink):
         self.settings = replace(self.settings, serial=serial)
         self.selected = ["-s", serial]
         self._heard_s = time.monotonic()
-        printed = bytearray()
-        status = self._shell(
-            base_script(secrets.token_hex(8), self.settings.bridge.places), printed.extend, within_s=SHORT_S
-        )
+        printed, places = bytearray(), self.settings.bridge.places
+        status = self._shell(base_script(secrets.token_hex(8), places), printed.extend, within_s=SHORT_S)
         if status != "0":
             raise DeviceError(
                 f"no private folder can be made on {self.settings.destination}",
-                hint=f"See that its user can write to one of these there: {', '.join(self.settings.bridge.places)}",
+                hint=f"See that its user can write to one of these there: {', '.join(places)}",
             )
         self.terminal = printed.endswith(b"\r\n")
         self.base = printed.decode("utf-8", "surrogateescape").rstrip("\r\n")

@@ -49,25 +49,23 @@ def described(printed: bytes, root: Path, environment: str = "") -> dict[str, ob
     Nothing of this machine is in it: what `fingerprint` asks its own kernel and Python is answered by the device.
     """
     files = parse_files(printed)
-    kernel = {name: files.pop(name, b"").decode(errors="replace").strip() for name in ("uname-m", "uname-r", "uname-s")}
-    libc = _libc(
-        files.pop("libc", b"").decode(errors="replace").strip(), files.pop("ldd", b"").decode(errors="replace")
-    )
+    names = ("uname-m", "uname-r", "uname-s", "libc", "ldd")
+    texts = {name: files.pop(name, b"").decode(errors="replace").strip() for name in names}
     lay_out(files, root)
     given = dict(line.partition("=")[::2] for line in environment.splitlines())
     facts = fingerprint(str(root), given)
     status = files.get("/proc/self/status", b"").decode(errors="replace")
     online = _count(files.get("/sys/devices/system/cpu/online", b"").decode(errors="replace"))
     allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
-    system = kernel["uname-s"] or None
+    system = texts["uname-s"] or None
     return {
         **facts,
-        "machine": kernel["uname-m"] or None,
+        "machine": texts["uname-m"] or None,
         "cores": (_count(allowed[1]) if allowed else None) or online,
         "cores_online": online,
         "os": facts["os"] if files.get("/etc/os-release", b"").strip() and facts["os"] != platform.system() else system,
-        "kernel": kernel["uname-r"] or None,
-        "libc": libc,
+        "kernel": texts["uname-r"] or None,
+        "libc": _libc(texts["libc"], texts["ldd"]),
         "python": None,
     }
 

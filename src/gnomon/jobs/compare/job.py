@@ -91,9 +91,7 @@ def compare(
         if not 0 <= share <= 1 or (name == "alpha" and share in (0, 1)):
             raise UsageError(f"{name} cannot be {share}", hint="Give a share between 0 and 1, such as 0.01.")
     if unknown := set(changed) - set(CHANGES):
-        raise UsageError(
-            f"{sorted(unknown)[0]!r} is nothing that may be changed", hint=f"Such are: {', '.join(CHANGES)}."
-        )
+        raise UsageError(f"{sorted(unknown)[0]!r} is not a change", hint=f"Changes: {', '.join(CHANGES)}.")
     _check_sides(sides)
     if all(side.document.model.format == PACKAGE for side in sides):
         changed = {*changed, "threads", "precision", "options", "version"}
@@ -103,18 +101,15 @@ def compare(
         _pair(number, sides[0], side, past, rule=rule, changed=frozenset(changed))
         for number, side in enumerate(sides[1:], 1)
     )
-    return CompareDocument(
-        alpha=alpha, relevant=relevant, sides=tuple(map(_side, sides)), pairs=pairs, fail_slower=fail_slower
-    )
+    parts = tuple(map(_side, sides))
+    return CompareDocument(alpha=alpha, relevant=relevant, sides=parts, pairs=pairs, fail_slower=fail_slower)
 
 
 def is_decided(sides: Sequence[Mapping[str, SampleColumns]], clock: Clock, rule: Rule) -> bool:
     """Whether the samples of models that are measured by turns decide all of their configurations, given by label."""
     first, *others = sides
     for side in others:
-        levels = {
-            label: (levels_of(first[label], clock), levels_of(side[label], clock)) for label in first if label in side
-        }
+        levels = {name: (levels_of(first[name], clock), levels_of(side[name], clock)) for name in first if name in side}
         apart = {label: (compare_by_turns(a, b), True) for label, (a, b) in levels.items() if by_turns(a, b)}
         share = replace(rule, alpha=rule.alpha / len(others))
         if len(apart) < len(levels) or not all(bounds.is_decided for bounds in joint_bounds(apart, share).values()):
@@ -126,16 +121,10 @@ def _check_sides(sides: Sequence[Named]) -> None:
     """UsageError where a side is compared with itself, or has two measured configurations of one label."""
     for number, side in enumerate(sides):
         if number and side.document == sides[0].document:
-            raise UsageError(
-                f"both sides are the run {side.document.campaign[:8]}",
-                hint="gnomon runs lists the runs that there are.",
-            )
+            raise UsageError(f"both sides are the run {side.document.campaign[:8]}", hint="See the others: gnomon runs")
         labels = Counter(row.label for row in rows_of(side.document) if row.runs.samples.process)
         if twice := [label for label, count in labels.items() if count > 1]:
-            raise UsageError(
-                f"{side.name} has several configurations called {twice[0]!r}",
-                hint="Give a document as gnomon wrote it.",
-            )
+            raise UsageError(f"{side.name} has {twice[0]!r} more than once", hint="Give a document as gnomon wrote it.")
 
 
 def _side(side: Named) -> SidePart:
@@ -240,10 +229,8 @@ class History:
 
     def sessions(self, label: str, before: Named, after: Named, clock: Clock) -> Between:
         """How far runs of a configuration are apart where nothing differs between them."""
-        own = [
-            _alike(self._earlier, label, side, clock)
-            for side in (before, after)[: 1 if _same_model(before, after) else 2]
-        ]
+        sides = (before,) if _same_model(before, after) else (before, after)
+        own = [_alike(self._earlier, label, side, clock) for side in sides]
         if (shared := sessions_of(own)) is not None:
             return _known_by("model", shared, own)
         others = self._of_machine(before, clock)
@@ -505,7 +492,5 @@ def _unequal_load(before: Compared, after: Compared) -> tuple[float, tuple[str, 
 
 
 def _load(environments: Sequence[EnvironmentPart]) -> float | None:
-    shares = [
-        (part.others_share or 0.0) + (part.steal_share or 0.0) for part in environments if part.others_share is not None
-    ]
+    shares = [part.others_share + (part.steal_share or 0.0) for part in environments if part.others_share is not None]
     return median(shares) if shares else None

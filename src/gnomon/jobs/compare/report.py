@@ -69,10 +69,8 @@ def _pair(before: SidePart, after: SidePart, pair: PairPart, document: CompareDo
         page.item(f"Not compared: {reason}.", _CHANGED)
     rows = sorted(pair.configurations, key=lambda row: (ORDER.index(kind_of(row)), -abs(row.ratio - 1)))
     if rows:
-        sure = units.share(1 - document.alpha)
-        page.heading(
-            f"One inference by {units.CLOCKS[pair.clock]} (ratio: after over before, [{sure} for all together])"
-        )
+        sure, clock = units.share(1 - document.alpha), units.CLOCKS[pair.clock]
+        page.heading(f"One inference by {clock} (ratio: after over before, [{sure} for all together])")
         table = _table("configuration", rows).number("processes", lambda row: " + ".join(map(str, row.processes)))
         table.split = 6
         page.table(table)

@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 256 << 20
 _MOST_EARLIER = 30
-_STRICT = Strict(
-    what="document of a run",
-    hint="Give what --json printed, or a report of gnomon in HTML.",
-    most_letters=_MOST_BYTES,
-)
+_STRICT = Strict(what="run's document", hint="Give what --json printed, or a report in HTML.", most_letters=_MOST_BYTES)
 _SCRIPT = re.compile(r"<script\b[^<>]*>", re.IGNORECASE)
 _END = re.compile(r"</script>", re.IGNORECASE)
 _ID = re.compile(r"\bid=[\"']gnomon-document(?:-(?P<number>\d{1,4}))?[\"']", re.IGNORECASE)
@@ -148,7 +144,7 @@ def _of_package(path: Path, record: RecordAddress | None) -> Any:
         raise UsageError(f"{path} is not a package of gnomon: it has no plan.json")
     whole = path.resolve()
     with open_record(record) as store:
-        for document in _answers(store, CONFIGURATIONS, "place"):
+        for document in _answers(store, CONFIGURATIONS, CampaignQuery(kind="place")):
             package = getattr(document, "package", None)
             if package and "\0" not in package and Path(package).resolve() == whole:
                 return document
@@ -162,25 +158,20 @@ def _of_record(named: str, record: RecordAddress | None, formats: Collection[str
     with open_record(record) as store:
         if last := re.fullmatch(r"last(?:~(\d{1,4}))?", named):
             before = int(last[1] or 0)
-            campaign = next(itertools.islice(_answered(store, formats), before, None), None)
+            campaign = next(itertools.islice(_answered(store, formats, CampaignQuery()), before, None), None)
             if campaign is None and before:
                 raise RecordError(f"there are no {before + 1} runs with an answer", hint="gnomon runs lists them.")
         else:
             campaign = find_campaign(store, named)
         document = None if campaign is None else answer_of(store, campaign)
     if document is None:
-        raise RecordError(
-            f"no answer is kept of the run {named}",
-            hint="The same command with --fresh measures again, and keeps one.",
-        )
+        raise RecordError(f"no answer is kept of the run {named}", hint="Measure again: the same command with --fresh")
     return document
 
 
-def _answered(
-    store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
-) -> Iterator[Campaign]:
+def _answered(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Campaign]:
     """The campaigns that have answers of some formats, the newest first."""
-    for campaign in store.query(CampaignQuery(kind=kind, model_digest=digest)):
+    for campaign in store.query(query):
         # One that is damaged is reported where it is named, and no reason to stop here.
         with suppress(RecordError):
             document = kept_answer(store, campaign)
@@ -188,11 +179,9 @@ def _answered(
                 yield campaign
 
 
-def _answers(
-    store: Store, formats: Collection[str] | None, kind: str | None = None, digest: str | None = None
-) -> Iterator[Any]:
+def _answers(store: Store, formats: Collection[str] | None, query: CampaignQuery) -> Iterator[Any]:
     """The records of those answers that can be read."""
-    for campaign in _answered(store, formats, kind, digest):
+    for campaign in _answered(store, formats, query):
         with suppress(RecordError):
             yield answer_of(store, campaign)
 
@@ -210,7 +199,7 @@ def earlier_runs(sides: Sequence[Side], record: RecordAddress | None, *, of_mode
         for digest in models if of_models else [None]:
             earlier = (
                 Side(name=document.campaign, document=document)
-                for document in _answers(store, read, digest=digest)
+                for document in _answers(store, read, CampaignQuery(model_digest=digest))
                 if document.campaign not in own and (of_models or document.model.sha256 not in models)
             )
             runs += itertools.islice(earlier, _MOST_EARLIER)

@@ -119,10 +119,7 @@ def examine(
     numbered = {str(number): config for number, config in enumerate(configs)}
     looked = run_lanes(numbered, lambda number: _look(numbered[number], deep=deep), patience_s=0.0, within_s=deadline_s)
     rows = {number: row for number, row in looked.items() if isinstance(row, DeviceRow)}
-    late = {
-        "reason": f"it did not answer within {deadline_s:g} s",
-        "hint": "Look whether it is overloaded, or try again.",
-    }
+    late = {"reason": f"it did not answer within {deadline_s:g} s", "hint": "See whether it is overloaded, or retry."}
     ordered = [rows.get(number) or _row(config, "failed", **late) for number, config in numbered.items()]
     return tuple(replace(row, health=health) for row, health in zip(ordered, healths, strict=True))
 

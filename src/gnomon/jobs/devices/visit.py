@@ -58,9 +58,7 @@ def look_closely(device: Device) -> CloseLook:
     if not done.ok:
         raise _failed("a file cannot be written in the private folder", done.stderr)
     if done.stdout != data:
-        raise DeviceError(
-            "a file that was written on the device reads otherwise", hint="Look at the health of its disk (dmesg)."
-        )
+        raise DeviceError("a file written on the device reads back differently", hint="See its disk's health: dmesg")
     lines = device.run(["sh", "-c", "pwd -P; df -Pk ."], env={}, timeout_s=_SHELL_TIMEOUT_S).stdout.splitlines()
     fields = lines[-1].split() if len(lines) > 2 else []
     free_kib = next((int(f) for f in fields[3:4] if re.fullmatch("[0-9]{1,15}", f)), 0)

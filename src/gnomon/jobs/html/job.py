@@ -50,7 +50,7 @@ def write_page(document: Mapping[str, Any], out: Path) -> int:
     documents = document.get(held) or [document]
     names = [out.name] if len(documents) == 1 else [_device(each) or out.name for each in documents]
     kept = any("campaign" in each for each in documents)
-    return _write(page(documents, names), out, "" if kept else _AGAIN)
+    return _write(page(documents, names), out, _ELSEWHERE if kept else _AGAIN)
 
 
 def _device(document: Mapping[str, Any]) -> str:
@@ -58,14 +58,13 @@ def _device(document: Mapping[str, Any]) -> str:
     return str(device.get("key") or "") if isinstance(device, Mapping) else str(device)
 
 
+_ELSEWHERE = "Write it elsewhere: gnomon report last -o FILE"
 _AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
 """The hint where no record has the document."""
 
 
-def _write(text: str, out: Path, hint: str = "") -> int:
+def _write(text: str, out: Path, hint: str = _ELSEWHERE) -> int:
     content = text.encode()
-    with system_errors(
-        RecordError, f"{out} cannot be written", hint=hint or "gnomon report last -o FILE writes it elsewhere."
-    ):
+    with system_errors(RecordError, f"{out} cannot be written", hint=hint):
         write_whole(content, out)
     return len(content)

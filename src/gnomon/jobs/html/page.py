@@ -93,10 +93,7 @@ def _layout(document: Document) -> dict[str, object] | None:
         return None
     place = {row["index"]: number for number, row in enumerate(operators)}
     edges = graph["edges"]
-    joined = [
-        (place[a], place[b])
-        for a, b in zip(edges["producer"], edges["consumer"], strict=True)
-        if a in place and b in place
-    ]
+    pairs = zip(edges["producer"], edges["consumer"], strict=True)
+    joined = [(place[a], place[b]) for a, b in pairs if a in place and b in place]
     layout = layered(len(operators), joined)
     return {"x": layout.x, "y": layout.y, "node": layout.node, "size": layout.size}

@@ -27,6 +27,7 @@ _LISTS = {"gnomon-place": "contenders", "gnomon-profile": "columns", "gnomon-par
 _CALL, _MEASURING = 1, 2
 """The processes of a trace: one call of each configuration, and the time in which all was measured."""
 _COUNTERS = 0
+Event = dict[str, object]
 _PALE, _DARK = "#fff5d6", "#d7301f"
 
 
@@ -170,7 +171,7 @@ def chrome_trace(answer: Exported) -> dict[str, object]:
     }
 
 
-def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track: int) -> Iterator[dict[str, object]]:
+def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track: int) -> Iterator[Event]:
     profile = runs.profile
     if profile is None:
         return
@@ -179,9 +180,8 @@ def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track:
         types = {}  # a converted model has operators of its own
     slices = []
     at_ns = 0
-    for name, backend, members, wall_us in zip(
-        profile.name, profile.backend, profile.operators, profile.wall_us, strict=True
-    ):
+    columns = (profile.name, profile.backend, profile.operators, profile.wall_us)
+    for name, backend, members, wall_us in zip(*columns, strict=True):
         values_us = [value for value in wall_us if value is not None]
         took_ns = round(median(values_us) * 1000) if values_us else 0
         more = {
@@ -197,22 +197,22 @@ def _call(answer: Exported, configuration: Configuration, runs: RunsPart, track:
     call_us = median(calls) if calls else None
     whole_ns = max(at_ns, round(call_us * 1000) if call_us else 0)
     counted_us = _resolutions_s(answer).get(configuration.label, 0.0) * 1e6 or None
-    times_us = {"call_us": call_us, "kernels_us": at_ns / 1000, "kernels_counted_in_us": counted_us}
+    times_us: Event = {"call_us": call_us, "kernels_us": at_ns / 1000, "kernels_counted_in_us": counted_us}
     yield _slice("call", _CALL, track, 0, whole_ns, times_us)
     yield from slices
 
 
-def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[dict[str, object]]:
+def _blocks(runs: RunsPart, track: int, begin_s: float) -> Iterator[Event]:
     samples = runs.samples
     rows = (samples.process, samples.block, samples.started_at_s, samples.inner, samples.wall_us)
     for process, block, started_at_s, inner, wall_us in zip(*rows, strict=True):
         took_ns = round(sum(wall_us) * inner * 1000)
-        more = {"process": process, "block": block, "samples": len(wall_us), "median_us": median(wall_us)}
+        more: Event = {"process": process, "block": block, "samples": len(wall_us), "median_us": median(wall_us)}
         at_ns = round((started_at_s - begin_s) * 1e9)
         yield _slice(f"process {process}, block {block}", _MEASURING, track, at_ns, took_ns, more)
 
 
-def _state(state: SnapshotPart, at_s: float) -> Iterator[dict[str, object]]:
+def _state(state: SnapshotPart, at_s: float) -> Iterator[Event]:
     """The counters of the device at a moment: those that it told."""
     for core, frequency_khz in enumerate(state.frequencies_khz or ()):
         if frequency_khz is not None:
@@ -229,18 +229,16 @@ def _state(state: SnapshotPart, at_s: float) -> Iterator[dict[str, object]]:
             yield _counter(name, at_s, value)
 
 
-def _slice(
-    name: str, process: int, track: int, at_ns: int, took_ns: int, arguments: Mapping[str, object]
-) -> dict[str, object]:
+def _slice(name: str, process: int, track: int, at_ns: int, took_ns: int, arguments: Event) -> Event:
     given = {key: value for key, value in arguments.items() if value is not None}
     times = {"ts": at_ns / 1000, "dur": took_ns / 1000}
     return {"ph": "X", "name": name, "cat": "gnomon", "pid": process, "tid": track, **times, "args": given}
 
 
-def _counter(name: str, at_s: float, value: float) -> dict[str, object]:
+def _counter(name: str, at_s: float, value: float) -> Event:
     at_us = round(at_s * 1e9) / 1000
     return {"ph": "C", "name": name, "pid": _MEASURING, "tid": _COUNTERS, "ts": at_us, "args": {"value": value}}
 
 
-def _meta(what: str, process: int, track: int, arguments: Mapping[str, object]) -> dict[str, object]:
+def _meta(what: str, process: int, track: int, arguments: Event) -> Event:
     return {"ph": "M", "name": what, "pid": process, "tid": track, "args": dict(arguments)}

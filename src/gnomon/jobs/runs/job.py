@@ -213,9 +213,7 @@ def export_files(store: Store, campaign: Campaign, out: Path) -> list[Path]:
     """
     noted = last_files(store, campaign.id)
     if not noted:
-        raise RecordError(
-            f"the campaign {campaign.id} names no files", hint="--format jsonl writes all that is known of it."
-        )
+        raise RecordError(f"the campaign {campaign.id} names no files", hint="Export all of it: --format jsonl")
     return _write_into(out, [(Path(file.path).name, _content(file)) for file in noted])
 
 
@@ -223,9 +221,7 @@ def _content(file: NotedFile) -> bytes:
     with system_errors(RecordError, f"{file.path} cannot be read", hint="Put it back where it was."):
         content = Path(file.path).read_bytes()[: file.bytes]
     if file.sha256 is not None and hashlib.sha256(content).hexdigest() != file.sha256:
-        raise RecordError(
-            f"{file.path} was changed since", hint="--format jsonl writes what the results database itself holds."
-        )
+        raise RecordError(f"{file.path} was changed since", hint="Export the database's own data: --format jsonl")
     return content
 
 

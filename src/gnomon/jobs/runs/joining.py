@@ -38,11 +38,8 @@ def merge_runs(sources: Sequence[RecordAddress], out: RecordAddress) -> BroughtD
         raise RecordError(f"{out} is not a file", hint=f"To add to a database: {add}")
     if out.exists():
         raise RecordError(f"{out} is there already", hint=f"To add to it: {add}")
-    with (
-        system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."),
-        staged(out) as partial,
-    ):
-        files = tuple(_brought(source, partial, lambda event: event) for source in sources)
+    with system_errors(RecordError, f"{out} cannot be written", hint="Give --out another file."), staged(out) as part:
+        files = tuple(_brought(source, part, lambda event: event) for source in sources)
     return BroughtDocument(record=str(out), files=files)
 
 

@@ -370,9 +370,7 @@ def _ended(store: Store, campaign: str) -> dict[str, CellPart]:
     return {part.id: part for part in parts}
 
 
-def _shown(
-    store: Store, campaign: Campaign, record: RecordAddress | None, *, out: set[str] | None = None
-) -> SuiteDocument:
+def _shown(store: Store, campaign: Campaign, record: RecordAddress | None, *, out: Iterable[str] = ()) -> SuiteDocument:
     ended = _ended(store, campaign.id)
     *_, last = _Cells(), *_lists(store, campaign.id)
     parts = tuple(ended.get(cell.id) or cell_part(cell, "waiting") for cell in last.cells)
@@ -385,7 +383,7 @@ def _shown(
         done=states.count("done"),
         failed=states.count("failed"),
         waiting=states.count("waiting"),
-        out=tuple(sorted(out or ())),
+        out=tuple(sorted(out)),
         cells=parts,
     )
 
@@ -450,10 +448,8 @@ def compare_suites(
                     label += f"; it was {was}"
                 cells.append(ComparedCell(cell=id, label=label, comparison=comparison, why=why, lost=lost))
         gone = [side for id, side in old.items() if id not in both.values() and not _is_open(side, unsure, new)]
-        cells += [
-            ComparedCell(cell=side.part.id, label=side.label, comparison=None, why=f"only {before} has it")
-            for side in gone
-        ]
+        only = f"only {before} has it"
+        cells += [ComparedCell(cell=side.part.id, label=side.label, comparison=None, why=only) for side in gone]
     return SuiteCompareDocument(
         suite=runs[1].context.model_name,
         before=runs[0].id,

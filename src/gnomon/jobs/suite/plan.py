@@ -83,9 +83,8 @@ class Cell:
     @property
     def label(self) -> str:
         """How people call it."""
-        return f"{self.job} {Path(self.model).name} on {self.selector}" + (
-            f", {self.repeat}" if self.repeat > 1 else ""
-        )
+        more = f", {self.repeat}" if self.repeat > 1 else ""
+        return f"{self.job} {Path(self.model).name} on {self.selector}{more}"
 
 
 def read_suite(path: Path) -> Suite:
@@ -208,18 +207,14 @@ def _slots(selector: str, devices: Mapping[str, DeviceConfig]) -> Iterator[tuple
         return
     tagged = tuple(name for name, config in devices.items() if match["tag"] in config.tags)
     if not tagged:
-        raise UsageError(
-            f"no device has the tag {match['tag']!r}", hint='Give it in the file of devices: tags = ["rk3588"].'
-        )
+        raise UsageError(f"no device has the tag {match['tag']!r}", hint='Tag one in devices.toml: tags = ["rk3588"]')
     if match["count"] is None:
         for name in tagged:
             yield name, 1, (name,)
         return
     count = int(match["count"]) if match["count"].isdigit() else 1 + _WORDS.index(match["count"])
     if count > len(tagged):
-        raise UsageError(
-            f"{selector!r} wants {count} devices, and {len(tagged)} have the tag", hint="Tag more, or want fewer."
-        )
+        raise UsageError(f"{selector!r} wants {count} devices; {len(tagged)} have the tag", hint="Tag more devices.")
     for slot in range(1, count + 1):
         yield selector, slot, tagged
 

@@ -150,9 +150,8 @@ def open_bench(
             raise UsageError("a library of operators is for one model", hint="Leave out --option RUNTIME:library=FILE.")
         store = stack.enter_context(open_store(request.record))
         device = stack.enter_context(opened(request.device, on_wait=tell))
-        link = stack.enter_context(
-            link_to(device, timeout_s=request.effort.timeout_s, machine=machine_of(request.device), kept=kept)
-        )
+        timeout_s, machine = request.effort.timeout_s, machine_of(request.device)
+        link = stack.enter_context(link_to(device, timeout_s=timeout_s, machine=machine, kept=kept))
         probes, missing = equip(link, runtimes, request.device, tell)
         runtime = _only(runtimes, request.wish.commands, probes, missing, loads)
         probe = probes[runtime.name]
@@ -245,9 +244,7 @@ def _only(
     if not present:
         reasons = reasons_of(missing) or f"none takes models of the format {loads}"
         own = "".join(command.hint for command in commands)
-        raise RuntimeMissingError(
-            f"no runtime is there to measure with ({reasons})", hint=hint_of(missing, own or "Install one.")
-        )
+        raise RuntimeMissingError(f"there is no runtime ({reasons})", hint=hint_of(missing, own or "Install one."))
     if len(present) > 1:
         raise UsageError(
             f"{', '.join(r.name for r in present)} are there, and a table is of one runtime",

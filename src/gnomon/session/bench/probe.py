@@ -62,11 +62,7 @@ Fault = tuple[Literal["board", "speed"], str]
 
 
 def probe(
-    config: DeviceConfig,
-    record: RecordAddress | None,
-    runtimes: Sequence[str] = (),
-    *,
-    tell: Tell | None = None,
+    config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Probed:
     """Measure the reference kernel on a device by the first of the runtimes that is there: a campaign `probe`.
 
@@ -124,11 +120,7 @@ def judged(probed: Probed, before: Baseline | None) -> Fault | None:
 
 
 def probe_now(
-    config: DeviceConfig,
-    record: RecordAddress | None,
-    runtimes: Sequence[str] = (),
-    *,
-    tell: Tell | None = None,
+    config: DeviceConfig, record: RecordAddress | None, runtimes: Sequence[str] = (), *, tell: Tell | None = None
 ) -> Health:
     """Probe a device, and note what that says of it; a fault of its speed is looked at twice.
 
