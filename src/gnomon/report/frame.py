@@ -132,6 +132,5 @@ def _package(name: str, what: str, instead: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            f"{name} is not installed, which {what}",
-            hint=f"{install_line(name, python=sys.executable)}; or {instead}.",
+            f"{name} is not installed, which {what}", hint=f"{install_line(name, python=sys.executable)}; or {instead}."
         ) from error

@@ -152,10 +152,7 @@ class Lab:
         for index in (*graph.inputs, *graph.outputs):
             tensor = graph.tensors[index]
             left_open = tensor.shape is None or (self.open_outputs and index not in graph.inputs)
-            tensors[tensor.name] = {
-                "shape": None if left_open else list(tensor.shape or ()),
-                "dtype": tensor.dtype,
-            }
+            tensors[tensor.name] = {"shape": None if left_open else list(tensor.shape or ()), "dtype": tensor.dtype}
         feeds: dict[str, wire.Feed] = {name: self.read.feeds.get(name, {}) for name in self.placed.inputs}
         for name, path in self.request.feeds.items():
             feeds[name] = {"file": self.push(path, path.name)}

@@ -111,12 +111,7 @@ def _write_program(lab: Lab, contender: Contender, packaged: Packaged, folder: P
 
 def _head(name: str, digest: str) -> PlanHead:
     """How each plan begins: the file's name and digest are those of the model."""
-    return {
-        "format": _FORMAT,
-        "version": 1,
-        "gnomon": gnomon.__version__,
-        "model": {"name": name, "sha256": digest},
-    }
+    return {"format": _FORMAT, "version": 1, "gnomon": gnomon.__version__, "model": {"name": name, "sha256": digest}}
 
 
 def _operators(graph: Graph, backends: Mapping[int, str]) -> list[PlanOperator]:

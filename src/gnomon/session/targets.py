@@ -383,10 +383,7 @@ def describe(failure: Failure | None) -> str:
 
 
 def equip(
-    link: AgentLink,
-    runtimes: tuple[Runtime, ...],
-    config: DeviceConfig,
-    tell: Tell | None,
+    link: AgentLink, runtimes: tuple[Runtime, ...], config: DeviceConfig, tell: Tell | None
 ) -> tuple[dict[str, Probe], list[Missing]]:
     """Ask the device for the runtimes; bring those that it lacks, as packages for its own Python and processor.
 

@@ -75,14 +75,7 @@ if [ "$p" = "$g" ]; then kill -s KILL -- "-$p"; e; e >&4; else e; e >&4; kill -s
 """
 
 
-def run_script(
-    *,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    work: str,
-    note: str,
-    token: str,
-) -> str:
+def run_script(*, argv: Sequence[str], env: Mapping[str, str], work: str, note: str, token: str) -> str:
     """A command in its own process group, whose number lies in the file `note` while it runs.
 
     Without setsid its group is that of the session, which its end then kills too. Where the folder of the note is

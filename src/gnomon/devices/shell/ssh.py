@@ -29,23 +29,8 @@ from gnomon.devices.shell.link import (
     end,
     starting_client,
 )
-from gnomon.devices.shell.scripts import (
-    REMOTE,
-    file_script,
-    guard_script,
-    line,
-    marked,
-    quoted,
-    run_script,
-)
-from gnomon.devices.shell.ssh_client import (
-    SshSettings,
-    TurnedAwayError,
-    client_argv,
-    lost,
-    no_python,
-    not_connected,
-)
+from gnomon.devices.shell.scripts import REMOTE, file_script, guard_script, line, marked, quoted, run_script
+from gnomon.devices.shell.ssh_client import SshSettings, TurnedAwayError, client_argv, lost, no_python, not_connected
 from gnomon.errors import DeviceError
 from gnomon.system.process import Guard, Printed, guarded
 from gnomon.system.stopping import look_up, pause
@@ -128,13 +113,7 @@ class SshLink(ShellLink):
         """See `ShellLink.command`."""
         token = secrets.token_hex(16)
         note = f"{self.base}/run/{command.number}"
-        script = run_script(
-            argv=command.argv,
-            env=command.env,
-            work=f"{self.base}/work",
-            note=note,
-            token=token,
-        )
+        script = run_script(argv=command.argv, env=command.env, work=f"{self.base}/work", note=note, token=token)
         data = iter((command.stdin,))
         return self.session(script, token, data=data, stdout=run.add_stdout, stderr=run.stderr.add)
 
@@ -166,11 +145,7 @@ class SshLink(ShellLink):
         token = secrets.token_hex(16)
         errors = bytearray()
         session = self.session(
-            marked(script, token),
-            token,
-            data=data or iter(()),
-            stdout=take or (lambda _: None),
-            stderr=errors.extend,
+            marked(script, token), token, data=data or iter(()), stdout=take or (lambda _: None), stderr=errors.extend
         )
         try:
             session.pump(time.monotonic() + within_s)
@@ -207,11 +182,7 @@ class SshLink(ShellLink):
         self._guard.close()
 
     def _argv(self, *, master: bool) -> list[str]:
-        shared = [
-            f"ControlPath={self._folder}/c",
-            "ControlPersist=no",
-            f"ControlMaster={'yes' if master else 'no'}",
-        ]
+        shared = [f"ControlPath={self._folder}/c", "ControlPersist=no", f"ControlMaster={'yes' if master else 'no'}"]
         # Once the control connection is gone, none is made in its place behind gnomon's back.
         return client_argv(self._settings, first=() if master else ("ProxyCommand=false",), last=shared)
 

@@ -28,14 +28,7 @@ from gnomon.jobs.compare.job import SESSIONS, compare
 from gnomon.jobs.place.fleet import run_lanes
 from gnomon.jobs.runs.answers import packed, unpacked
 from gnomon.jobs.runs.job import find_campaign, open_record
-from gnomon.jobs.suite.document import (
-    CellPart,
-    ComparedCell,
-    ErrorPart,
-    SuiteCompareDocument,
-    SuiteDocument,
-    cell_part,
-)
+from gnomon.jobs.suite.document import CellPart, ComparedCell, ErrorPart, SuiteCompareDocument, SuiteDocument, cell_part
 from gnomon.jobs.suite.plan import (
     LIKENESSES,
     REPEATED,

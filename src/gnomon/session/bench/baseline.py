@@ -284,12 +284,7 @@ def measure_beside_gauge(
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []
     return {
         p.key: timed(
-            results[p.key],
-            gauge.clock,
-            reference_s=gauge.reference_s,
-            anchors=anchors,
-            large=large,
-            sitting=sitting,
+            results[p.key], gauge.clock, reference_s=gauge.reference_s, anchors=anchors, large=large, sitting=sitting
         )
         for p in placed
     }

@@ -39,11 +39,7 @@ _EFFORT = Effort(rounds=2, block_s=0.02, processes_least=2, processes_most=2, bu
 _trace = Trace(((1, 32, 24, 24),))
 _KERNEL: Unit = _trace.net(_trace.input().conv(32, 3)).nodes[0].unit
 
-_BOARD = {
-    "machine": "the architecture",
-    "cpu_model": "the processor",
-    "soc": "the chip",
-}
+_BOARD = {"machine": "the architecture", "cpu_model": "the processor", "soc": "the chip"}
 """The constant facts about a board; cores and their clocks are switched on and off."""
 _MEMORY = 1.1
 """The ratio from which on two sizes of memory differ; a kernel keeps a little for itself."""
