@@ -62,15 +62,14 @@ class Answer:
 
         It is also written to `path`, where there is one.
         """
-        page: str = function_at(_PAGE)([self.document()], [type(self).__name__])
+        page = str(function_at(_PAGE)([self.document()], [type(self).__name__]))
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
     def to_markdown(self) -> str:
         """The answer, what it holds for, and the first table of the report, in Markdown."""
-        text: str = function_at(_MARKDOWN)(self.document())
-        return text
+        return str(function_at(_MARKDOWN)(self.document()))
 
     def table_rows(self) -> dict[str, Rows]:
         """The lists of the document as rows, by their keys, and all samples as `runs` where it has any."""
@@ -90,7 +89,8 @@ class Answer:
         if table is None and self.brief:
             return frame(self.brief_rows(), using)
         tables = self.table_rows()
-        name = _main(self.main, tables) if table is None else table
+        main = self.main if self.main in tables else next(iter(tables), "")
+        name = main if table is None else table
         if name not in tables:
             message = "this result has no tables" if not tables else f"there is no table {name!r}"
             raise UsageError(message, hint=f"Tables: {', '.join(tables)}." if tables else "Take its document().")
@@ -153,10 +153,6 @@ class FirstVersion(Answer):
 
     format: str
     version: Literal[1] = 1
-
-
-def _main(main: str, tables: Mapping[str, Rows]) -> str:
-    return main if main in tables else next(iter(tables), "")
 
 
 def _escaped(text: str) -> str:

@@ -30,6 +30,8 @@ Ends = tuple[float | None, float | None, float | None]
 
 R = TypeVar("R")
 V = TypeVar("V")
+Get = Callable[[R], V]
+"""A function that reads a value from a row."""
 
 
 class Timed(Protocol):
@@ -87,29 +89,19 @@ class Table(Generic[R]):
         self.columns: list[Column[R]] = []
         self.charts: list[Callable[[], Chart]] = []
 
-    def text(
-        self, title: str, cell: Callable[[R], str], *, least: int = 12, most: int = 48, extra: bool = False
-    ) -> Self:
+    def text(self, title: str, cell: Get[R, str], *, least: int = 12, most: int = 48, extra: bool = False) -> Self:
         """Add a column of texts."""
         self.columns.append(Column(title=title, cell=cell, number=False, least=least, most=most, extra=extra))
         return self
 
     def number(
-        self,
-        title: str,
-        value: Callable[[R], V],
-        show: Callable[[V], str] = str,
-        *,
-        most: int = 48,
-        extra: bool = False,
+        self, title: str, value: Get[R, V], show: Get[V, str] = str, *, most: int = 48, extra: bool = False
     ) -> Self:
         """Add a column of numbers, each as `show` writes its value."""
         self.columns.append(Column(title=title, cell=lambda row: show(value(row)), most=most, extra=extra))
         return self
 
-    def times(
-        self, title: str, value: Callable[[R], Timed | None], interval: str | None = "", *, least: int = 14
-    ) -> Self:
+    def times(self, title: str, value: Get[R, Timed | None], interval: str | None = "", *, least: int = 14) -> Self:
         """Add the medians of times, and their intervals in the unit of the median under a title of their own."""
 
         def ends(row: R) -> str:
@@ -118,9 +110,7 @@ class Table(Generic[R]):
         self.number(title, lambda row: ends_of(value(row))[0], units.time)
         return self if interval is None else self.text(interval, ends, least=least)
 
-    def bars(
-        self, title: str, ends: Callable[[R], Ends], look: Callable[[R], Look] | None = None, noun: str = ""
-    ) -> Self:
+    def bars(self, title: str, ends: Get[R, Ends], look: Get[R, Look] | None = None, noun: str = "") -> Self:
         """Have a page in HTML draw a time of each row that has one; `noun` is what the rows are."""
 
         def chart() -> Chart:
@@ -129,15 +119,10 @@ class Table(Generic[R]):
             def usual(row: R) -> Look:
                 return CHOSEN if self.chosen(row) else LOOKS[0]
 
-            shown = ((row, span) for row in self.rows if (span := ends(row))[0] is not None)
+            name, shown = self.columns[0].cell, [row for row in self.rows if ends(row)[0] is not None]
             rows = (
-                Row(
-                    name=self.columns[0].cell(row),
-                    value=timed(*span),
-                    text=time_words(*span),
-                    look=(look or usual)(row),
-                )
-                for row, span in shown
+                Row(name=name(row), value=timed(*ends(row)), text=time_words(*ends(row)), look=(look or usual)(row))
+                for row in shown
             )
             return in_rows(title, "ms", rows, noun=noun)
 

@@ -321,11 +321,7 @@ def _cell(mark: Mark, frame: _Frame, *, framed: bool) -> str:
     share = min(max(finite(mark.share) or 0.0, 0.0), 1.0)
     box = {"x": left + 1.5, "y": middle - 11.5, "width": right - left - 3, "height": 23}
     heat = _tag("rect", class_="heat", fill="#f0953a", fill_opacity=f"{0.7 * share:.2f}", **box)
-    edge = (
-        {"class_": "ink-stroke", "stroke": "black", "stroke_width": 2.2}
-        if framed
-        else {"class_": "grid", "stroke": "#e4e4e4"}
-    )
+    edge = {**_coloured(CHOSEN, "stroke"), "stroke_width": 2.2} if framed else {"class_": "grid", "stroke": "#e4e4e4"}
     text = _text(mark.label, (left + right) / 2, middle + 4, anchor="middle", bold=framed)
     return _tag("g", _tip(mark) + heat + _tag("rect", fill="none", **box, **edge) + text)
 

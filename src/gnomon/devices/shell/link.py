@@ -12,12 +12,11 @@ import itertools
 import os
 import signal
 import subprocess
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from gnomon.core.codec import Must
 from gnomon.devices.pushed import Part
@@ -86,28 +85,23 @@ class ShellCommand:
     number: int
 
 
-class ShellCall(ABC):
+class ShellCall(Protocol):
     """A command that runs there; `close` it in any case."""
 
     @property
-    @abstractmethod
     def ended(self) -> bool:
         """Whether nothing more will come."""
 
     @property
-    @abstractmethod
     def status(self) -> str | None:
         """How the command ended: its status, "start" for no such program, "gone" for no working folder; None so far."""
 
-    @abstractmethod
     def pump(self, until_s: float) -> bool:
         """Move bytes until the call has ended (True) or the time has come (False)."""
 
-    @abstractmethod
     def close(self) -> None:
         """End it on this machine."""
 
-    @abstractmethod
     def lost(self) -> DeviceError:
         """The error of a call that was closed and ended without telling how."""
 
@@ -116,7 +110,7 @@ class ShellCall(ABC):
         return
 
 
-class ShellLink(ABC):
+class ShellLink(Protocol):
     """The way to a device that is open.
 
     `base` is the private folder there, with `work` and `run` in it; `cache` the shell's word for the folder in which
@@ -124,33 +118,26 @@ class ShellLink(ABC):
     """
 
     base: str
-    cache = '"${XDG_CACHE_HOME:-$HOME/.cache}"'
+    cache: str = '"${XDG_CACHE_HOME:-$HOME/.cache}"'
 
-    @abstractmethod
     def do(self, script: str, *, within_s: float = SHORT_S) -> tuple[str, str]:
         """Run a script of gnomon's own to its end: its status, and what it printed to either output, stripped."""
 
-    @abstractmethod
     def printed(self, script: str, most_bytes: int) -> bytes:
         """The first bytes that a script prints to its standard output, exactly."""
 
-    @abstractmethod
     def command(self, command: ShellCommand, run: Printed) -> ShellCall:
         """Start a command whose group's number lies in the file `run/NUMBER` of the private folder while it runs."""
 
-    @abstractmethod
     def arrive(self, files: Sequence[tuple[Part, str]]) -> None:
         """Bring files to paths there, each seen to be as it was sent. DeviceError if that cannot be."""
 
-    @abstractmethod
     def fetch(self, path: str, local: Path) -> None:
         """Bring a file from there to a path here. DeviceError; OSError if it cannot be written here."""
 
-    @abstractmethod
     def check(self) -> None:
         """DeviceError if the device is no longer there, or has given this visit up."""
 
-    @abstractmethod
     def close(self) -> None:
         """Clean up there and leave, unless that takes too long."""
 

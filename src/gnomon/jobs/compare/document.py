@@ -231,8 +231,7 @@ class CompareDocument(Answer):
 
     def to_markdown(self) -> str:
         """The comparison for a pull request, as --markdown writes it."""
-        text: str = import_module("gnomon.jobs.compare.report").markdown(self)
-        return text
+        return str(import_module("gnomon.jobs.compare.report").markdown(self))
 
     def write(self, files: Mapping[str, Path | None]) -> None:
         """Write the comparison in other forms: "junit", "action_benchmark" or "bencher" -> file.

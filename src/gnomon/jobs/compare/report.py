@@ -115,25 +115,14 @@ def doubts(rows: Sequence[VerdictPart]) -> list[tuple[str, str]]:
     moved = [row.label for row in rows if row.moved > 0]
     if moved:
         why = f"the machine's speed moves within runs, or from one to the next ({listed(moved)})"
-        warnings.append(
-            (
-                f"Warning: {why}: intervals are wider for it.",
-                "Let the device settle, or measure longer; earlier runs in the results database show how much runs "
-                "differ.",
-            )
-        )
+        advice = "Let the device settle, or measure longer; earlier runs in the record show how much runs differ."
+        warnings.append((f"Warning: {why}: intervals are wider for it.", advice))
     unknown = (row.sessions for row in rows if row.verdict == "unknown" and row.sessions)
     sessions = next((part for part in unknown if part.known_by == "assumed" and part.spread), None)
     if sessions is not None:
         spread = units.percent(sessions.spread).lstrip("+")
-        warnings.append(
-            (
-                f"How much runs of the same model differ on this machine is not known: {spread} is assumed (standard "
-                "deviation).",
-                f"Measure it {sessions.needed} times more with this results database, or say what is so: "
-                "--sessions 1%.",
-            )
-        )
+        why = f"The deviation between runs of a model on this machine is not known: {spread} (standard) is assumed."
+        warnings.append((why, f"Measure it {sessions.needed} times more with this record, or give it: --sessions 1%"))
     return warnings
 
 

@@ -35,11 +35,9 @@ def runs_report(document: RunsDocument, page: Page) -> None:
 
 def brought_report(document: BroughtDocument, page: Page) -> None:
     """The counts of each file."""
-    files = document.files
-    campaigns, runs = (sum(getattr(file, name) for file in files) for name in ("campaigns", "runs"))
-    page.headline(f"{campaigns} campaigns and {runs} runs were not there before." if runs else "Nothing new.")
+    page.headline(document.headline()[1] if any(file.runs for file in document.files) else "Nothing new.")
     page.table(
-        Table(files)
+        Table(document.files)
         .text("file", lambda file: file.path, most=64)
         .number("campaigns", lambda file: file.campaigns)
         .number("runs", lambda file: file.runs)
