@@ -207,10 +207,7 @@ def remove_device(name: str, path: Path | None = None) -> Path:
 
     def wanted(before: dict[str, DeviceConfig]) -> dict[str, DeviceConfig]:
         if name not in before:
-            raise UsageError(
-                f"there is no device {shown_key(name)} in the file of devices",
-                hint=f"Devices: {', '.join(before) or 'none'}.",
-            )
+            raise UsageError(f"there is no device {shown_key(name)}", hint=f"Devices: {', '.join(before) or 'none'}.")
         return {key: value for key, value in before.items() if key != name}
 
     return _edit(devices_path() if path is None else path, change, wanted)
@@ -299,8 +296,4 @@ def read_settings(what: str, path: Path) -> str | None:
 
 def usable(what: str, path: Path, verb: str) -> AbstractContextManager[None]:
     """UsageError for what the block meets where a file of the user's folder cannot be read or written."""
-    return system_errors(
-        UsageError,
-        f"the {what} {path} cannot be {verb}",
-        hint="Mend the file or its folder, or set GNOMON_HOME to another folder.",
-    )
+    return system_errors(UsageError, f"the {what} {path} cannot be {verb}", hint="Mend it, or set another GNOMON_HOME.")

@@ -99,9 +99,8 @@ def failed(name: str, message: str) -> Health:
             return before
         count, quarantine = before.failures + 1, None
         if count >= MOST_FAILURES:
-            quarantine = Quarantine(
-                since_s=time.time(), kind="transport", reason=f"it failed {count} times in a row, last: {message[:500]}"
-            )
+            reason = f"it failed {count} times in a row, last: {message[:500]}"
+            quarantine = Quarantine(since_s=time.time(), kind="transport", reason=reason)
         return replace(before, failures=count, quarantine=quarantine)
 
     return _change(name, after)
@@ -118,12 +117,7 @@ def passed(name: str, baseline: Baseline | None, call_s: float | None) -> Health
     what the probe took, if there was anything to probe with.
     """
     now_s = time.time()
-    return _change(
-        name,
-        lambda before: Health(
-            probed_at_s=now_s, call_s=call_s, baseline=before.baseline if baseline is None else baseline
-        ),
-    )
+    return _change(name, lambda before: Health(probed_at_s=now_s, call_s=call_s, baseline=baseline or before.baseline))
 
 
 def release(name: str) -> Quarantine | None:

@@ -64,15 +64,8 @@ class LocalDevice:
     ) -> Completed:
         """Run a command in the private folder; see `Device.run`."""
         guard, folder = self._open()
-        return run_process(
-            argv,
-            env={**inherited(os.environ), **self._environment, **env},
-            stdin=stdin,
-            timeout_s=timeout_s,
-            on_line=on_line,
-            cwd=folder,
-            guard=guard,
-        )
+        env = {**inherited(os.environ), **self._environment, **env}
+        return run_process(argv, env=env, stdin=stdin, timeout_s=timeout_s, on_line=on_line, cwd=folder, guard=guard)
 
     def converse(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Conversation:
         """Start a command that takes one line at a time; see `Conversing.converse`."""

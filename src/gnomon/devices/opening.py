@@ -147,13 +147,6 @@ def ssh_device(config: DeviceConfig, on_wait: OnWait | None) -> Device:
 
 def ssh_settings(config: DeviceConfig) -> SshSettings:
     """How OpenSSH reaches the device of a configuration."""
-    from gnomon.devices.shell.link import ShellSettings
     from gnomon.devices.shell.ssh_client import SshSettings
 
-    return SshSettings(
-        user=config.address.user,
-        host=config.address.host,
-        port=config.address.port,
-        ssh_options=config.ssh_options,
-        **fields_of(ShellSettings, config),
-    )
+    return SshSettings(**fields_of(SshSettings, config.address), **fields_of(SshSettings, config))

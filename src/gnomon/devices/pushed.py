@@ -99,11 +99,7 @@ def contents(part: Part) -> Iterator[bytes]:
             running.update(chunk)
             yield chunk
     if left or running.hexdigest() != part.digest:
-        raise DeviceError(
-            f"{part.source} changed while it was sent",
-            hint="Start again once whatever writes it has ended.",
-            transient=True,
-        )
+        raise DeviceError(f"{part.source} changed meanwhile", hint="Start again once it is stable.", transient=True)
 
 
 def _reading(source: Path) -> AbstractContextManager[None]:

@@ -263,12 +263,8 @@ class Page:
             self._print((" " + _GAP.join(padded)).rstrip(), style=style)
 
     def _wrapped(self, text: str, *, first: str = "", later: str | None = None, style: str = "") -> None:
-        room = textwrap.TextWrapper(
-            width=self.width,
-            initial_indent=first,
-            subsequent_indent=first if later is None else later,
-            break_on_hyphens=False,
-        )
+        indent = first if later is None else later
+        room = textwrap.TextWrapper(self.width, first, indent, break_on_hyphens=False)
         held = _BOUND.sub("\0", clean(text))  # what is clean has no such character
         for line in room.wrap(held) or [""]:
             self._print(line.replace("\0", " ").rstrip(), style=style)

@@ -236,9 +236,8 @@ class EnvironmentPart:
 
 def model_part(path: Path, graph: Graph) -> ModelPart:
     """The model of a document."""
-    return ModelPart(
-        path=str(path), format=graph.format, sha256=graph.digest, operators=len(graph.operators), macs=graph.macs
-    )
+    count = len(graph.operators)
+    return ModelPart(path=str(path), format=graph.format, sha256=graph.digest, operators=count, macs=graph.macs)
 
 
 def operator_parts(graph: Graph) -> tuple[OperatorPart, ...]:
@@ -290,8 +289,8 @@ def runs_part(measured: Measured, graph: Graph | None = None, traced: Measured |
     calls = sum(run.samples.inner * len(run.samples.wall_ns) for run in runs if run.samples is not None)
     wall_ns = sum(sum(run.samples.wall_ns) for run in runs if run.samples is not None)
     return RunsPart(
-        load_s=_middle(processes.load_s),
-        first_call_s=_middle(processes.first_call_s),
+        load_s=middle(processes.load_s),
+        first_call_s=middle(processes.first_call_s),
         throughput_per_s=calls / wall_ns * 1e9 if wall_ns else None,
         processes=processes,
         samples=_samples(runs),
@@ -349,7 +348,8 @@ def _processes(measured: Measured) -> ProcessColumns:
     )
 
 
-def _middle(values: Iterable[float | None]) -> float | None:
+def middle(values: Iterable[float | None]) -> float | None:
+    """The median of the known values; None without one."""
     numbers = [value for value in values if value is not None]
     return median(numbers) if numbers else None
 

@@ -243,11 +243,8 @@ def by_clock(profile: Sequence[Kernel], profiled: Measured, clock: Clock) -> tup
     By CPU time of one thread they take no more than the profiled calls: what they took beyond was something else that
     interrupted them.
     """
-    calls_s = [
-        quantile(run.samples.cpu_s, CALLS_QUANTILE)
-        for run in profiled.runs
-        if clock == "cpu" and run.samples is not None and any(run.samples.cpu_ns)
-    ]
+    samples = [run.samples for run in profiled.runs if run.samples is not None and any(run.samples.cpu_ns)]
+    calls_s = [quantile(s.cpu_s, CALLS_QUANTILE) for s in samples] if clock == "cpu" else []
     total_s = sum(kernel.time_s for kernel in profile)
     share = min(1.0, median(calls_s) / total_s) if calls_s and total_s > 0 else 1.0
     return tuple(replace(kernel, time_s=kernel.time_s * share) for kernel in profile)

@@ -288,7 +288,8 @@ def open_lab(
             for name in (() if request.runtimes else by_name_only(read.model.graph.format))
         ]
         lab.doubts += _loaded(request.wish)
-        lab.doubts += _commands_missing(lab)
+        commands = {command.name for command in request.wish.commands}
+        lab.doubts += [command_failed(missing) for missing in lab.missing if missing.name in commands]
         lab.doubts += _lower_precision(lab)
         lab.doubts += copies_told(lab.targets)
         lab.doubts += read.doubts
@@ -323,10 +324,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
     from gnomon.runtimes.commands import CommandRuntime
 
     if request.effort.energy is not None:
-        raise UsageError(
-            "energy is read around calls that gnomon makes, and a command makes its own",
-            hint="Leave out the objective energy, or --command.",
-        )
+        raise UsageError("the energy of a command's own calls is not known", hint="Leave out energy, or --command.")
     commands = tuple(map(CommandRuntime, request.wish.commands))
     for command in commands:
         if model_format not in command.formats:
@@ -391,12 +389,6 @@ def _loaded(wish: Wish) -> Iterator[Doubt]:
         yield Doubt(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
 
 
-def _commands_missing(lab: Lab) -> Iterator[Doubt]:
-    """A warning for each command that is not on the device, or does not take the model."""
-    names = {command.name for command in lab.request.wish.commands}
-    return (command_failed(missing) for missing in lab.missing if missing.name in names)
-
-
 def command_failed(missing: Missing) -> Doubt:
     """A warning that a command, which was named, gave no time."""
     hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
@@ -452,10 +444,8 @@ def _live(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...],
     if not link.info.python and job.tell is not None:
         job.tell(f"{link.info.name} has no Python: served by the programs of its runtimes")
     request = replace(request, wish=_usual_threads(request, link.info.fingerprint))
-    pushed = {
-        name: {push(Path(path), Path(path).name): digest for path, digest in own.items()}
-        for name, own in request.wish.libraries.items()
-    }
+    named = request.wish.libraries.items()
+    pushed = {name: {push(Path(path), Path(path).name): digest for path, digest in own.items()} for name, own in named}
     request = replace(request, wish=replace(request.wish, libraries=pushed))
     request = replace(request, effort=_fitting(request.effort, link.info.fingerprint.get("memory_bytes"), model))
     request, counters = with_counters(request, link)
@@ -587,11 +577,8 @@ def _kept(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...],
         return recalled.support(support_key(configuration))
 
     present = tuple(r for r in runtimes if any(key.startswith(f"{r.name}:") for key in recalled.supports))
-    missing += [
-        Missing(name=r.name, reason="it was not measured there", hint="Leave out --no-profile to measure it.")
-        for r in runtimes
-        if r not in present
-    ]
+    why, hint = "it was not measured there", "Leave out --no-profile to measure it."
+    missing += [Missing(name=r.name, reason=why, hint=hint) for r in runtimes if r not in present]
     known_options = recalled.campaign.context.options
     if (request.wish.usual or request.wish.every) and isinstance(known_options["threads"], list):
         request = replace(request, wish=replace(request.wish, more_threads=tuple(known_options["threads"][1:])))

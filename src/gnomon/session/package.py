@@ -156,10 +156,8 @@ def read_plan(folder: Path, *, at: str) -> Plan:
 
 def _digests(folder: Path, before: str) -> dict[str, str]:
     """The SHA-256 of each file of a folder, by its path behind `before`."""
-    digests = {}
-    for path in sorted(file for file in folder.rglob("*") if file.is_file()):
-        digests[before + path.relative_to(folder).as_posix()] = file_digest(path)
-    return digests
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {before + path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
 def run_line(job: PlanJob, before: str = "") -> str:
@@ -311,12 +309,10 @@ def write_scheduled(model: Model, schedule: Schedule, destination: Path, *, over
         write_nnpackage(model, package, {})
         written = read_nnpackage(package)
         config = package / METADATA / (written.config_name or CONFIG)
-        if schedule.verbatim:
-            config.write_text(settings_text(schedule.settings), encoding="utf-8", newline="")
-        else:
-            text = with_placement(written.config, schedule.settings).text
-            config.write_text(text, encoding="utf-8", newline="")
-        settings = {k: v for k, v in schedule.settings.items() if v and not k.endswith("_THREADS")}
+        own = schedule.settings
+        text = settings_text(own) if schedule.verbatim else with_placement(written.config, own).text
+        config.write_text(text, encoding="utf-8", newline="")
+        settings = {k: v for k, v in own.items() if v and not k.endswith("_THREADS")}
         _add_launcher(package, _plan(model, schedule, settings), schedule.label)
     return destination
 
@@ -361,12 +357,8 @@ def _add_launcher(package: Path, plan: Plan, label: str) -> None:
         shutil.rmtree(folder)  # the launcher of an earlier schedule, copied with the package
     folder.mkdir()
     plan["files"] = _digests(package, "../")
-    readme = _PACKAGE_README.format(
-        version=gnomon.__version__,
-        label=label,
-        install=pip_line(plan["requirements"]),
-        run=run_line(plan["job"], f"{LAUNCHER}/"),
-    )
+    install, run = pip_line(plan["requirements"]), run_line(plan["job"], f"{LAUNCHER}/")
+    readme = _PACKAGE_README.format(version=gnomon.__version__, label=label, install=install, run=run)
     _write_launcher(folder, plan, readme, variables_of(plan["job"]["segments"][0]["options"]))
 
 

@@ -75,11 +75,8 @@ def settings_of(config: DeviceConfig) -> dict[str, object]:
     The environment is a digest, as its variables may be secrets.
     """
     variables = json.dumps(dict(config.environment), sort_keys=True).encode() if config.environment else b""
-    wished: dict[str, object] = {
-        "pin": list(config.pin),
-        "governor": config.governor,
-        "environment": hashlib.sha256(variables).hexdigest() if variables else None,
-    }
+    digest = hashlib.sha256(variables).hexdigest() if variables else None
+    wished: dict[str, object] = {"pin": list(config.pin), "governor": config.governor, "environment": digest}
     return {name: value for name, value in wished.items() if value}
 
 

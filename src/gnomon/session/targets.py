@@ -327,10 +327,8 @@ def nothing_runs(device: str, runtimes: tuple[Runtime, ...], missing: list[Missi
         hint = "Export the model without it, or give ONNX Runtime a library of it: --option onnxruntime:library=FILE"
         return RuntimeMissingError(f"{operator} is in none of {names}", hint=hint)
     where = "this device" if device == "local" else f"the device {device}"
-    return RuntimeMissingError(
-        f"no runtime on {where} runs the model ({reasons})",
-        hint=hint_of(missing, f"Tried: {names}. Try another model or runtime."),
-    )
+    hint = hint_of(missing, f"Tried: {names}. Try another model or runtime.")
+    return RuntimeMissingError(f"no runtime on {where} runs the model ({reasons})", hint=hint)
 
 
 _UNKNOWN = re.compile(r"([\w.-]+):(\w+)\(-?\d+\) is not a registered function")

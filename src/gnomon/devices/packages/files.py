@@ -216,9 +216,6 @@ def _broken(path: Path, error: Exception) -> RuntimeMissingError:
     return RuntimeMissingError(f"the wheel {path} cannot be used: {why[:300]}", hint=f"rm {shlex.quote(str(path))}")
 
 
-_LEFT_OUT = ("__pycache__",)
-
-
 def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candidate:
     """The installed distribution of that name. Unusable, with the reason, if it is not there or does not fit.
 
@@ -250,20 +247,14 @@ def find_installed(name: str, specifier: SpecifierSet, target: Target) -> Candid
 
 def host_target() -> Target:
     """This machine and the Python of this process as a target."""
-    return target_of(
-        {
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "libc": " ".join(platform.libc_ver()),
-            "kernel": platform.release(),
-        }
-    )
+    libc = " ".join(platform.libc_ver())
+    facts = {"machine": platform.machine(), "python": platform.python_version(), "kernel": platform.release()}
+    return target_of({**facts, "libc": libc})
 
 
 def _check_fits(installed: Distribution, target: Target) -> None:
     """The wheel that it came from must fit; one that was built here fits where the C library is no older."""
-    wheel = installed.read_text("WHEEL")
-    lines = (wheel or "").splitlines()
+    lines = (installed.read_text("WHEEL") or "").splitlines()
     tags = [tag for line in lines if line.startswith("Tag:") for tag in parse_tag(line[4:].strip())]
     if not tags:
         raise Unusable("not installed from a wheel on this machine")
@@ -305,7 +296,7 @@ def _files(installed: Distribution) -> Iterator[tuple[str, Path]]:
             if entry.is_absolute() or not outside.is_relative_to(prefix):
                 raise Unusable(f"its record names a file outside of its folder: {str(entry)[:80]!a}")
             continue
-        if any(part in _LEFT_OUT for part in parts) or entry.suffix in (".pyc", ".pth"):
+        if "__pycache__" in parts or entry.suffix in (".pyc", ".pth"):
             continue
         if parts[0].endswith(".dist-info") and entry.name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
             continue  # of this installation rather than of the distribution

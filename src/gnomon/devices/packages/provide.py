@@ -46,13 +46,8 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path, tell
 
     # pip copies into its folder file by file: what it was stopped at must not look like a wheel.
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as part:
-        done = run_process(
-            _command(requirements, target, Path(part)),
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            timeout_s=_TIMEOUT_S,
-            on_line=on_line,
-            cwd=folder,
-        )
+        command, env = _command(requirements, target, Path(part)), {**os.environ, "PYTHONUNBUFFERED": "1"}
+        done = run_process(command, env=env, timeout_s=_TIMEOUT_S, on_line=on_line, cwd=folder)
         if not done.ok:
             raise _failed(requirements, target, "\n".join([*printed, done.stderr]), timed_out=done.timed_out)
         with system_errors(DeviceError, f"{folder} cannot be written", hint="Free space there, or set GNOMON_HOME."):
@@ -76,9 +71,7 @@ def _failed(requirements: Sequence[str], target: Target, text: str, *, timed_out
     if timed_out:
         return RuntimeMissingError(f"{names} could not be fetched within {_TIMEOUT_S:.0f} s", hint="Start again.")
     if "No module named pip" in text:
-        return RuntimeMissingError(
-            f"{names} cannot be fetched: this Python has no pip", hint=f"Install it: {sys.executable} -m ensurepip"
-        )
+        return RuntimeMissingError(f"{names} cannot be fetched without pip", hint=f"{sys.executable} -m ensurepip")
     lacking = re.search(r"satisfies the requirement (\S+) \(from versions: ([^)\n]*)\)", text)
     if any(sign in text for sign in _UNREACHABLE) and (lacking is None or lacking[2] == "none"):
         return RuntimeMissingError(

@@ -292,13 +292,8 @@ class ShellDevice(ABC, Generic[Settings]):
         if status == "start":
             self._no_start(f"there is no program {argv[0]!r}, or it cannot be executed")
         number = int(status)
-        by_signal = number in _SIGNALS
-        return run.completed(
-            None if by_signal else number,
-            number - 128 if by_signal else None,
-            timed_out=timed_out,
-            duration_s=time.monotonic() - started_s,
-        )
+        code, by = (None, number - 128) if number in _SIGNALS else (number, None)
+        return run.completed(code, by, timed_out=timed_out, duration_s=time.monotonic() - started_s)
 
     def push(self, local: Path, name: str) -> str:
         """Bring a file or folder there, links resolved, unless it is there already; see `Device.push`."""

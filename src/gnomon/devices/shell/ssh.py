@@ -67,12 +67,8 @@ class SshLink(ShellLink):
         argv = [*self._argv(master=True), "--", settings.host, REMOTE]
         with starting_client(argv), self._errors.open("wb") as errors:
             self._process = process = self._guard.start(argv, stderr=errors)
-        guard = guard_script(
-            token=secrets.token_hex(8),
-            silence_s=settings.silence_s,
-            by=command_line(),
-            leases=settings.environment.get(LEASES, ""),
-        )
+        leases = settings.environment.get(LEASES, "")
+        guard = guard_script(token=secrets.token_hex(8), silence_s=settings.silence_s, by=command_line(), leases=leases)
         self._send(line(guard))
         self._thread = threading.Thread(target=self._listen, args=(process,), name="gnomon-ssh", daemon=True)
         self._thread.start()
@@ -130,11 +126,8 @@ class SshLink(ShellLink):
     def fetch(self, path: str, local: Path) -> None:
         """See `ShellLink.fetch`."""
         with local.open("wb") as file:
-            status, said = self._script(
-                f"[ -f {quoted(path)} ] && cat {quoted(path)}",
-                within_s=LONG_S,
-                take=lambda chunk: (file.write(chunk), None)[1],
-            )
+            script = f"[ -f {quoted(path)} ] && cat {quoted(path)}"
+            status, said = self._script(script, within_s=LONG_S, take=lambda chunk: (file.write(chunk), None)[1])
         if status != "0":
             raise refusal(self._settings, said or "there is no such file", path)
 

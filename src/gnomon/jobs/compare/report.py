@@ -41,10 +41,7 @@ def compare_report(document: CompareDocument, page: Page) -> None:
 def _self_test(parts: Sequence[SelfTestPart], document: CompareDocument, page: Page) -> None:
     """The slow-downs that comparisons on that machine see, and the time that they take for the limit."""
     limit = units.percent(document.fail_slower).lstrip("+")
-    page.heading(
-        f"Comparisons here, and how long {limit} takes them; found and wrong: of {parts[0].windows} drawn with that "
-        "slow-down, and without"
-    )
+    page.heading(f"Power for {limit}; found and wrong: of {parts[0].windows} drawn with that slow-down, and without")
     table = Table(parts).text("configuration", lambda part: part.label, least=20)
     table.number("a turn scatters by", lambda part: part.scatter, lambda scatter: units.percent(scatter).lstrip("+"))
     table.number("seen in 60 s", lambda part: part.sees_in_60_s, units.percent)

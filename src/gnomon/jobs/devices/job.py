@@ -127,14 +127,9 @@ def examine(
 def _row(config: DeviceConfig, state: Literal["ready", "in use", "failed"], **facts: Any) -> DeviceRow:
     """A device as it was found, with the settings that it has in the file of devices."""
     settings = {key: value for key, value in asdict(config).items() if key not in {"name", "address"}}
-    nothing = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
-    return DeviceRow(
-        **{"runtimes": (), "seconds": 0.0, **nothing, **facts},
-        name=config.name,
-        address=str(config.address),
-        state=state,
-        settings=settings,
-    )
+    nothing: dict[str, Any] = dict.fromkeys(("reason", "hint", "fingerprint", "interpreter", "check"))
+    nothing |= {"runtimes": (), "seconds": 0.0}
+    return DeviceRow(**nothing | facts, name=config.name, address=str(config.address), state=state, settings=settings)
 
 
 def _look(config: DeviceConfig, *, deep: bool) -> DeviceRow:

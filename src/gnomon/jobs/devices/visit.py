@@ -49,12 +49,8 @@ def look_closely(device: Device) -> CloseLook:
             )
         overheads.append(done.duration_s)
     data = secrets.token_hex(1 << 18)
-    done = device.run(
-        ["sh", "-c", "cat >written && cat written; s=$?; rm -f written; exit $s"],
-        env={},
-        stdin=data.encode(),
-        timeout_s=_SHELL_TIMEOUT_S,
-    )
+    script = "cat >written && cat written; s=$?; rm -f written; exit $s"
+    done = device.run(["sh", "-c", script], env={}, stdin=data.encode(), timeout_s=_SHELL_TIMEOUT_S)
     if not done.ok:
         raise _failed("a file cannot be written in the private folder", done.stderr)
     if done.stdout != data:

@@ -13,7 +13,7 @@ from gnomon.report import units
 from gnomon.report.chart import INK, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line, look_of
 from gnomon.report.page import Table
 from gnomon.report.plain import listed, shorten
-from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart
+from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart, middle
 
 MeasuredDocument = PlaceDocument | ProfileDocument | ParetoDocument
 
@@ -61,16 +61,11 @@ def _kernels(profile: KernelColumns | None) -> list[Kernel]:
     rows = [
         (name, backend, 1e-6 * took)
         for name, backend, times in zip(profile.name, profile.backend, profile.wall_us, strict=True)
-        if (took := _median(times)) is not None
+        if (took := middle(times)) is not None
     ]
-    call = _median(profile.call_us)
+    call = middle(profile.call_us)
     outside_s = 0.0 if call is None else 1e-6 * call - sum(took for _, _, took in rows)
     return [*rows, ("outside of kernels", "", outside_s)] if outside_s > 0 else rows
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    numbers = [number for value in values if (number := finite(value)) is not None]
-    return median(numbers) if numbers else None
 
 
 def _times_us(samples: SampleColumns, clock: str) -> tuple[tuple[float, ...], ...]:

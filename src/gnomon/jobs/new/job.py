@@ -60,10 +60,7 @@ def new_package(kind: Kind, name: str, folder: Path) -> NewDocument:
         inside = "tests" if template.name.startswith("test_") else name
         path = f"{inside}/{template.name.replace('yours', name)}"
         texts[path] = re.sub(r"^from \.", f"from {name}.", text, flags=re.MULTILINE)
-    with (
-        system_errors(UsageError, f"{folder} cannot be written", hint="Name a folder that can be written: --out DIR."),
-        staged(folder) as package,
-    ):
+    with system_errors(UsageError, f"{folder} cannot be written", hint="Give --out DIR."), staged(folder) as package:
         for path, text in texts.items():
             (package / path).parent.mkdir(parents=True, exist_ok=True)
             (package / path).write_text(text, encoding="utf-8")

@@ -107,10 +107,7 @@ def unpacked(data: Mapping[str, str], campaign: str) -> dict[str, object]:
     except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise _damaged(campaign, str(error)) from error
     if len(text) > most:
-        raise RecordError(
-            f"the answer of the campaign {campaign} is larger than those that are kept: more than {most} bytes",
-            hint=_HINT,
-        )
+        raise RecordError(f"the answer of the campaign {campaign} has more than {most} bytes", hint=_HINT)
     try:
         document = codec.loads(text)
     except RecordError as error:

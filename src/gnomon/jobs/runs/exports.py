@@ -47,10 +47,7 @@ def configurations(answer: Exported) -> list[tuple[Configuration, RunsPart]]:
     rows: Sequence[Configuration] = getattr(answer, _LISTS.get(answer.format, ""), ())
     measured = [(row, row.runs) for row in rows if row.runs]
     if not measured:
-        raise RecordError(
-            f"the answer ({answer.format}) holds no runs of configurations",
-            hint="Give a run of gnomon place, profile or pareto.",
-        )
+        raise RecordError(f"the answer ({answer.format}) holds no runs", hint="Give a run of place, profile or pareto.")
     return measured
 
 
@@ -62,10 +59,7 @@ def operator_times(answer: Exported) -> dict[str, list[OperatorTime]]:
         if any(row.time_s is not None for row in rows):
             times[configuration.label] = rows
     if not times:
-        raise RecordError(
-            "the answer holds no times of operators",
-            hint="No runtime reported them; `gnomon runtimes` lists those that do.",
-        )
+        raise RecordError("the answer holds no times of operators", hint="Take a runtime with them: gnomon runtimes")
     return times
 
 

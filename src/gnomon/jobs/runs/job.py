@@ -104,12 +104,8 @@ def show_campaign(store: Store, campaign: Campaign, *, clock: Literal["wall", "c
         for tally in store.query(TallyQuery(campaign=campaign.id))
     ]
     candidates.sort(key=lambda c: (c.summary.median_s if c.summary else math.inf, c.candidate))
-    return RunDocument(
-        clock=clock,
-        row=_row(store, campaign),
-        candidates=tuple(candidates),
-        events=tuple(store.query(EventQuery(campaign=campaign.id))),
-    )
+    events = tuple(store.query(EventQuery(campaign=campaign.id)))
+    return RunDocument(clock=clock, row=_row(store, campaign), candidates=tuple(candidates), events=events)
 
 
 def sample_rows(store: Store, campaigns: Iterable[Campaign]) -> Iterator[tuple[Any, ...]]:
@@ -173,10 +169,7 @@ def export_netron(answer: Exported, model: Path | None, out: Path) -> int:
     _refuse_what_is_there(out)
     count = noted_copy(model or Path(measured.path), notes, out, digest=measured.sha256)
     if not count:
-        raise RecordError(
-            "no operator of the answer is a node of the model: it ran converted",
-            hint="--format perfetto has its kernels.",
-        )
+        raise RecordError("the model ran converted: no operator is a node of it", hint="Take --format perfetto.")
     return count
 
 

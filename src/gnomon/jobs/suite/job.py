@@ -121,13 +121,11 @@ def measure_cells(
         note(store, campaign.id, _CELLS, noted)
     ended = _ended(store, campaign.id)
     run = _Run(asked, campaign, measure, tell)
-    run.waiting = Waiting(
-        (cell for cell in cells if cell.id not in ended),
-        ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended),
-    )
+    left = [cell for cell in cells if cell.id not in ended]
+    run.waiting = Waiting(left, ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended))
     run.resumed, run.probed = resumed, suite.probe
     run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
-    if any(cell.id not in ended for cell in cells):
+    if left:
         if asked.cluster is None:
             run.here()
         else:

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from gnomon.core.stats import Block, drift, median, quantile, summarise, values_by_process
@@ -282,12 +283,8 @@ def measure_beside_gauge(
             )
     anchors = [bench.runner.known(key) for key in _runs_of(bench, gauge.anchor)]
     large = [bench.runner.known(key) for key in _runs_of(bench, gauge.large)] if gauge.large else []
-    return {
-        p.key: timed(
-            results[p.key], gauge.clock, reference_s=gauge.reference_s, anchors=anchors, large=large, sitting=sitting
-        )
-        for p in placed
-    }
+    in_time = partial(timed, clock=gauge.clock, reference_s=gauge.reference_s, anchors=anchors, large=large)
+    return {p.key: in_time(results[p.key], sitting=sitting) for p in placed}
 
 
 def measure_well(
@@ -337,11 +334,8 @@ def _is_known(bench: Bench, placed: Placed, effort: Effort) -> bool:
 
 def _runs_of(bench: Bench, anchor: Candidate) -> Iterator[str]:
     """The names of an anchor's runs beside others, of this time and of those that the record holds."""
-    yield anchor.key
-    number = 0
-    while bench.runner.known(f"{anchor.key}/{number}").runs:
-        yield f"{anchor.key}/{number}"
-        number += 1
+    later = (f"{anchor.key}/{number}" for number in itertools.count())
+    return itertools.chain([anchor.key], itertools.takewhile(lambda key: bench.runner.known(key).runs, later))
 
 
 def _next(bench: Bench, anchor: Candidate, processes: int) -> Candidate:
