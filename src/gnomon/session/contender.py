@@ -414,14 +414,9 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
         others = f", {median(later):.2g} s (median) in {len(later)} later ones" if later else ""
         held = held_bytes(runs[-1])
         memory = "" if held is None else f"; it holds {held / 2**20:.3g} MiB of the device's memory"
-        warnings.append(
-            Doubt(
-                kind="first-run",
-                message=f"in its first process {contender.label} took {first:.2g} s to load and for the first "
-                f"call{others}: {what} compiled then; no time of a call holds it{memory}",
-                hint="Count it where processes are short-lived.",
-            )
-        )
+        took = f"in its first process {contender.label} took {first:.2g} s to load and for the first call{others}"
+        message = f"{took}: {what} compiled then; no time of a call holds it{memory}"
+        warnings.append(Doubt(kind="first-run", message=message, hint="Count it where processes are short-lived."))
     return warnings
 
 

@@ -479,15 +479,17 @@ def _live(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...],
         **({"drawn": read.feeds} if read.feeds else {}),
     }
     context = _context(request, model, link, probes)
+    asked = Question(kind=job.kind, context=context, details={**job.question, **details}, goes_on=job.goes_on)
+    sources, stages = Sources(model.graph, read.names), _QUICK if request.quick else None
     runner = CampaignRunner(
         link,
         store,
-        Question(kind=job.kind, context=context, details={**job.question, **details}, goes_on=job.goes_on),
+        asked,
         watch=job.watch,
         fresh=request.fresh,
-        sources=Sources(model.graph, read.names),
+        sources=sources,
         time_of_job=request.time,
-        stages=_QUICK if request.quick else None,
+        stages=stages,
     )
     noted = {"converted": converted}
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)

@@ -298,20 +298,15 @@ def judge_contenders(
     default = _best_default(able, chosen)
     hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
     doubt = Doubt(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
+    wanted, breaks = [p for p in proved.values() if p.contender.key in eligible], best.key in barred
+    reason = _reason(
+        wanted, proved[best.key], chosen, for_what, default, undecided=undecided, priced=priced, barred=breaks
+    )
     return Verdict(
         proved=tuple(proved.values()),
         best_single=proved[best.key],
         chosen=chosen,
-        reason=_reason(
-            [p for p in proved.values() if p.contender.key in eligible],
-            proved[best.key],
-            chosen,
-            for_what,
-            default,
-            undecided=undecided,
-            priced=priced,
-            barred=best.key in barred,
-        ),
+        reason=reason,
         clocks=clocks,
         clock=clocks.of(*contenders),
         default=default,

@@ -273,13 +273,9 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     if lab.model_changed:
         warnings.insert(0, _CHANGED)
     if sensitivity.relative < 1e-5:
-        warnings.append(
-            Doubt(
-                kind="insensitive",
-                message="the outputs hardly depend on the input, so equal outputs prove little",
-                hint="Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it.",
-            )
-        )
+        message = "the outputs hardly depend on the input, so equal outputs prove little"
+        hint = "Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it."
+        warnings.append(Doubt(kind="insensitive", message=message, hint=hint))
     if lost := 1 - sensitivity.finite_share:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:

@@ -179,15 +179,10 @@ def support_of_file(
 def copies_told(targets: Sequence[Target]) -> list[Doubt]:
     """A warning for each runtime that runs a copy of the user's file."""
     reasons = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
-    return [
-        Doubt(
-            kind="copy",
-            message=f"{name} does not run the file as it is ({reason}): it was measured on a copy with unique names, "
-            "fixed shapes and folded constants",
-            hint="Its package holds that copy. Export the file again to run it as it is.",
-        )
-        for name, reason in reasons.items()
-    ]
+    copied = "it was measured on a copy with unique names, fixed shapes and folded constants"
+    messages = (f"{name} does not run the file as it is ({reason}): {copied}" for name, reason in reasons.items())
+    hint = "Its package holds that copy. Export the file again to run it as it is."
+    return [Doubt(kind="copy", message=message, hint=hint) for message in messages]
 
 
 def find_targets(

@@ -6,6 +6,7 @@ import shlex
 import shutil
 from pathlib import Path
 
+from gnomon.core.codec import fields_of
 from gnomon.jobs.commands.document import CommandPart, CommandsDocument
 from gnomon.runtimes.declared import declarations
 
@@ -15,17 +16,11 @@ def listed_commands(config: Path | None) -> CommandsDocument:
     return CommandsDocument(
         commands=tuple(
             CommandPart(
-                name=command.name,
-                program=command.program,
+                **fields_of(CommandPart, command),
                 found=shutil.which(command.program) or "",
                 origin=str(origin),
                 line=shlex.join(command.run),
-                read=command.read,
-                formats=command.formats,
-                format=command.format,
-                ran=command.ran,
                 checked=bool(command.outputs),
-                hint=command.hint,
             )
             for command, origin in declarations(config).values()
         )

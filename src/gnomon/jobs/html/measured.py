@@ -10,7 +10,7 @@ from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.jobs.place.picture import bar, members, segments
 from gnomon.report import units
-from gnomon.report.chart import INK, Axis, Chart, Group, Look, Mark, Rule, Value, finite, line, look_of
+from gnomon.report.chart import INK, Axis, Chart, Group, Look, Mark, Rule, finite, line, look_of
 from gnomon.report.page import Table
 from gnomon.report.plain import listed, shorten
 from gnomon.session.document import EnvironmentPart, KernelColumns, RunsPart, SampleColumns, SnapshotPart, middle
@@ -115,15 +115,8 @@ def _samples(rows: Sequence[tuple[str, SampleColumns, tuple[tuple[float, ...], .
             left = at[process, block]
             dots += [(left + 0.9 * k / len(own), up(time)) for k, time in enumerate(own)]
         middle = median(times)
-        middles.append(
-            Group(
-                marks=[Mark(x=Value(value=x), y=Value(value=up(middle))) for x in (0.0, len(slots))],
-                look=Look(colour=INK),
-                kind="none",
-                line="straight",
-                name="" if row else "median",
-            )
-        )
+        marks, name = line((x, up(middle)) for x in (0.0, len(slots))), "" if row else "median"
+        middles.append(Group(marks=marks, look=Look(colour=INK), kind="none", line="straight", name=name))
     starts = [number for number, (process, _) in enumerate(slots) if number and process != slots[number - 1][0]]
     return Chart(
         title=f"Every sample by {units.CLOCKS[clock]}: what stands one above the other ran side by side",

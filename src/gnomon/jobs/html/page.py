@@ -37,21 +37,18 @@ def page(documents: Sequence[Document], names: Sequence[str], compared: CompareD
     views = [view(document) for document in documents]
     shown = {"layouts": [_layout(document) for document in documents], "names": list(names)}
     # These five are gnomon's own text, SVG in which names are escaped, or JSON in which no "<" is left.
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            views=views,
-            drawing=lambda chart, key: Markup(inline(chart, key)),  # noqa: S704
-            names=names,
-            compared=None if compared is None else comparison(compared),
-            answer="" if compared is None else compared.headline()[1],
-            policy=_policy(style, script),
-            style=Markup(style),  # noqa: S704
-            script=Markup(script),  # noqa: S704
-            embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
-            shown=Markup(json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
-        )
+    template = _environment().get_template("page.html")
+    return template.render(
+        views=views,
+        drawing=lambda chart, key: Markup(inline(chart, key)),  # noqa: S704
+        names=names,
+        compared=None if compared is None else comparison(compared),
+        answer="" if compared is None else compared.headline()[1],
+        policy=_policy(style, script),
+        style=Markup(style),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        embedded=[Markup(embedded(document, number)) for number, document in enumerate(documents, 1)],  # noqa: S704
+        shown=Markup(json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c")),  # noqa: S704
     )
 
 
@@ -63,13 +60,9 @@ def _environment() -> Environment:
     def shown(value: object) -> object:
         return value if isinstance(value, Markup) or not isinstance(value, str) else clean(value)
 
+    loader = PackageLoader("gnomon.jobs.html", "data")
     return Environment(
-        loader=PackageLoader("gnomon.jobs.html", "data"),
-        autoescape=True,
-        finalize=shown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, finalize=shown, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
 
 

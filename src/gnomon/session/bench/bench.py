@@ -159,36 +159,21 @@ def open_bench(
         request = replace(request, runtimes=(runtime.name,))
 
         def begin(subject: str, question: Mapping[str, object]) -> CampaignRunner:
+            wish = request.wish
+            commands = {"commands": [command.spec({}) for command in wish.commands]} if wish.commands else {}
             context = Context(
                 device=link.info.fingerprint,
                 versions={runtime.name: probe.version},
                 model_digest=hashlib.sha256(subject.encode()).hexdigest(),
                 model_name=subject,
-                options={
-                    "threads": request.wish.threads,
-                    "backends": list(request.wish.backends),
-                    **({"commands": [own.spec({}) for own in request.wish.commands]} if request.wish.commands else {}),
-                },
+                options={"threads": wish.threads, "backends": list(wish.backends), **commands},
                 seed=request.seed,
                 gnomon_version=gnomon.__version__,
             )
-            runner = CampaignRunner(
-                link,
-                store,
-                Question(
-                    kind=kind,
-                    context=context,
-                    details={
-                        **question,
-                        "configurations": [question_of(configuration)],
-                        "settings": recall.settings_of(request.device),
-                    },
-                    goes_on=goes_on,
-                ),
-                watch=watch,
-                fresh=request.fresh,
-                time_of_job=request.time,
-            )
+            settings = recall.settings_of(request.device)
+            details = {**question, "configurations": [question_of(configuration)], "settings": settings}
+            asked = Question(kind=kind, context=context, details=details, goes_on=goes_on)
+            runner = CampaignRunner(link, store, asked, watch=watch, fresh=request.fresh, time_of_job=request.time)
             runner.note(recall.NOTE, {"device": link.info.name, "address": str(request.device.address)})
             return runner
 
