@@ -143,8 +143,8 @@ class Checked:
 def test_what_a_value_must_be(shares: Any, told: list[str] | None) -> None:
     complaints = Complaints(what="file", hint="-")
     found = decode(Checked, {"shares": shares, "maybe": None}, complaints)
-    assert complaints.told == told if told is not None else len(complaints.told) == 2
-    assert (found is None) == bool(complaints.told)
+    assert complaints.sentences == told if told is not None else len(complaints.sentences) == 2
+    assert (found is None) == bool(complaints.sentences)
 
 
 @pytest.mark.parametrize("text", ["", "{", "NaN", "[Infinity]", "[" * 100_000, b"\xff"])

@@ -60,8 +60,8 @@ def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> t
     memory = _memory(series)
     # The first value has none before it; a change at k of the series is one at k - 1 of what is left.
     left = (series[1:] - memory * series[:-1]) / (1 - memory)
-    found = [k + 1 for k in _divided(left / _noise(left), _PENALTY * math.log(left.size))]
-    return tuple(_relevant(np.log(times), found, math.log1p(relevant)))
+    changes = [k + 1 for k in _divided(left / _noise(left), _PENALTY * math.log(left.size))]
+    return tuple(_relevant(np.log(times), changes, math.log1p(relevant)))
 
 
 def _drawn_in(series: Array) -> Array:
@@ -82,14 +82,14 @@ def _memory(series: Array) -> float:
     Differences over two steps have 1 + memory times the variance of those over one. Mean squares tell that closely, but
     many changes of level pass for memory in them; medians tell it roughly, whatever changes, and bound it.
     """
-    one, two = series[1:] - series[:-1], series[2:] - series[:-2]
-    close = _excess(_variance(one), _variance(two))
-    rough = _excess(float(np.median(np.abs(one))) ** 2, float(np.median(np.abs(two))) ** 2)
+    single, two = series[1:] - series[:-1], series[2:] - series[:-2]
+    close = _excess(_variance(single), _variance(two))
+    rough = _excess(float(np.median(np.abs(single))) ** 2, float(np.median(np.abs(two))) ** 2)
     return min(max(0.0, min(close, rough + _ROUGH)), _MOST_MEMORY)
 
 
-def _excess(one: float, two: float) -> float:
-    return two / one - 1 if one > 0 else 0.0
+def _excess(near: float, two: float) -> float:
+    return two / near - 1 if near > 0 else 0.0
 
 
 def _variance(differences: Array) -> float:
@@ -120,17 +120,17 @@ def _divided(series: Array, penalty: float) -> list[int]:
         cost = best[:last] - (sums[end] - sums[:last]) ** 2 / (end - lengths[:last])
         before[end] = np.argmin(cost)
         best[end] = cost[before[end]] + penalty
-    found: list[int] = []
+    starts: list[int] = []
     end = int(before[n])
     while end > 0:
-        found.append(end)
+        starts.append(end)
         end = int(before[end])
-    return found[::-1]
+    return starts[::-1]
 
 
-def _relevant(logs: Array, found: list[int], least: float) -> list[int]:
+def _relevant(logs: Array, changes: list[int], least: float) -> list[int]:
     """The changes without those between levels that are too near, the nearest taken out first."""
-    kept = list(found)
+    kept = list(changes)
     while kept:
         bounds = [0, *kept, logs.size]
         levels = [float(np.median(logs[a:b])) for a, b in pairwise(bounds)]

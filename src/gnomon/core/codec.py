@@ -100,8 +100,8 @@ def from_json(kind: type[T], value: Any, path: str = "$") -> T:
     """The record of that dataclass out of JSON values; RecordError with all that does not fit, each with its path."""
     complaints = Complaints(what="record", hint=_BAD_RECORD_HINT)
     record = decode(kind, value, complaints, path)
-    if complaints.told:
-        raise RecordError(complaint(complaints.what, complaints.told), hint=complaints.hint)
+    if complaints.sentences:
+        raise RecordError(complaint(complaints.what, complaints.sentences), hint=complaints.hint)
     return typing.cast(T, record)
 
 
@@ -215,13 +215,13 @@ def _reported(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function whose ProblemError is one of pydantic's errors of a value."""
     from pydantic_core import PydanticCustomError
 
-    def made(value: Any) -> Any:
+    def decoded(value: Any) -> Any:
         try:
             return read(value)
         except ProblemError as error:
             raise PydanticCustomError("problem", "{message}", {"message": error.message}) from error
 
-    return made
+    return decoded
 
 
 def shell_words(value: Any) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ def shell_words(value: Any) -> tuple[str, ...]:
             value = shlex.split(value)
         except ValueError as error:
             raise ProblemError(f"a command is wanted ({error})") from error
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and "\0" not in one for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(word, str) and "\0" not in word for word in value):
         return tuple(value)
     raise ProblemError("a command, as a list of texts, is wanted")
 
@@ -364,8 +364,8 @@ def _fault(wrong: ErrorDetails, value: Any, kind: Any) -> tuple[Location, str]:
         return (*place, wrong["loc"][-1]), "missing"
     if fault == "unexpected_keyword_argument":
         records = [part["fields"] for part in parts(_schema(kind), "dataclass")]
-        known = max(reversed(records), key=lambda names: len(around.keys() & set(names)))
-        advice = did_you_mean(str(place[-1]), known) or f"Known are {', '.join(known)}"
+        valid = max(reversed(records), key=lambda names: len(around.keys() & set(names)))
+        advice = did_you_mean(str(place[-1]), valid) or f"Known are {', '.join(valid)}"
         return tuple(place), f"there is no such field. {advice}"
     expected = _EXPECTED.get(fault, words.removeprefix("Input should be "))
     if fault == "must" and isinstance(wrong["input"], dict | list):

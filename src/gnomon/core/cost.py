@@ -204,7 +204,7 @@ class CostModel:
         finite or all zero.
         """
         names = [objective.name for objective in self.objectives]
-        known = f"the objectives are: {', '.join(names)}"
+        hint = f"the objectives are: {', '.join(names)}"
         if weights is None or not weights:
             if len(names) > 1:
                 raise UsageError(
@@ -214,14 +214,14 @@ class CostModel:
             return np.ones(1)
         unknown = [str(name) for name in weights if name not in names]
         if unknown:
-            raise UsageError(f"no objective is named {', '.join(repr(n) for n in unknown)}", hint=known)
+            raise UsageError(f"no objective is named {', '.join(repr(n) for n in unknown)}", hint=hint)
         for name, weight in weights.items():
             number = isinstance(weight, int | float | np.integer | np.floating) and not isinstance(weight, bool)
             if not number or not math.isfinite(weight) or weight < 0:
                 raise UsageError(f"the weight of '{name}' is {weight!r}", hint="use a finite number from 0")
         vector = np.array([float(weights.get(name, 0.0)) for name in names])
         if not vector.any():
-            raise UsageError("all weights are zero", hint=f"weigh at least one; {known}")
+            raise UsageError("all weights are zero", hint=f"weigh at least one; {hint}")
         return vector
 
     def evaluate(self, assignments: NDArray[Any] | Sequence[Sequence[int]]) -> Floats:
@@ -264,9 +264,9 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
     names = [objective.name for objective in model.objectives]
     slots = model.space.slots
     title = f"{name}:{','.join(choices)}" if choices else name
-    known = {choice for slot in slots for choice in slot.choices}
-    if strange := [choice for choice in choices if choice not in known]:
-        raise UsageError(f"no slot has a choice named '{strange[0]}'", hint=f"choices: {', '.join(sorted(known))}")
+    valid = {choice for slot in slots for choice in slot.choices}
+    if strange := [choice for choice in choices if choice not in valid]:
+        raise UsageError(f"no slot has a choice named '{strange[0]}'", hint=f"choices: {', '.join(sorted(valid))}")
     counted = [np.array([not choices or choice in choices for choice in slot.choices], dtype=float) for slot in slots]
     if name in names:
         place = names.index(name)
@@ -278,7 +278,7 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
             name=title,
             unit=model.objectives[place].unit,
             at_most=at_most,
-            slots=tuple(finite(cost) * one for cost, one in zip(model.slot_costs, counted, strict=True)),
+            slots=tuple(finite(cost) * mask for cost, mask in zip(model.slot_costs, counted, strict=True)),
             pairs=() if choices else tuple(finite(pair.cost) for pair in model.pairs),
             charges=tuple(
                 float(finite(charge.cost)) if not choices or charge.choice in choices else 0.0
@@ -290,7 +290,7 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
     if name == SWITCHES and not choices:
         labels = [np.array(slot.choices) for slot in slots]
         unlike = [(labels[pair.first][:, None] != labels[pair.second]).astype(float) for pair in model.pairs]
-        return Limit(name=title, at_most=at_most, slots=tuple(0.0 * one for one in counted), pairs=tuple(unlike))
+        return Limit(name=title, at_most=at_most, slots=tuple(0.0 * mask for mask in counted), pairs=tuple(unlike))
     raise UsageError(
         f"no objective is named '{name}'", hint=f"limit one of: {', '.join([*names, SWITCHES, OPERATORS])}"
     )

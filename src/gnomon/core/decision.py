@@ -85,8 +85,8 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
         sees = apart.seen(alpha, SEEN)
         return Bounds(low=low, high=high, change=change, gate=None, sees=sees and max(sees, rule.relevant))
     gate, least = gate_of(low, high, rule.limit), math.log1p(rule.limit / 2)
-    found = apart.seen(alpha, POWER, above=least)
-    if gate == "pass" and not one_session and (found is None or found > rule.limit):
+    smallest = apart.seen(alpha, POWER, above=least)
+    if gate == "pass" and not one_session and (smallest is None or smallest > rule.limit):
         gate = "undecided"
     sees = apart.seen(alpha, SEEN, above=least)
     # What is precise enough to pass is not called slower, though it is: nearer to the limit nothing is seen.

@@ -98,10 +98,10 @@ class Graph:
 
     def of_types(self) -> dict[str, list[int]]:
         """The indices of the operators of each type."""
-        found: dict[str, list[int]] = {}
+        indices: dict[str, list[int]] = {}
         for operator in self.operators:
-            found.setdefault(operator.type, []).append(operator.index)
-        return found
+            indices.setdefault(operator.type, []).append(operator.index)
+        return indices
 
     @property
     def macs(self) -> int | None:
@@ -170,7 +170,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
     for position, slot in enumerate(slot_of):
         members[slot].append(position)
     names = _names(graph, by, kinds, members)
-    groups = tuple(_group(graph, name, found) for name, found in zip(names, members, strict=True))
+    groups = tuple(_group(graph, name, positions) for name, positions in zip(names, members, strict=True))
     return Grouping(by=by, groups=groups, slot_of=slot_of)
 
 
@@ -195,8 +195,8 @@ def _size_key(graph: Graph, operator: Operator) -> Hashable:
 def _names(graph: Graph, by: By, kinds: Sequence[str], members: list[list[int]]) -> list[str]:
     """A name of each slot: the type, the type with the size of its data, the operator's own."""
     if by == "type":
-        return [kinds[found[0]] for found in members]
-    firsts = [graph.operators[found[0]] for found in members]
+        return [kinds[positions[0]] for positions in members]
+    firsts = [graph.operators[positions[0]] for positions in members]
     if by == "operator":
         return [op.name for op in firsts]
     names = []

@@ -157,25 +157,25 @@ class Space:
             raise ProblemError(
                 f"{len(names)} choices are given for {len(self.slots)} slots", hint="give one choice a slot"
             )
-        found: list[int] = []
+        chosen: list[int] = []
         for slot, name in zip(self.slots, names, strict=True):
             if name not in slot.choices:
                 raise ProblemError(
-                    f"slot '{slot.name}' has no choice '{name}'", hint=f"choose one of: {_known(slot, name)}"
+                    f"slot '{slot.name}' has no choice '{name}'", hint=f"choose one of: {_some_choices(slot, name)}"
                 )
-            found.append(slot.choices.index(name))
-        return tuple(found)
+            chosen.append(slot.choices.index(name))
+        return tuple(chosen)
 
 
-def _known(slot: Slot, name: str) -> str:
+def _some_choices(slot: Slot, name: str) -> str:
     """The choices of a slot; of many those that are most like a name, then the first ones."""
     if len(slot.choices) <= _MOST_TOLD:
         return ", ".join(slot.choices)
     import difflib
 
     near = difflib.get_close_matches(name[:_LONGEST], slot.choices[:_MOST_COMPARED], n=3)
-    told = list(dict.fromkeys((*near, *slot.choices)))[:_MOST_TOLD]
-    return f"{', '.join(told)} and {len(slot.choices) - len(told)} others"
+    listed = list(dict.fromkeys((*near, *slot.choices)))[:_MOST_TOLD]
+    return f"{', '.join(listed)} and {len(slot.choices) - len(listed)} others"
 
 
 def decimal(code: int) -> str:

@@ -401,10 +401,10 @@ def compare(
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if abs(math.log(ratio)) >= math.log1p(threshold):
         verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
-    known = _bounded(low, high)
+    bounds = _bounded(low, high)
     pairs = int(logs.size)
     return Comparison(
-        ratio=ratio, low=known[0], high=known[1], verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed
+        ratio=ratio, low=bounds[0], high=bounds[1], verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed
     )
 
 
@@ -535,12 +535,12 @@ def sessions_of(groups: Iterable[Sequence[Side]]) -> Sessions | None:
     """
     squares, explained, freedom, runs = 0.0, 0.0, 0, 0
     for group in groups:
-        known = [_centre(np.log(side.levels_s))[:2] for side in group if len(side.levels_s) > 1]
-        if len(known) > 1:
-            centres = np.asarray([centre for centre, _ in known])
+        sides = [_centre(np.log(side.levels_s))[:2] for side in group if len(side.levels_s) > 1]
+        if len(sides) > 1:
+            centres = np.asarray([centre for centre, _ in sides])
             squares += float(((centres - centres.mean()) ** 2).sum())
-            explained += sum(variance for _, variance in known)
-            freedom, runs = freedom + len(known) - 1, runs + len(known)
+            explained += sum(variance for _, variance in sides)
+            freedom, runs = freedom + len(sides) - 1, runs + len(sides)
     if freedom < FEWEST_RUNS - 1:
         return None
     return Sessions(variance=max(0.0, squares / freedom - explained / runs), freedom=freedom)
@@ -599,9 +599,9 @@ def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
     moments = {*a.moments_s, *b.moments_s}
     if not len(a.levels_s) == len(b.levels_s) == len(moments) / 2 > 1:
         return False
-    order = [side for _, side in sorted((t, k) for k, one in enumerate((a, b)) for t in one.moments_s)]
+    order = [side for _, side in sorted((t, k) for k, own in enumerate((a, b)) for t in own.moments_s)]
     beside = all(sum(both) == 1 for both in zip(order[::2], order[1::2], strict=True))
-    changing = all(one != other for one, other in itertools.pairwise(order[::2]))
+    changing = all(first != other for first, other in itertools.pairwise(order[::2]))
     return beside and (noted or (changing and len(a.levels_s) >= _FEWEST_TURNS))
 
 

@@ -66,48 +66,48 @@ class Strict:
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs, as json.loads hands them over. ValueError for a key that is there twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise ValueError(f"the key {shown(twice)} is given twice in one object")
-    return found
+    return entries
 
 
 @dataclass(slots=True, kw_only=True)
 class Complaints:
     """Gathers complaints about one file; `what` says what kind of file it is, `hint` what to do about them.
 
-    `told` are sentences, each with its place in front: "line 3: ...". `cut` counts the lines that were cut off, where
+    `sentences` have each with its place in front: "line 3: ...". `cut` counts the lines that were cut off, where
     these are nothing to complain about.
     """
 
     what: str
     hint: str
-    told: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     cut: int = 0
 
     def tell(self, place: str, sentence: str) -> None:
         """Add one."""
-        self.told.append(f"{place}: {sentence}")
+        self.sentences.append(f"{place}: {sentence}")
 
     def raise_any(self) -> None:
         """Raise a ProblemError with all of them, the first twenty in words; nothing where there are none."""
-        if self.told:
-            raise ProblemError(complaint(self.what, self.told), hint=self.hint)
+        if self.sentences:
+            raise ProblemError(complaint(self.what, self.sentences), hint=self.hint)
 
     def raise_usage(self) -> None:
         """Raise a UsageError with all of them, the first twenty in a line each; nothing where there are none."""
-        if self.told:
-            more = len(self.told) - _MOST_TOLD
-            lines = self.told[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+        if self.sentences:
+            more = len(self.sentences) - _MOST_TOLD
+            lines = self.sentences[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
             raise UsageError("\n  ".join([f"{self.what} is invalid:", *lines]), hint=self.hint)
 
 
-def complaint(what: str, told: list[str]) -> str:
+def complaint(what: str, sentences: list[str]) -> str:
     """The message of complaints about a file."""
-    more = len(told) - _MOST_TOLD
+    more = len(sentences) - _MOST_TOLD
     rest = f"; and {more} more" if more > 0 else ""
-    return f"the {what} is malformed: {'; '.join(told[:_MOST_TOLD])}{rest}"
+    return f"the {what} is malformed: {'; '.join(sentences[:_MOST_TOLD])}{rest}"
 
 
 def repeated(items: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
@@ -169,8 +169,8 @@ _OTHERS = (
 def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> str:
     """What is wrong with bytes `of` something, and what they are if that can be told by how they begin."""
     begin = data[:8]
-    told = next((told for magic, told in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
-    return f"not UTF-8 text (byte {error.start}{of}){told and f', {told}'}"
+    advice = next((words for magic, words in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
+    return f"not UTF-8 text (byte {error.start}{of}){advice and f', {advice}'}"
 
 
 def file_text(text: str | bytes, what: str, hint: str, most_letters: int) -> str:

@@ -60,7 +60,7 @@ def json_lines(
         raise ProblemError(message, hint=complaints.hint)
     lines: Iterable[Any] = io.BytesIO(text) if isinstance(text, bytes) else io.StringIO(text, newline="\n")
     for number, line in enumerate(lines, 1):
-        if len(complaints.told) >= _MOST_TOLD and line.strip():
+        if len(complaints.sentences) >= _MOST_TOLD and line.strip():
             complaints.tell(f"line {number}", "the rest was not read")
             return
         if quick is not None and len(line) <= MOST_OF_A_LINE:
@@ -88,9 +88,9 @@ def left_out(bad: Complaints, good: int, complaints: Complaints) -> int:
 
     Where they are as many as these, or the rest was not read for them, they are complaints instead.
     """
-    lines = {sentence.partition(":")[0] for sentence in bad.told}
-    if len(lines) >= good or len(bad.told) >= _MOST_TOLD:
-        complaints.told.extend(bad.told)
+    lines = {sentence.partition(":")[0] for sentence in bad.sentences}
+    if len(lines) >= good or len(bad.sentences) >= _MOST_TOLD:
+        complaints.sentences.extend(bad.sentences)
     return len(lines) + bad.cut
 
 

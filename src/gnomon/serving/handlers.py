@@ -341,7 +341,7 @@ def _checked_name(parts: Sequence[str], name: bytes, size: int) -> str:
         complaints.tell(KERNEL_NAME, f"more than {_MOST_NAME_BYTES} bytes")
     elif KERNEL_NAME in parts and (not text or not text.isprintable() or "\ufffd" in text):
         complaints.tell(KERNEL_NAME, f"{shown(text)} is not a name of printable letters in UTF-8")
-    if FILE in parts and not size and not complaints.told:
+    if FILE in parts and not size and not complaints.sentences:
         complaints.tell(FILE, "it is empty")
     complaints.raise_any()
     return text

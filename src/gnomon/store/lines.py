@@ -54,10 +54,10 @@ def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, se
     if kind is None:
         message = f"one of {', '.join(_KINDS)} expected as its type, {shown(value.get('type'))} found"
         return complaints.tell(place, message)
-    campaign, before = value["campaign"], len(complaints.told)
+    campaign, before = value["campaign"], len(complaints.sentences)
     own = {name: item for name, item in value.items() if name not in ("type", "campaign")}
     item = codec.decode(kind, own, complaints, f"{place}: $")
-    if len(complaints.told) > before:
+    if len(complaints.sentences) > before:
         return None
     visit = (campaign, item.candidate, item.process, item.block, item.profiled) if isinstance(item, Run) else campaign
     if isinstance(item, Campaign):

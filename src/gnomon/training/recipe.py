@@ -50,11 +50,11 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
     if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
         complaints.tell("epochs", f"{recipe.epochs!r} is not a number from 1 to {_MOST_EPOCHS}")
-    before = len(complaints.told)
+    before = len(complaints.sentences)
     _check_part(optimizer, recipe.optimizer, _optimizers(), complaints)
     if recipe.scheduler is not None:
         _check_part(scheduler, recipe.scheduler, _schedulers(), complaints)
-    if len(complaints.told) == before:
+    if len(complaints.sentences) == before:
         _try(recipe, (optimizer, scheduler), complaints)
     complaints.raise_any()
 

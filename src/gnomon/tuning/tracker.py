@@ -158,9 +158,9 @@ def read_free(reply: Any, address: str) -> FreeServer:
 def _read(kind: Any, reply: Any, address: str) -> Any:
     complaints = Complaints(what=f"reply of the tracker at {address}", hint="")
     value = decode(kind, reply, complaints)
-    if complaints.told:
+    if complaints.sentences:
         raise DeviceError(
-            complaint(complaints.what, complaints.told),
+            complaint(complaints.what, complaints.sentences),
             hint="See whether a TVM RPC tracker of a known release listens there; this is how that of 0.27 replies.",
         )
     return value

@@ -83,7 +83,7 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
     )
     table, complaints = scan_snpe_csv(text)
     assert list(table) == ["A[1,2]", "C[1,2]"]
-    told = "\n".join(complaints.told)
+    told = "\n".join(complaints.sentences)
     for line, what in (
         (2, "without a slash"),
         (3, "never counts as 0"),
@@ -95,8 +95,8 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
         (10, "this is NNabla's table"),
         (11, "5 fields expected, 1 found"),
     ):
-        assert any(text.startswith(f"line {line}: ") and what in text for text in complaints.told), (line, told)
-    assert len(complaints.told) == 9
+        assert any(text.startswith(f"line {line}: ") and what in text for text in complaints.sentences), (line, told)
+    assert len(complaints.sentences) == 9
     with pytest.raises(ProblemError, match=r"line 2: .*; line 3: .*; line 11: "):
         read_snpe_csv(text)
 
@@ -104,16 +104,16 @@ def test_everything_wrong_with_a_csv_is_told_at_once_and_the_rest_kept() -> None
 def test_a_runtime_that_is_missing_is_told_and_the_rest_kept() -> None:
     text = row("A") + row("A", "DSP") + row("B") + row("C", "DSP")
     table, complaints = scan_snpe_csv(text)
-    assert complaints.told == [
+    assert complaints.sentences == [
         "line 3: no times on DSP, which other units have",
         "line 4: no times on GPU, which other units have",
     ]
     assert table["C"]["DSP"]["Layers Time"]["Avg_Time"] == 37.0
     assert list(table["B"]) == ["GPU"]
     _, complaints = scan_nnabla_csv("A,cpu:float,1.5\nA,cudnn:float,0.5\nB,cpu:float,2\n")
-    assert complaints.told == ["line 3: no times on cudnn:float, which other units have"]
+    assert complaints.sentences == ["line 3: no times on cudnn:float, which other units have"]
     _, complaints = scan_snpe_json(write_snpe_json(table))
-    assert complaints.told[0].startswith("$.B: no times on DSP")
+    assert complaints.sentences[0].startswith("$.B: no times on DSP")
 
 
 def test_a_long_name_is_a_name() -> None:
@@ -133,7 +133,7 @@ def test_what_is_no_time_is_refused(time: str) -> None:
 
 def test_nothing_is_good_of_names_that_are_no_text() -> None:
     table, complaints = scan_snpe_json('{"\\ud800": {"GPU": {"Layers Time": {"Avg_Time": 37.0, "Max_Time": 38.0}}}}')
-    assert not table and complaints.told
+    assert not table and complaints.sentences
 
 
 def test_hostile_files_are_refused() -> None:

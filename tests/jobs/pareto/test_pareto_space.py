@@ -246,5 +246,5 @@ def test_two_phases_spend_what_was_given(iterations: int) -> None:
         coarse=coarse,
         clock=lambda: 0.0,
     )
-    assert len(found.told) == min(iterations, space.space.size)
-    assert len({t.assignment for t in found.told}) == len(found.told)
+    assert len(found.trials) == min(iterations, space.space.size)
+    assert len({t.assignment for t in found.trials}) == len(found.trials)

@@ -84,7 +84,7 @@ def test_tensors_that_are_alive_together_never_share_memory(data: st.DataObject,
         made[k, k + 1] = (SimpleNamespace(inputs=[written[i] for i in reads], outputs=fresh), "")
         written += fresh
     files = SegmentFiles.__new__(SegmentFiles)
-    files._made = made
+    files._segments = made
     whole = PlacedModel(graph=cast(Any, None), path="", inputs=("x",), outputs=("y",))
     found = files.boundary(list(made), whole)
     assert found.keys() == life.keys()

@@ -58,28 +58,28 @@ def nondominated(costs: NDArray[Any] | Sequence[Sequence[float]], stop: Stop = n
 
 def covered(costs: NDArray[Any] | Sequence[Sequence[float]], front: NDArray[Any]) -> NDArray[np.bool_]:
     """For each row of `costs` (N, objectives), whether a row of `front` (M, objectives) is nowhere larger: (N,)."""
-    rows, known = _table(costs), _table(front)
-    if rows.shape[1] != known.shape[1]:
+    rows, points = _table(costs), _table(front)
+    if rows.shape[1] != points.shape[1]:
         raise ProblemError(
-            f"rows of {rows.shape[1]} and of {known.shape[1]} objectives cannot be compared",
+            f"rows of {rows.shape[1]} and of {points.shape[1]} objectives cannot be compared",
             hint="give both the same objectives",
         )
-    found = np.zeros(len(rows), dtype=bool)
-    if not len(known) or not len(rows):
-        return found
+    mask = np.zeros(len(rows), dtype=bool)
+    if not len(points) or not len(rows):
+        return mask
     if rows.shape[1] == 2:
-        known = known[nondominated(known)] if np.isfinite(known).all() else known[np.lexsort(known.T[::-1])]
-        least = np.minimum.accumulate(known[:, 1])
-        place = np.searchsorted(known[:, 0], rows[:, 0], side="right")
+        points = points[nondominated(points)] if np.isfinite(points).all() else points[np.lexsort(points.T[::-1])]
+        least = np.minimum.accumulate(points[:, 1])
+        place = np.searchsorted(points[:, 0], rows[:, 0], side="right")
         return np.asarray((place > 0) & (least[place - 1] <= rows[:, 1]))
-    step = max(1, _COMPARED // len(known))
+    step = max(1, _COMPARED // len(points))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        below: NDArray[np.bool_] = np.asarray(part[:, None, 0] >= known[None, :, 0])
+        below: NDArray[np.bool_] = np.asarray(part[:, None, 0] >= points[None, :, 0])
         for axis in range(1, rows.shape[1]):
-            below &= part[:, None, axis] >= known[None, :, axis]
-        found[start : start + step] = below.any(axis=1)
-    return found
+            below &= part[:, None, axis] >= points[None, :, axis]
+        mask[start : start + step] = below.any(axis=1)
+    return mask
 
 
 def _table(costs: NDArray[Any] | Sequence[Sequence[float]]) -> Floats:

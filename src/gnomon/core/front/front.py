@@ -143,12 +143,12 @@ def _start(search: Search) -> None:
     def learn(weights: Floats) -> None:
         nonlocal order
         try:
-            found = minimise(weigh(model, weights), order=order, stop=lambda _: search.out_of_time())
+            minimum = minimise(weigh(model, weights), order=order, stop=lambda _: search.out_of_time())
         except OutOfTime:
             return
-        if found is not None:
-            order = found.order
-            search.learn(np.array([found.assignment], dtype=np.intp))
+        if minimum is not None:
+            order = minimum.order
+            search.learn(np.array([minimum.assignment], dtype=np.intp))
 
     for unit in np.eye(count):
         learn(unit)
@@ -169,14 +169,14 @@ def _simple(model: CostModel) -> Ints:
         np.where(np.isinf(cost).any(axis=1, keepdims=True), np.inf, cost) for cost in model.slot_costs
     ]
     cheapest = np.array([cost.argmin(axis=0) for cost in allowed])
-    found = [cheapest.T]
+    rows = [cheapest.T]
     for name in dict.fromkeys(choice for slot in slots for choice in slot.choices):
         row = cheapest[:, 0].copy()
         for i, slot in enumerate(slots):
             if name in slot.choices and allowed[i][slot.choices.index(name), 0] < np.inf:
                 row[i] = slot.choices.index(name)
-        found.append(row[None])
-    return np.concatenate(found)
+        rows.append(row[None])
+    return np.concatenate(rows)
 
 
 def _front(search: Search, factor: float, epsilon: float) -> Front:

@@ -48,13 +48,13 @@ def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
 
     A corner u leaves room for a vector v, factor * v < u, only if weights @ u > factor * bound for all of them.
     """
-    found = np.empty(len(spots))
+    factors = np.empty(len(spots))
     step = max(1, BATCH_ENTRIES // max(1, len(weights)))
     for start in range(0, len(spots), step):
-        found[start : start + step] = least_factors(spots[start : start + step] @ weights.T, bounds).min(
+        factors[start : start + step] = least_factors(spots[start : start + step] @ weights.T, bounds).min(
             axis=1, initial=np.inf
         )
-    return found
+    return factors
 
 
 def least_factors(reached: Floats, bounds: Floats) -> Floats:
@@ -94,11 +94,11 @@ def support(ask: Ask, scale: Floats, slack: float, factor: float = 1.0) -> Itera
             return
         bounds, costs = ask(lines)
         costs = np.concatenate([hull.costs, costs])
-        known = bounds > -np.inf
+        proved = bounds > -np.inf
         hull = Hull(
             costs=costs[nondominated(costs)],
-            weights=np.concatenate([hull.weights, lines[known]]),
-            bounds=np.concatenate([hull.bounds, bounds[known]]),
+            weights=np.concatenate([hull.weights, lines[proved]]),
+            bounds=np.concatenate([hull.bounds, bounds[proved]]),
         )
 
 
@@ -106,7 +106,7 @@ def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: 
     """Weightings of the lines between neighbours on the convex hull of the points that were not asked yet."""
     points = hull.costs * scale
     lower = _lower(points)
-    found = []
+    lines = []
     for a, b in pairwise(lower):
         key = (*hull.costs[a], *hull.costs[b])
         if key in closed:
@@ -121,18 +121,18 @@ def _open_lines(hull: Hull, scale: Floats, slack: float, factor: float, closed: 
             continue
         if factor > 1 and proven_factor(pair, hull.weights, hull.bounds) <= factor:
             continue
-        found.append(weights)
-    return np.array(found).reshape(-1, 2)
+        lines.append(weights)
+    return np.array(lines).reshape(-1, 2)
 
 
 def _lower(points: Floats) -> list[int]:
     """The lower left convex hull of a front in order (Andrew's monotone chain, 1979)."""
-    found: list[int] = []
+    hull: list[int] = []
     for i, (x, y) in enumerate(points.tolist()):
-        while len(found) > 1:
-            (ax, ay), (bx, by) = points[found[-2]], points[found[-1]]
+        while len(hull) > 1:
+            (ax, ay), (bx, by) = points[hull[-2]], points[hull[-1]]
             if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
                 break
-            found.pop()
-        found.append(i)
-    return found
+            hull.pop()
+        hull.append(i)
+    return hull

@@ -107,13 +107,13 @@ class LabelPass(ABC):
         minima = minimise_weighted(self.plan, self.weights.reshape(-1, self.weights.shape[2]))[0]
         last = {child: number for number, bucket in enumerate(self.plan.buckets) for child in bucket.children}
         for number, (bucket, rest) in enumerate(zip(self.plan.buckets, beyond(self.plan, minima), strict=True)):
-            found = self._labels(bucket, minima, rest)
+            labels = self._labels(bucket, minima, rest)
             for child in {child for child in bucket.children if last[child] == number}:
                 del self.held[child]
-            self.held[number] = found
-            self.rows.append(found.row.astype(np.int32))
-            self.links.append(tuple(link.astype(np.int32) for link in found.links))
-            self.count += len(found.row)
+            self.held[number] = labels
+            self.rows.append(labels.row.astype(np.int32))
+            self.links.append(tuple(link.astype(np.int32) for link in labels.links))
+            self.count += len(labels.row)
             if self.count > self.budget.room:
                 raise Stopped
 
@@ -227,17 +227,17 @@ class IdealPass(LabelPass):
     much, and are not of `known`.
     """
 
-    def __init__(self, plan: Plan, known: Floats, budget: Budget, most: Floats) -> None:
-        count = known.shape[1]
+    def __init__(self, plan: Plan, points: Floats, budget: Budget, most: Floats) -> None:
+        count = points.shape[1]
         limits = np.concatenate([np.full(count, np.inf), np.nextafter(most, np.inf)])
         super().__init__(plan, np.eye(len(limits))[None], limits[:, None], budget)
-        self.known = known
+        self.points = points
 
     def hopeful(self, bounds: Floats, regions: Ints) -> NDArray[np.bool_]:
         """Where no known vector is nowhere larger."""
-        found = super().hopeful(bounds, regions)
-        found[found] = ~covered(bounds[: self.known.shape[1], found].T, self.known)
-        return found
+        mask = super().hopeful(bounds, regions)
+        mask[mask] = ~covered(bounds[: self.points.shape[1], mask].T, self.points)
+        return mask
 
     def reduced(self, labels: Labels, groups: Ints) -> Labels:
         """The labels that no other of their group is nowhere worse than."""

@@ -104,10 +104,10 @@ class _Core:
         numbers = np.arange(len(self.ends))[:, None, None]
         joint = self.joint[numbers, order[first][:, :, None], order[second][:, None, :]]
         left = sizes > 1
-        one, other = left[first], left[second]
-        np.add.at(unary, second[~one], joint[~one, 0])
-        np.add.at(unary, first[one & ~other], joint[one & ~other, :, 0])
-        place, both = np.cumsum(left) - 1, one & other
+        head, other = left[first], left[second]
+        np.add.at(unary, second[~head], joint[~head, 0])
+        np.add.at(unary, first[head & ~other], joint[head & ~other, :, 0])
+        place, both = np.cumsum(left) - 1, head & other
         const = self.const + unary[~left, 0].sum(axis=0)
         core = _Core(unary[left], sizes[left], place[self.ends[both]], joint[both], const)
         return _Part(core, np.flatnonzero(left), order)
@@ -212,27 +212,27 @@ def solve_within(
     if charges:
         return solve(model, weights, time_limit_s=time_limit_s, clock_s=clock_s)
     time, caps = Time(time_limit_s, clock_s), caps_of(model)
-    found = minimise_within(energy, caps, lambda _: time.used() >= _SHARE)
-    if found is None:
+    bounded = minimise_within(energy, caps, lambda _: time.used() >= _SHARE)
+    if bounded is None:
         return solve(model, weights, method="milp", time_limit_s=time_limit_s, clock_s=clock_s)
-    if found.bound == np.inf:
+    if bounded.bound == np.inf:
         raise why_not(model, energy, charges, caps, time)
-    known = None
-    if found.assignment is not None:
-        proved = found.bound >= found.value
-        known = Minimum(assignment=found.assignment, width=0, bound=None if proved else found.bound)
-    if known is not None and known.bound is None:
-        by = "elimination" if found.value == found.free else "branching"
+    start = None
+    if bounded.assignment is not None:
+        proved = bounded.bound >= bounded.value
+        start = Minimum(assignment=bounded.assignment, width=0, bound=None if proved else bounded.bound)
+    if start is not None and start.bound is None:
+        by = "elimination" if bounded.value == bounded.free else "branching"
         narrow = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
-        answer = replace(solution(model, vector, energy, replace(known, width=narrow), time), method=by)
+        answer = replace(solution(model, vector, energy, replace(start, width=narrow), time), method=by)
     else:
         left_s = time.left_s()
         left_s = None if left_s is None else max(left_s, _LEAST_S)
-        answer = solve(model, weights, method="milp", time_limit_s=left_s, clock_s=clock_s, known=known)
-        answer = replace(answer, bound=max(answer.bound, min(found.bound, answer.value)))
-    if not np.isfinite(found.free):  # no time for any price
+        answer = solve(model, weights, method="milp", time_limit_s=left_s, clock_s=clock_s, start=start)
+        answer = replace(answer, bound=max(answer.bound, min(bounded.bound, answer.value)))
+    if not np.isfinite(bounded.free):  # no time for any price
         return answer
-    return replace(answer, prices=tuple(found.prices.tolist()), free=found.free)
+    return replace(answer, prices=tuple(bounded.prices.tolist()), free=bounded.free)
 
 
 def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> Bounded | None:
@@ -688,9 +688,9 @@ def _parts(differ: Kept, ends: Ints) -> Ints:
 
 def _near(prices: Floats, window: float) -> Floats:
     """The prices, none, and some near them, as far as fits a window: each up and down, and all of them."""
-    found = [prices, 0 * prices]
+    variants = [prices, 0 * prices]
     for step in (min(0.3, 0.5 * window**0.5), min(0.8, 3 * window**0.5)):
         for factor in (1 - step, 1 + step):
-            found += [np.where(one, prices * factor, prices) for one in np.eye(len(prices), dtype=bool)]
-            found += [prices * factor] if len(prices) > 1 else []
-    return np.array(found)
+            variants += [np.where(mask, prices * factor, prices) for mask in np.eye(len(prices), dtype=bool)]
+            variants += [prices * factor] if len(prices) > 1 else []
+    return np.array(variants)

@@ -111,16 +111,16 @@ class Plan:
 
         Of each bucket and label there, `rows` are its rows and `links` the numbers of the children's labels.
         """
-        found = np.zeros((len(chosen), sum(len(b.slots) for b in self.buckets)), dtype=np.intp)
+        taken = np.zeros((len(chosen), sum(len(b.slots) for b in self.buckets)), dtype=np.intp)
         at: dict[int, list[tuple[Ints, Ints]]] = {len(self.buckets) - 1: [(np.arange(len(chosen)), chosen)]}
         for number in range(len(self.buckets) - 1, -1, -1):
             bucket = self.buckets[number]
             for owner, index in at.pop(number, []):
                 state, choice = np.divmod(rows[number][index], bucket.size)
-                found[owner, bucket.slots[state // bucket.each]] = choice
+                taken[owner, bucket.slots[state // bucket.each]] = choice
                 for child, link in zip(bucket.children, links[number], strict=True):
                     at.setdefault(child, []).append((owner, link[index]))
-        return found
+        return taken
 
     def gathered(self) -> Plan:
         """The same plan with slots that are alike in one bucket: with as many states and choices, and like children."""
@@ -152,11 +152,11 @@ class Plan:
 
     def _children_by(self, bucket: Bucket, place: Mapping[int, tuple[int, int]]) -> list[tuple[int, Ints]]:
         """The bucket of each child, in order, where `place` has it as a member, and its states there."""
-        found = []
+        children = []
         for child, states in zip(bucket.children, bucket.states_of, strict=True):
             number, member = place[child]
-            found.append((number, states + member * self.buckets[child].states))
-        return sorted(found, key=lambda child: child[0])
+            children.append((number, states + member * self.buckets[child].states))
+        return sorted(children, key=lambda child: child[0])
 
 
 def make_plan(model: CostModel, limits: Limits) -> Plan | None:
@@ -176,12 +176,12 @@ def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool
         around[i].add(j)
         around[j].add(i)
     first, rest = _rounds(around) if wide else ([], around)
-    found = best_order(rest, sizes, limits)
-    if found is None:
+    order = best_order(rest, sizes, limits)
+    if order is None:
         return None
     if wide:
-        return _buckets(unary, pairs, around, first + [slot for slot, _ in found.steps]).gathered()
-    return _buckets(unary, pairs, around, _swept(found.steps, sizes))
+        return _buckets(unary, pairs, around, first + [slot for slot, _ in order.steps]).gathered()
+    return _buckets(unary, pairs, around, _swept(order.steps, sizes))
 
 
 def _rounds(around: Mapping[int, set[int]]) -> tuple[list[int], dict[int, set[int]]]:
@@ -216,14 +216,14 @@ def is_narrow(count: int, ends: Ints) -> bool:
 
 def _joint_pairs(model: CostModel) -> Pairs:
     """The table of each pair of slots, lower slot first; all-zero ones left out."""
-    found: Pairs = {}
+    tables: Pairs = {}
     for group in model.pair_groups:
         for (i, j), table in zip(group.members.tolist(), group.tables, strict=True):
             if table.any():
                 key, oriented = ((i, j), table) if i < j else ((j, i), table.swapaxes(0, 1))
-                known = found.get(key)
-                found[key] = oriented if known is None else known + oriented
-    return found
+                before = tables.get(key)
+                tables[key] = oriented if before is None else before + oriented
+    return tables
 
 
 def _swept(steps: Sequence[tuple[int, tuple[int, ...]]], sizes: Sequence[int]) -> list[int]:
@@ -274,9 +274,9 @@ def _effort(nodes: list[tuple[int, int | None]], cliques: list[set[int]], rows: 
 
 def _farthest(tree: _Tree, start: int) -> int:
     """The node most steps away within the part of the start; of several the one reached first."""
-    seen, level, found = {start}, [start], start
+    seen, level, last = {start}, [start], start
     while level:
-        found = level[0]
+        last = level[0]
         fresh = []
         for node in level:
             for other in sorted(tree[node]):
@@ -284,17 +284,17 @@ def _farthest(tree: _Tree, start: int) -> int:
                     seen.add(other)
                     fresh.append(other)
         level = fresh
-    return found
+    return last
 
 
 def _postorder(tree: _Tree, root: int) -> list[tuple[int, int | None]]:
-    found: list[tuple[int, int | None]] = []
+    nodes: list[tuple[int, int | None]] = []
     stack: list[tuple[int, int | None]] = [(root, None)]
     while stack:
         node, parent = stack.pop()
-        found.append((node, parent))
+        nodes.append((node, parent))
         stack.extend((other, node) for other in sorted(tree[node]) if other != parent)
-    return found[::-1]
+    return nodes[::-1]
 
 
 def _buckets(unary: Sequence[Floats], pairs: Pairs, graph: dict[int, set[int]], order: list[int]) -> Plan:
@@ -394,10 +394,10 @@ def minimise_weighted(plan: Plan, weights: Floats) -> tuple[Minima, Ints]:
 
 def beyond(plan: Plan, minima: Minima) -> list[Floats]:
     """For each bucket the least weighted cost of all that is not decided up to it, given its ring: (states, W)."""
-    found = [np.full((b.states, len(minima.weights)), np.inf) for b in plan.buckets]
+    least = [np.full((b.states, len(minima.weights)), np.inf) for b in plan.buckets]
     if plan.buckets:
-        found[-1] = np.zeros((1, len(minima.weights)))
-    for bucket, above in zip(reversed(plan.buckets), reversed(found), strict=True):
+        least[-1] = np.zeros((1, len(minima.weights)))
+    for bucket, above in zip(reversed(plan.buckets), reversed(least), strict=True):
         if not bucket.children:
             continue
         rest = plan.weighed(bucket, minima.weights)
@@ -412,5 +412,5 @@ def beyond(plan: Plan, minima: Minima) -> list[Floats]:
             reached = states[order]
             starts = np.flatnonzero(np.diff(reached, prepend=-1))
             shape = (len(starts), len(order) // len(starts), total.shape[1])  # each state goes with as many rows
-            found[child][reached[starts]] = total[order].reshape(shape).min(axis=1)
-    return found
+            least[child][reached[starts]] = total[order].reshape(shape).min(axis=1)
+    return least

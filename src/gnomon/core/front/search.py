@@ -53,13 +53,13 @@ def cases(model: CostModel, plan: Plan) -> list[Case]:
     """A case for each set of charges, smaller sets first; one alone where nothing is charged."""
     charges, forbidden = charged_choices(model)
     numbers = range(len(charges))
-    found: list[Case] = []
+    parts: list[Case] = []
     for size in range(len(charges) + 1):
         for paid in combinations(numbers, size):
             shut = [place for c in numbers if c not in paid for place in charges[c][1]]
             total = np.sum([charges[c][0] for c in paid], axis=0) if paid else np.zeros(len(model.objectives))
-            found.append(Case(plan=plan.forbidding([*forbidden, *shut]), charge=np.asarray(total)))
-    return found
+            parts.append(Case(plan=plan.forbidding([*forbidden, *shut]), charge=np.asarray(total)))
+    return parts
 
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -126,10 +126,10 @@ class Search:
         Raises UsageError where a factor above 1 is asked for and a cost turns out negative.
         """
         count = len(self.model.objectives)
-        found = self.counted.evaluate(assignments)
-        within = (found[:, count:] <= self.most).all(axis=1)
+        vectors = self.counted.evaluate(assignments)
+        within = (vectors[:, count:] <= self.most).all(axis=1)
         every = np.concatenate([self.assignments, assignments[within]])
-        costs = np.concatenate([self.costs, found[within, :count]])
+        costs = np.concatenate([self.costs, vectors[within, :count]])
         kept = nondominated(costs)
         self.costs, self.assignments = costs[kept], every[kept]
         if self.factor > 1 and bool((self.costs < 0).any()):
@@ -206,13 +206,13 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
     proved = float("inf")
     for factor in factors:
         for case in cases:
-            minima, found = minimise_weighted(case.plan, np.eye(len(search.magnitude)))
+            minima, ends = minimise_weighted(case.plan, np.eye(len(search.magnitude)))
             if not np.isfinite(minima.value).all():
                 continue
-            search.learn(found)
-            known = search.costs / factor - case.charge[:count] + slack
+            search.learn(ends)
+            front = search.costs / factor - case.charge[:count] + slack
             most = search.most - case.charge[count:]
-            labels = IdealPass(case.plan, known, search.budget(search.limits.labels), most)
+            labels = IdealPass(case.plan, front, search.budget(search.limits.labels), most)
             try:
                 labels.run()
             except Stopped:

@@ -67,11 +67,11 @@ class Region:
 
     def factors(self, spots: Floats) -> Floats:
         """The factor that is proved for each of the corners (N, 2), which must be below one of these: (N,)."""
-        found = np.full(len(spots), self.factor)
+        proved = np.full(len(spots), self.factor)
         reached = spots @ self.weights.T
         for bounds in self.left:  # each label must be closed by one of its bounds
-            np.maximum(found, least_factors(reached, bounds).min(axis=1), out=found)
-        return found
+            np.maximum(proved, least_factors(reached, bounds).min(axis=1), out=proved)
+        return proved
 
     def next_weighting(self, spot: Floats) -> Floats:
         """Half-way from the main weighting to the mix that comes closest to closing the worst that is left."""
@@ -92,11 +92,11 @@ class Proofs:
 
     def factors(self, spots: Floats) -> Floats:
         """The factor proved for each corner (N, 2): (N,)."""
-        found = plane_factors(spots, self.weights, self.bounds)
+        proved = plane_factors(spots, self.weights, self.bounds)
         for region in self.regions:
             inside = region.within(spots)
-            found[inside] = np.minimum(found[inside], region.factors(spots[inside]))
-        return found
+            proved[inside] = np.minimum(proved[inside], region.factors(spots[inside]))
+        return proved
 
     def tightest(self, spots: Floats) -> Ints:
         """The half-plane that each corner (N, 2) exceeds least, by number: (N,)."""
@@ -282,9 +282,9 @@ class TriangleSearch:
             for case in cases:
                 if self.search.out_of_time():
                     return self._uncharged(hull)
-                found = self._considered(case, hull)
-                if found is not None:
-                    hulls.append(found)
+                proofs = self._considered(case, hull)
+                if proofs is not None:
+                    hulls.append(proofs)
             self.open = hulls
             self.search.show(self._factor())
         with suppress(Stopped):
@@ -385,11 +385,11 @@ class TriangleSearch:
             if i > 1 and self.search.out_of_time():
                 break
             part = slice(i, i + step)
-            minima, found = minimise_weighted(case.plan, weights[part])
+            minima, assignments = minimise_weighted(case.plan, weights[part])
             bounds[part] = minima.value + weights[part] @ case.charge - self.slack
             allowed = np.isfinite(minima.value)
-            self.search.learn(found[allowed])
-            costs[part][allowed] = self.plain.evaluate(found[allowed]) + case.charge
+            self.search.learn(assignments[allowed])
+            costs[part][allowed] = self.plain.evaluate(assignments[allowed]) + case.charge
         return bounds, costs
 
     def _supported(self, case: Case) -> Hull | None:

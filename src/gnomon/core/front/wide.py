@@ -24,9 +24,9 @@ def search_wide(search: Search) -> float:
     count = len(search.model.objectives)
     ideal = np.full(count, -np.inf)
     for unit in np.eye(count):
-        found = solved(search, unit)
-        if found is not None:
-            ideal[unit.argmax()] = found.bound
+        solution = solved(search, unit)
+        if solution is not None:
+            ideal[unit.argmax()] = solution.bound
         if search.out_of_time() and len(search.costs):
             return _never_exact(ideal_factor(search.costs, ideal))
     reach = search.costs.max(axis=0) - search.costs.min(axis=0) if len(search.costs) else np.ones(count)
@@ -54,23 +54,23 @@ def solved(search: Search, weights: Floats) -> Solution | None:
     clock_s = None if left_s is None else lambda: -left_s()
     weighted = dict(zip(names, weights.tolist(), strict=True))
     try:
-        found = solve_within(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
+        solution = solve_within(search.model, weighted, time_limit_s=limit_s, clock_s=clock_s)
     except ProblemError as error:
         if type(error) is not ProblemError:
             raise
         return None
-    search.learn(np.array([found.assignment], dtype=np.intp))
-    return found
+    search.learn(np.array([solution.assignment], dtype=np.intp))
+    return solution
 
 
 def _plane(search: Search, scale: Floats) -> float:
     def ask(weights: Floats) -> tuple[Floats, Floats]:
         bounds, costs = np.full(len(weights), -np.inf), np.full((len(weights), 2), np.inf)
         for i, row in enumerate(weights):
-            found = None if search.out_of_time() else solved(search, row)
-            if found is not None:
-                loose = _TOLERANCE if found.method == "milp" else search.slack(row)
-                bounds[i], costs[i] = found.bound - loose, found.cost
+            solution = None if search.out_of_time() else solved(search, row)
+            if solution is not None:
+                loose = _TOLERANCE if solution.method == "milp" else search.slack(row)
+                bounds[i], costs[i] = solution.bound - loose, solution.cost
         return bounds, costs
 
     proved = float("inf")

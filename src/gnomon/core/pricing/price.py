@@ -148,8 +148,8 @@ def _fit(prior: Array, times: Sequence[SegmentTime]) -> tuple[Array, Array, Arra
     left = np.vstack([*rows, ridge])
     target = np.concatenate([np.asarray(right), np.zeros(len(reach))])
     low = np.concatenate([-prior, np.zeros(2 * (blocks - 1))])
-    found = bounded_least_squares(left, target, low)
-    return prior + found[:blocks], found[blocks : 2 * blocks - 1], found[2 * blocks - 1 :]
+    fitted = bounded_least_squares(left, target, low)
+    return prior + fitted[:blocks], fitted[blocks : 2 * blocks - 1], fitted[2 * blocks - 1 :]
 
 
 def bounded_least_squares(left: Array, right: Array, low: Array) -> Array:

@@ -89,14 +89,14 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
                 best[index] = fastest
     default = min(wholes, key=lambda b: wholes[b])  # the first of equals, in the order of the list
     mapped = {index: backend for index, backend in best.items() if backend != default}
-    told = {b: _sum([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
+    totals = {b: _sum([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
     scheduled = [row.get(best.get(i, "") if types[i] in candidates else _CPU) for i, row in times.items()]
     return StabDecision(
         default=default,
         mapped=mapped,
         typed=dict.fromkeys(OP_LIST.get(default, ()), default),
         backends=backends,
-        told_us=told,
+        told_us=totals,
         scheduled_us=_sum(scheduled),
         ended_by=_ended_by(times, mapped, default),
     )
@@ -269,29 +269,29 @@ def _predicted(prices: Mapping[int, Mapping[str, float]], placement: Mapping[int
 
 def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:
     """What the traces cannot tell, in sentences."""
-    told = ["A trace holds the average, least and most of its runs and no samples, so no interval can be given."]
+    sentences = ["A trace holds the average, least and most of its runs and no samples, so no interval can be given."]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
     if spoilt:
-        told.append(
+        sentences.append(
             f"{spoilt} averages lie above twice the least time: what interrupts a run counts in its average, so that a "
             "busy machine shifts the decision."
         )
     alone = sum(1 for row in prices.values() if len(row) == 1)
     fine = sum(1 for row in prices.values() if len(row) > 1 and min(row.values()) < 10)
     if fine:
-        told.append(
+        sentences.append(
             f"{fine} operators with a choice take under 10 us, and traces count whole microseconds, about 1 us of "
             "which is the tracing's own."
         )
     if alone:
-        told.append(f"{alone} of {len(prices)} operators have a time on one backend only, so they stay there.")
+        sentences.append(f"{alone} of {len(prices)} operators have a time on one backend only, so they stay there.")
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
-        told.append(
+        sentences.append(
             f"onert added {permutes} Permute operators in these runs, which belong to no operator of the model."
         )
-    told.append("Nothing is known of what a change of backend costs between operators.")
+    sentences.append("Nothing is known of what a change of backend costs between operators.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)
-        told.append(f"No time of a whole run is in the trace for: {missing}.")
-    return tuple(told)
+        sentences.append(f"No time of a whole run is in the trace for: {missing}.")
+    return tuple(sentences)

@@ -73,8 +73,8 @@ class Wiring:
     @property
     def edges(self) -> tuple[tuple[int, int, float], ...]:
         """(writer, reader, bytes), in order of the reader."""
-        found = [(t.writer, k, t.size) for t in self.tensors if t.writer is not None for k in t.readers]
-        return tuple(sorted(found, key=lambda edge: edge[1]))
+        links = [(t.writer, k, t.size) for t in self.tensors if t.writer is not None for k in t.readers]
+        return tuple(sorted(links, key=lambda edge: edge[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +142,13 @@ def wiring_of(graph: Graph, free_types: Collection[str] = (), folded: Mapping[in
 
     `folded` operators do not exist when the model runs: what they read and write is that of the one they went into.
     """
-    known = [t.size_bytes for t in graph.tensors if t.size_bytes is not None and not t.constant]
-    usual = float(np.median(known)) if known else 0.0
+    sizes = [t.size_bytes for t in graph.tensors if t.size_bytes is not None and not t.constant]
+    usual = float(np.median(sizes)) if sizes else 0.0
     into = folded or {}
 
     def size(tensor: int) -> float:
-        found = graph.tensors[tensor].size_bytes
-        return usual if found is None else float(found)
+        bytes_ = graph.tensors[tensor].size_bytes
+        return usual if bytes_ is None else float(bytes_)
 
     writer = {t: into.get(op.index, op.index) for op in graph.operators for t in op.outputs}
     readers: dict[int, list[int]] = {}
@@ -195,15 +195,15 @@ def random_sides(count: int, movable: Sequence[Collection[int]], number: int, se
     """
     sides = len(movable) + 1
     rng = np.random.default_rng(seed)
-    made = []
+    placements = []
     for draw in range(number):
         keep = 0.5 if draw % 2 == 0 else 0.25
         flips = rng.random(count) < keep
         flips[:1] = rng.random(1) < 0.5
         turns = flips * rng.integers(1, sides, count) if sides > 2 else flips
         path = np.cumsum(turns) % sides
-        made.append(tuple(int(s) if s != HOME and k in movable[s - 1] else HOME for k, s in enumerate(path)))
-    return made
+        placements.append(tuple(int(s) if s != HOME and k in movable[s - 1] else HOME for k, s in enumerate(path)))
+    return placements
 
 
 def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) -> TransferPrices:
@@ -220,14 +220,14 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
     sizes = [size for group in wiring.written for size in group]
     unit = max(float(np.mean(sizes)) if sizes else 1.0, 1.0)
     rows = _Rows(wiring, sides, unit)
-    found, seen = _fitted(*_equations(rows, runs, sides))
+    unknowns, seen = _fitted(*_equations(rows, runs, sides))
     count = wiring.count
-    own = np.where(seen[: sides * count], found[: sides * count], np.inf).reshape(sides, count).T.copy()
+    own = np.where(seen[: sides * count], unknowns[: sides * count], np.inf).reshape(sides, count).T.copy()
     for k in wiring.free:  # what takes no time is known where some run had it
         own[k] = [0.0 if any(run.sides[k] == side for run in runs) else np.inf for side in range(sides)]
     bring, fetch = [], []
     for side in range(AWAY, sides):
-        common = found[rows.crossings(side) : rows.crossings(side) + _OF_SIDE]
+        common = unknowns[rows.crossings(side) : rows.crossings(side) + _OF_SIDE]
         home = common[_FETCH : _FETCH + 2] + common[_TURN : _TURN + 2]
         unseen = float(common[_UNSEEN])
         bring.append((unseen + float(common[_BRING]), float(common[_BRING + 1]) / unit))
@@ -237,7 +237,7 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
         own_s=own,
         bring_s=tuple(bring),
         fetch_s=tuple(fetch),
-        base_s=float(found[sides * count + _BASE]),
+        base_s=float(unknowns[sides * count + _BASE]),
         error=0.0,
     )
     gaps = [abs(prices.total_s(run.sides) / run.total_s - 1) for run in whole if run.total_s]
@@ -282,14 +282,14 @@ def _fitted(left: Array, right: Array, of: NDArray[np.intp]) -> tuple[Array, NDA
         padded = np.concatenate([target * weight, np.zeros(len(ridge))])
         scaled = np.vstack([left / scale * weight[:, None], ridge])
         x = bounded_least_squares(scaled, padded, np.zeros(len(scale))) / scale
-        made = left @ x
+        predicted = left @ x
         for number in range(of.max() + 1):
             rows = of == number
             seen_s, counted = right[rows], weight[rows] ** 2
             steady = 1 / _SPEED_ERROR**2
-            factor = (counted @ (made[rows] * seen_s) + steady) / (counted @ seen_s**2 + steady)
+            factor = (counted @ (predicted[rows] * seen_s) + steady) / (counted @ seen_s**2 + steady)
             target[rows] = factor * seen_s
-        weight = np.sqrt(np.minimum(1.0, _HUBER / np.maximum(np.abs(made - target), 1e-300)))
+        weight = np.sqrt(np.minimum(1.0, _HUBER / np.maximum(np.abs(predicted - target), 1e-300)))
     return x, seen
 
 

@@ -52,11 +52,11 @@ class Energy:
 
     def around(self) -> list[list[tuple[int, Floats]]]:
         """For each slot its neighbours, with the table of the pair, the axis of the slot first."""
-        found: list[list[tuple[int, Floats]]] = [[] for _ in self.unary]
+        neighbours: list[list[tuple[int, Floats]]] = [[] for _ in self.unary]
         for (i, j), table in self.pairwise.items():
-            found[i].append((j, table))
-            found[j].append((i, table.T))
-        return found
+            neighbours[i].append((j, table))
+            neighbours[j].append((i, table.T))
+        return neighbours
 
     def restrict(self, kept: Sequence[Ints]) -> Energy:
         """The energy over the kept choices of each slot alone; pairs with a slot of one choice become unary."""
@@ -98,8 +98,8 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
         total += magnitude(costs)
         for (first, second), table in zip(group.members.tolist(), costs, strict=True):
             key, oriented = ((first, second), table) if first < second else ((second, first), table.T)
-            known = pairwise.get(key)
-            pairwise[key] = oriented if known is None else known + oriented
+            before = pairwise.get(key)
+            pairwise[key] = oriented if before is None else before + oriented
     if not math.isfinite(total):
         raise ProblemError("the weighted costs overflow double precision", hint="use smaller weights")
     return Energy(tuple(unary), pairwise)
@@ -215,8 +215,8 @@ class Reduction:
                 self.unary[u] = self.unary[u] + row
         elif degree == 2:
             for (a, b), table in zip(rings, _contract(unary, *tables), strict=True):
-                known = around[a].get(b)
-                total = table if known is None else known + table
+                before = around[a].get(b)
+                total = table if before is None else before + table
                 around[a][b] = total
                 around[b][a] = total.T
         return [u for ring in rings for u in ring]
@@ -366,8 +366,8 @@ def _minimised(
     outer, within = ring[:cut], ring[cut:]
     blocks = math.prod(shape[:cut])
     # What varies only from block to block is a number a choice there, what only within is the same in all of them.
-    rows = _over([one for one in factors if one[0] and set(one[0]) <= set(outer)], outer, shape[:cut], size)
-    same = _over([one for one in factors if set(one[0]) <= set(within)], within, shape[cut:], size)
+    rows = _over([factor for factor in factors if factor[0] and set(factor[0]) <= set(outer)], outer, shape[:cut], size)
+    same = _over([factor for factor in factors if set(factor[0]) <= set(within)], within, shape[cut:], size)
     mixed = []
     for members, table in factors:
         axes = tuple(outer.index(u) for u in members if u in outer)
@@ -394,7 +394,7 @@ def _over(factors: list[_Factor], ring: tuple[int, ...], shape: tuple[int, ...],
     """
     axis = {u: a for a, u in enumerate(ring, start=1)}
     total = np.zeros((size, *(1,) * len(ring)))
-    for members, table in sorted(factors, key=lambda one: (-axis[one[0][0]] if one[0] else -len(ring), len(one[0]))):
+    for members, table in sorted(factors, key=lambda f: (-axis[f[0][0]] if f[0] else -len(ring), len(f[0]))):
         lengths = [size, *(1,) * len(ring)]
         for u, length in zip(members, table.shape[1:], strict=True):
             lengths[axis[u]] = length

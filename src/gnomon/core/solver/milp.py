@@ -141,8 +141,8 @@ def run_highs(
     info = solver.getInfo()
     ended = "optimal" if status == statuses.kOptimal else "limit"
     dual = float(info.mip_dual_bound if binaries else info.objective_function_value)
-    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    values = np.array(solver.getSolution().col_value) if found else None
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if feasible else None
     return ended, values, dual if np.isfinite(dual) else -np.inf
 
 
@@ -164,8 +164,8 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
     """Whether the solution has the value that is told: HiGHS 1.16 may give back the start of what presolving solves."""
-    told = solver.getInfo().objective_function_value
-    return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), told, rtol=1e-6, atol=1e-6))
+    objective = solver.getInfo().objective_function_value
+    return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), objective, rtol=1e-6, atol=1e-6))
 
 
 def _highs_programme(programme: Programme, binaries: int) -> Any:
@@ -283,9 +283,9 @@ def minimise_milp(
     if status == "infeasible" and best is None:
         return MilpResult(assignment=None, bound=np.inf, optimal=False, infeasible=True)
     if values is not None:
-        found = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
-        if total(found) < best_value:
-            best, best_value = found, total(found)
+        answer = tuple(int(np.argmax(values[f : f + s])) for f, s in zip(first, energy.sizes, strict=True))
+        if total(answer) < best_value:
+            best, best_value = answer, total(answer)
     # Cutting off all that is worse than the incumbent may leave nothing: then the incumbent is optimal.
     bound = best_value if status == "infeasible" else max(floor, floor + dual / unit)
     if best is None:
@@ -336,7 +336,7 @@ def _formulate(
         used = {number: cap.use.pairwise[i, j] for number, cap in enumerate(caps) if (i, j) in cap.use.pairwise}
         if costs.any() or used:
             ends = (first[i], first[j]), (chosen[i], chosen[j])
-            if all(is_potts(one) and one[0, 1] >= 0 for one in (costs, *used.values())):
+            if all(is_potts(matrix) and matrix[0, 1] >= 0 for matrix in (costs, *used.values())):
                 column = programme.unlike(np.full(len(costs), costs[0, 1]), *ends)
                 for number, use in used.items():
                     count(number, column, np.full(len(use), use[0, 1]))

@@ -63,8 +63,8 @@ def best_order(
     if first is not None and first.entries <= _COSTLY_ENTRIES:
         return first
     second = _greedy(neighbours, sizes, limits, stop, by_size=True)
-    found = [order for order in (first, second) if order is not None]
-    return min(found, key=lambda order: order.entries, default=None)
+    orders = [order for order in (first, second) if order is not None]
+    return min(orders, key=lambda order: order.entries, default=None)
 
 
 _Steps = Sequence[tuple[int, AbstractSet[int]]]

@@ -162,10 +162,10 @@ def _smallest(energy: Energy, stop: Stop) -> list[int]:
         nonlocal left
         left -= 1
         part = energy.induced(sorted(members))
-        found = minimise(part, stop=stop) if left >= 0 else None
-        if found is None:
+        minimum = minimise(part, stop=stop) if left >= 0 else None
+        if minimum is None:
             raise _TooDearError
-        return part.value(found.assignment) == float("inf")
+        return part.value(minimum.assignment) == float("inf")
 
     everything = list(range(len(energy.unary)))
     return _explain([], False, everything, conflicts) if conflicts(everything) else []
@@ -215,7 +215,7 @@ class ScalarCharge:
 
 def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[Energy, tuple[ScalarCharge, ...]]:
     """The charges that matter, in weighted units; choices with an infinite charge are forbidden in the energy."""
-    found: list[ScalarCharge] = []
+    scalars: list[ScalarCharge] = []
     for number, charge in enumerate(model.charges):
         cost = float(weighted_sum(np.asarray(charge.cost, dtype=np.float64)[None], weights)[0])
         uses = tuple(limit.charges[number] if limit.charges else 0.0 for limit in model.limits)
@@ -227,8 +227,8 @@ def weigh_charges(model: CostModel, weights: Floats, energy: Energy) -> tuple[En
         if cost == np.inf:
             energy = without(energy, [scalar])
         else:
-            found.append(scalar)
-    return energy, tuple(found)
+            scalars.append(scalar)
+    return energy, tuple(scalars)
 
 
 def charged_value(energy: Energy, charges: Sequence[ScalarCharge], assignment: Sequence[int]) -> float:
@@ -297,12 +297,12 @@ class _ChargeSearch:
             return replace(node, bound=np.inf), self.best
         choices = [np.flatnonzero(some) for some in kept]
         small = Energy(tuple(unary), self.energy.pairwise).restrict(choices)
-        found = minimise(small, stop=self.stop)
-        if found is None:
+        minimum = minimise(small, stop=self.stop)
+        if minimum is None:
             raise OutOfTime
         paid = sum(self.charges[c].cost for c in sorted(node.paid))
-        bound = max(node.bound, small.value(found.assignment) + paid)
-        assignment = tuple(int(own[a]) for own, a in zip(choices, found.assignment, strict=True))
+        bound = max(node.bound, small.value(minimum.assignment) + paid)
+        assignment = tuple(int(own[a]) for own, a in zip(choices, minimum.assignment, strict=True))
         value = charged_value(self.energy, self.charges, assignment)
         if value < self.value:
             self.best, self.value = assignment, value
@@ -400,8 +400,8 @@ def minimise_charged(
                 open_.append(node)
                 continue
             open_ += [replace(node, out=node.out | {branch}), replace(node, paid=node.paid | {branch})]
-            open_.sort(key=lambda one: -one.bound)
+            open_.sort(key=lambda node: -node.bound)
     except OutOfTime:
-        bound = min([search.value, least, *(one.bound for one in open_)])
+        bound = min([search.value, least, *(other.bound for other in open_)])
         return Minimum(assignment=search.best, width=root.width, order=root.order, bound=bound)
     return Minimum(assignment=search.best, width=root.width, order=root.order)

@@ -70,7 +70,7 @@ def solve(
     method: str = "auto",
     time_limit_s: float | None = None,
     clock_s: Callable[[], float] | None = None,
-    known: Minimum | None = None,
+    start: Minimum | None = None,
 ) -> Solution:
     """An assignment of least weighted cost, with its certificate.
 
@@ -78,7 +78,7 @@ def solve(
     "auto" eliminates where the tables fit into memory and otherwise takes HiGHS, which begins with the best that
     elimination found. What is found within `time_limit_s` has `optimal` False and the best bound that was proved. The
     core has no clock: without `clock_s`, such as `time.perf_counter`, the limit holds for HiGHS alone. The result is
-    the same each time, unless a limit cut it short. HiGHS begins with what is `known`, which keeps all limits.
+    the same each time, unless a limit cut it short. HiGHS begins with `start`, which keeps all limits.
 
     Raises UsageError for invalid weights, method or limits and for an elimination beyond the limits,
     InfeasibleError where no assignment is allowed, ProblemError where costs overflow or nothing was found in time.
@@ -92,13 +92,13 @@ def solve(
         from gnomon.core.solver.limits import caps_of
 
         caps = caps_of(model)
-    found = known
+    minimum = start
     if method != "milp":
-        found = _eliminate(energy, charges, time, every_subset=method == "elimination")
-        kept = found is not None and all(cap.kept(charges, found.assignment) for cap in caps)
-        if found is not None and kept and (found.bound is None or method == "elimination"):
-            return solution(model, vector, energy, found, time)
-        if method == "elimination" and found is not None:
+        minimum = _eliminate(energy, charges, time, every_subset=method == "elimination")
+        kept = minimum is not None and all(cap.kept(charges, minimum.assignment) for cap in caps)
+        if minimum is not None and kept and (minimum.bound is None or method == "elimination"):
+            return solution(model, vector, energy, minimum, time)
+        if method == "elimination" and minimum is not None:
             raise UsageError("the limits bind, and elimination knows none", hint="use the method 'auto' or 'milp'")
         if method == "elimination" and time.over(0.0):
             raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
@@ -107,9 +107,9 @@ def solve(
                 "the problem is too wide for elimination within the limits",
                 hint="use the method 'auto' or 'milp'",
             )
-    if found is not None and caps and not np.isfinite(energy.value(found.assignment)):
+    if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
-    return _with_highs(model, vector, energy, charges, caps, time, found)
+    return _with_highs(model, vector, energy, charges, caps, time, minimum)
 
 
 class Time:
@@ -166,9 +166,9 @@ def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, e
     solves = math.inf if every_subset else _AUTO_SOLVES
     stop = time.over if every_subset else time.for_charges if charges else time.hopeless
     try:
-        found = minimise_charged(energy, charges, solves, stop)
-        if found is not None:
-            return found
+        minimum = minimise_charged(energy, charges, solves, stop)
+        if minimum is not None:
+            return minimum
         kept = surviving(energy, _charged(energy, charges), stop)
         if kept is None:
             return Minimum(assignment=(0,) * len(energy.unary), width=0)
@@ -176,13 +176,13 @@ def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, e
         if small.sizes == energy.sizes:
             return None
         fewer = tuple(part for part in (charge.restricted(kept) for charge in charges) if part is not None)
-        found = minimise_charged(small, fewer, solves, stop)
+        minimum = minimise_charged(small, fewer, solves, stop)
     except OutOfTime:
         return None
-    if found is None:
+    if minimum is None:
         return None
-    back = tuple(int(k[a]) for k, a in zip(kept, found.assignment, strict=True))
-    return Minimum(assignment=back, width=found.width, bound=found.bound)
+    back = tuple(int(k[a]) for k, a in zip(kept, minimum.assignment, strict=True))
+    return Minimum(assignment=back, width=minimum.width, bound=minimum.bound)
 
 
 def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
@@ -193,22 +193,22 @@ def _charged(energy: Energy, charges: Sequence[ScalarCharge]) -> list[Ints]:
     return numbers
 
 
-def solution(model: CostModel, vector: Floats, energy: Energy, found: Minimum, time: Time) -> Solution:
+def solution(model: CostModel, vector: Floats, energy: Energy, minimum: Minimum, time: Time) -> Solution:
     """The solution of an elimination; raises InfeasibleError if even its least cost is infinite."""
-    cost = model.evaluate([found.assignment])[0]
+    cost = model.evaluate([minimum.assignment])[0]
     if np.isinf(cost).any():
         raise infeasible(model.space, energy, time.over)
     value = float(cost @ vector)
     return Solution(
-        assignment=found.assignment,
-        choices=model.space.names(found.assignment),
-        code=model.space.encode(found.assignment),
+        assignment=minimum.assignment,
+        choices=model.space.names(minimum.assignment),
+        code=model.space.encode(minimum.assignment),
         cost=tuple(cost.tolist()),
         value=value,
-        optimal=found.bound is None,
+        optimal=minimum.bound is None,
         method="elimination",
-        bound=value if found.bound is None else min(found.bound, value),
-        width=found.width,
+        bound=value if minimum.bound is None else min(minimum.bound, value),
+        width=minimum.width,
     )
 
 
@@ -243,17 +243,17 @@ def _with_highs(
     best = result.assignment
     # Pruning may have dropped a choice of what elimination found, for one that is as good.
     if before is not None and all(cap.kept(charges, before.assignment) for cap in caps):
-        both = [known for known in (best, before.assignment) if known is not None]
-        best = min(both, key=lambda known: charged_value(energy, charges, known))
+        both = [candidate for candidate in (best, before.assignment) if candidate is not None]
+        best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
     if best is None:
         raise ProblemError(
             "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
         )
     least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
-    found = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
+    answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)
-    bound = found.value if result.optimal else min(least, found.value)
-    return replace(found, method="milp", optimal=result.optimal, bound=bound)
+    bound = answer.value if result.optimal else min(least, answer.value)
+    return replace(answer, method="milp", optimal=result.optimal, bound=bound)
 
 
 def why_not(
@@ -266,10 +266,10 @@ def why_not(
     def least(cap: Cap, others: Sequence[Cap]) -> float:
         use = forbidden_as(energy, cap)
         paid = [replace(charge, cost=charge.uses[cap.number]) for charge in charges]
-        found = None if others else _eliminate(use, paid, time, every_subset=False)
-        if found is None:
+        minimum = None if others else _eliminate(use, paid, time, every_subset=False)
+        if minimum is None:
             return minimise_milp(use, paid, (), time.left_s, others).bound
-        return charged_value(use, paid, found.assignment) if found.bound is None else found.bound
+        return charged_value(use, paid, minimum.assignment) if minimum.bound is None else minimum.bound
 
     return conflict(model, caps, least) or infeasible(model.space, energy, time.over)
 

@@ -82,7 +82,7 @@ def scan_snpe_json(text: str | bytes) -> tuple[Entries, Complaints]:
     entries = dict(_FILE.object(_FILE.parse(text), "$"))
     for place, sentence in _take_out(_TABLE, entries):
         complaints.tell("$" + steps(place), sentence)
-    if not entries and not complaints.told:
+    if not entries and not complaints.sentences:
         complaints.tell("$", "no unit at all")
     return entries, complaints
 
@@ -174,7 +174,7 @@ def _scan_csv(
     faults += [(lines[location], sentence) for location, sentence in _take_out(kind, entries)]
     for line, sentence in sorted(faults):
         complaints.tell(line_of(line), sentence)
-    if not entries and not complaints.told:
+    if not entries and not complaints.sentences:
         complaints.tell(line_of(1), "no row at all")
     return entries, complaints
 

@@ -159,7 +159,7 @@ class TunerLog:
             if entry is not None and not self.take(number, entry):
                 break
         lost = left_out(self.bad, len(self.trials), self.complaints)
-        if not self.trials and not self.complaints.told:
+        if not self.trials and not self.complaints.sentences:
             self.complaints.tell("line 1", "there is no trial")
         self.complaints.raise_any()
         used: dict[str, int] = {}
@@ -210,7 +210,7 @@ class TunerLog:
 
     def take(self, number: int, entry: LogEntry) -> bool:
         """Take an entry; False if there are too many."""
-        tell, before, place = self.complaints.tell, len(self.complaints.told), f"line {number}"
+        tell, before, place = self.complaints.tell, len(self.complaints.sentences), f"line {number}"
         if entry.target not in self.targets:
             self.targets.append(entry.target)
             if _of_device(entry.target) != _of_device(self.targets[0]):
@@ -235,7 +235,7 @@ class TunerLog:
             tell(place, f"more than {MOST_TRIALS} trials or {MOST_LAYERS} layers")
             return False
         head, end = self._met
-        if head and len(self.complaints.told) == before:
+        if head and len(self.complaints.sentences) == before:
             self._heads[head] = (entry.layer, self.texts.of(self.shape.tuner, entry.layer))
         elif end and len(self._ends) < _MOST_ENDS:
             self._ends.add(end)
@@ -496,7 +496,7 @@ def _first(content: bytes) -> tuple[Any, str]:
     quiet = Complaints(what="file", hint=_HINT)
     # The line that is cut in two here is never the first one that can be read at all.
     value = next((value for _, value in json_lines(content[: MOST_OF_A_LINE + 1], quiet, _RULES)), None)
-    return value, quiet.told[0] if quiet.told else ""
+    return value, quiet.sentences[0] if quiet.sentences else ""
 
 
 def _guess(first: Any, damage: str) -> str:

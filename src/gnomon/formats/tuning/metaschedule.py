@@ -158,7 +158,7 @@ class _Workloads:
     def take(self, number: int, value: Any) -> None:
         """Take a line; lines are counted, so that there must be no gap."""
         place = f"line {number}"
-        if number != len(self.pairs) + 1 and not self.complaints.told:
+        if number != len(self.pairs) + 1 and not self.complaints.sentences:
             self.complaints.tell(place, f"a workload behind a blank line: is it number {len(self.pairs)}?")
         self.pairs.extend([("", "")] * (number - len(self.pairs)))
         if not isinstance(value, list) or len(value) != 2 or not all(isinstance(item, str) for item in value):
@@ -222,7 +222,7 @@ class _Records:
 
     def take(self, number: int, value: Any) -> None:
         """Take a line."""
-        place, before = f"line {number}", len(self.complaints.told)
+        place, before = f"line {number}", len(self.complaints.sentences)
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], list) and len(value[1]) == 4):
             self.bad.tell(place, f"a workload and the four parts of a record expected, {shown(value)} found")
             return
@@ -246,7 +246,7 @@ class _Records:
                 self.bad.tell(place, "the trace holds a value that is not a number")
         if len(self.built) == MOST_TRIALS + 1:
             self.complaints.tell(place, f"more than {MOST_TRIALS} records")
-        if self._met is not None and len(self.complaints.told) == before and len(self._ends) < MOST_LAYERS:
+        if self._met is not None and len(self.complaints.sentences) == before and len(self._ends) < MOST_LAYERS:
             self._ends.add(self._met)
 
     def _add(self, number: int, name: Name, trace: Trace, times: tuple[float, ...]) -> None:
@@ -269,7 +269,7 @@ class _Records:
         good = isinstance(infos, list) and all(isinstance(info, list) and info[:1] == ["TENSOR"] for info in infos)
         wrong = Complaints(what="record", hint="")
         arguments = decode(Arguments, [info[1:] for info in infos], wrong) if good else ()
-        if not good or wrong.told:
+        if not good or wrong.sentences:
             self.complaints.tell(
                 place, f"arguments such as ['TENSOR', 'float32', [1, 8]] expected, {shown(infos)} found"
             )

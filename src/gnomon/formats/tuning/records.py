@@ -203,7 +203,7 @@ class _File:
             return False
         wrong = Complaints(what="line", hint="")
         read = decode(_Trial, {"layer": name[0], "trial": name[1], **rest}, wrong)
-        good = name[0] in self.layers and not wrong.told and not _times_problem(read)
+        good = name[0] in self.layers and not wrong.sentences and not _times_problem(read)
         if not good or len(self.trials) >= MOST_TRIALS:
             return False
         self._add(number, read, trace)
@@ -235,7 +235,7 @@ class _File:
 
     def finish(self) -> TuningRecords:
         """The record set; ProblemError for what was wrong."""
-        if not self.seen_header and not self.complaints.told:
+        if not self.seen_header and not self.complaints.sentences:
             self.complaints.tell("line 1", "there is no header, and nothing else")
         if self.header is not None:
             for number, layer in self.homeless:
@@ -272,7 +272,7 @@ class _File:
 
     def _trial(self, number: int, value: dict[str, object]) -> None:
         place = f"line {number}"
-        before = len(self.complaints.told)
+        before = len(self.complaints.sentences)
         line = self._decoded(_Trial, place, value)
         if line is None:
             return
@@ -281,7 +281,7 @@ class _File:
             self.complaints.tell(place, problem)
         if line.layer not in self.layers:
             self.homeless.append((number, line.layer))
-        if len(self.complaints.told) == before:
+        if len(self.complaints.sentences) == before:
             self._add(number, line, (trace,))
 
     def _trace(self, place: str, line: _Trial, *, absent: bool) -> str:
@@ -289,7 +289,7 @@ class _File:
         name = (line.layer, line.trial)
         if absent and line.trial != UNTUNED:
             # Where something is wrong before, that may be the line that had it.
-            if name not in self.trials.indices and not self.complaints.told:
+            if name not in self.trials.indices and not self.complaints.sentences:
                 self.complaints.tell(place, f"trace: no line before has that of {shown(line.trial)}")
             return "null"
         try:
@@ -322,9 +322,9 @@ class _File:
         """The line as that type; None, and told, where it is not."""
         wrong = Complaints(what="line", hint="")
         record: T = decode(kind, value, wrong, "")
-        for sentence in wrong.told:
+        for sentence in wrong.sentences:
             self.complaints.tell(place, sentence.lstrip(".: "))
-        return None if wrong.told else record
+        return None if wrong.sentences else record
 
 
 def _times_problem(line: _Trial) -> str | None:

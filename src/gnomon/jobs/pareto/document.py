@@ -114,8 +114,8 @@ def by_one_clock(objectives: Sequence[str], point: PointPart) -> tuple[Estimate,
     """The estimates of a point by a clock that all points have: wall time where their clocks differ."""
     estimates = point.estimates or ()
     return tuple(
-        point.wall if name == LATENCY and point.wall is not None else found
-        for name, found in zip(objectives, estimates, strict=False)
+        point.wall if name == LATENCY and point.wall is not None else estimate
+        for name, estimate in zip(objectives, estimates, strict=False)
     )
 
 
@@ -228,9 +228,9 @@ def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
         name=name,
         strategy=plan.strategy,
         seed=plan.seed,
-        evaluations=0 if predicted else len(searched.told),
+        evaluations=0 if predicted else len(searched.trials),
         predicted=predicted,
-        failed=sum(t.cost is None for t in searched.told),
+        failed=sum(t.cost is None for t in searched.trials),
         **fields_of(SearchPart, searched),
     )
 
@@ -264,8 +264,9 @@ def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> Point
     )
 
 
-def sample_parts(coded: Coded, told: Sequence[Told]) -> tuple[SampledPart, ...]:
+def sample_parts(coded: Coded, trials: Sequence[Told]) -> tuple[SampledPart, ...]:
     """What a search ran or priced, in order."""
     return tuple(
-        SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost) for t in told
+        SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost)
+        for t in trials
     )

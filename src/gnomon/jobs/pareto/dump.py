@@ -124,7 +124,7 @@ def check_dumpable(space: DecisionSpace) -> None:
         )
 
 
-def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, found: Searched) -> Dump:
+def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]], plan: Plan, outcome: Searched) -> Dump:
     """The dump of what was measured: milliseconds, KiB, and the codes over all backends."""
     solutions = tuple(
         DumpSolution(id=space.code(assignment), time_ms=latency_s * 1e3, memory_kib=memory // 1024)
@@ -141,21 +141,21 @@ def dump_of(space: DecisionSpace, rows: Sequence[tuple[Assignment, float, int]],
         opmap=None if by_name or grouping is None else grouping.slot_of,
         oplist=tuple(dict.fromkeys(space.kinds)),
         opname_by_indx=None if by_name else space.kinds,
-        sample_count=None if brute else len(found.told),
-        profiling_s=None if brute else found.seconds,
+        sample_count=None if brute else len(outcome.trials),
+        profiling_s=None if brute else outcome.seconds,
         spelling="brute-force" if brute else "sampler",
     )
 
 
-def dump_again(dump: Dump, looked: Collection[int], plan: Plan, found: Searched) -> Dump:
+def dump_again(dump: Dump, looked: Collection[int], plan: Plan, outcome: Searched) -> Dump:
     """The part of a dump that a search looked at, by its codes."""
     brute = plan.strategy == "exhaustive" and (dump.opmap is None or dump.opname_by_indx is not None)
     return replace(
         dump,
         solutions=tuple(row for row in dump.solutions if row.id in looked),
         configs={code: text for code, text in dump.configs.items() if code in looked},
-        sample_count=None if brute else len(found.told),
-        profiling_s=None if brute else found.seconds,
+        sample_count=None if brute else len(outcome.trials),
+        profiling_s=None if brute else outcome.seconds,
         spelling="brute-force" if brute else "sampler",
     )
 
@@ -180,31 +180,33 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     space, code = evaluate.space, evaluate.code
     coarse = coarse_of(dump, space)
     searches = in_one_box([search(space, plan, evaluate, coarse=coarse, clock=time.monotonic) for plan in asked.plans])
-    found = joined(searches)
-    lacking = sum(t.cost is None for t in found.told)
-    if not found.results:
+    outcome = joined(searches)
+    lacking = sum(t.cost is None for t in outcome.trials)
+    if not outcome.results:
         raise MeasurementError(
-            f"the search met nothing that {source} holds, in {len(found.told)} evaluations",
+            f"the search met nothing that {source} holds, in {len(outcome.trials)} evaluations",
             hint="Use --search brute, or more --iterations.",
         )
-    told = [Doubt(kind="dump", message=message, hint="See docs/formats/pareto-formats.md.") for message in dump.doubts]
+    doubts = [
+        Doubt(kind="dump", message=message, hint="See docs/formats/pareto-formats.md.") for message in dump.doubts
+    ]
     if lacking:
-        message = f"{lacking} of the {len(found.told)} assignments that were asked for are not in the dump"
-        told.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
+        message = f"{lacking} of the {len(outcome.trials)} assignments that were asked for are not in the dump"
+        doubts.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
     if asked.dumpfile is not None:
-        save_dump(dump_again(dump, {code(t.assignment) for t in found.told}, asked.plan, found), asked.dumpfile)
-    complete = found.complete and not lacking
+        save_dump(dump_again(dump, {code(t.assignment) for t in outcome.trials}, asked.plan, outcome), asked.dumpfile)
+    complete = outcome.complete and not lacking
     return ParetoDocument(
         source=str(source),
         objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as the dump has it")),
         space=space_part(space, dump.space, len(space.slots), None),
-        search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, found),
+        search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, outcome),
         searches=search_parts(asked.plans, searches),
         certificate="complete" if complete else "heuristic",
-        samples=sample_parts(evaluate, found.told),
-        points=tuple(sampled_points(found.front, evaluate)),
+        samples=sample_parts(evaluate, outcome.trials),
+        points=tuple(sampled_points(outcome.front, evaluate)),
         dumpfile=None if asked.dumpfile is None else str(asked.dumpfile),
-        doubts=tuple(told),
+        doubts=tuple(doubts),
         seconds=time.monotonic() - start,
     )
 

@@ -140,7 +140,7 @@ def _measured(
             search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
             searches=search_parts(asked.plans, searches),
             certificate=certificate.document(),
-            samples=sample_parts(space, searched.told),
+            samples=sample_parts(space, searched.trials),
             proved=worth.sessions > 0,
             sessions=worth.sessions,
             points=tuple(points),
@@ -176,7 +176,7 @@ def _search(
     searches: list[Searched] = []
     partial = PartialDump(asked, evaluator)
 
-    def told(new: Told) -> None:
+    def advance(new: Told) -> None:
         nonlocal done
         done += 1
         steps.step()
@@ -187,20 +187,20 @@ def _search(
 
     steps.expect(sum(plan.budget(space.space) for plan in asked.plans))
     for plan in asked.plans:
-        known = evaluator.replayed
-        made = search(
-            space.space, plan, evaluator, coarse=space.coarse(), on_told=told, clock=time.monotonic, stop=stop
+        before = evaluator.replayed
+        outcome = search(
+            space.space, plan, evaluator, coarse=space.coarse(), on_told=advance, clock=time.monotonic, stop=stop
         )
-        searches.append(replace(made, replayed=evaluator.replayed - known))
+        searches.append(replace(outcome, replayed=evaluator.replayed - before))
     steps.end()
-    found = joined(searches)
-    if not found.results:
+    whole = joined(searches)
+    if not whole.results:
         reasons = "; ".join(dict.fromkeys(evaluator.failures.values())) or "nothing was asked for"
         raise MeasurementError(
             f"no assignment ran and reported every objective ({reasons[:600]})",
             hint="Drop objectives that are not reported, try another --runtime, or give more --iterations.",
         )
-    kind = Certificate(kind="complete" if found.complete and not evaluator.unmeasured else "heuristic")
+    kind = Certificate(kind="complete" if whole.complete and not evaluator.unmeasured else "heuristic")
     prices = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
     return in_one_box(searches), kind, prices
 
@@ -209,10 +209,10 @@ Tried = Mapping[Assignment, tuple[Contender, Measured]]
 """What was measured again, and its runs in the proof as they were taken."""
 
 
-def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
+def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
     """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
     lab, space = evaluator.lab, evaluator.space
-    costs = {told.assignment: told for told in (*found.beside, *found.results)}
+    costs = {trial.assignment: trial for trial in (*whole.beside, *whole.results)}
     samples = evaluator.samples(tuple(costs.values()))
     worth = worth_proving(samples, max(2, lab.request.effort.together), None if predicted else evaluator.again)
     contenders = {sample.assignment: space.contender(lab, sample.assignment) for sample in worth.chosen}
@@ -235,7 +235,7 @@ def _prove(evaluator: Evaluator, found: Searched, *, predicted: bool) -> tuple[l
     if lab.link is not None and not lab.runner.stopped:
         reasons = "; ".join(f"{c.label}: {describe(measured.failure)}" for c, measured in tried.values())
         raise MeasurementError(f"no point of the front ran again ({reasons[:600]})", hint=AGAIN)
-    return sampled_points(found.front, space, evaluator.clock or "wall"), Worth(chosen=(), noise=worth.noise), {}
+    return sampled_points(whole.front, space, evaluator.clock or "wall"), Worth(chosen=(), noise=worth.noise), {}
 
 
 def _clock(points: Sequence[PointPart]) -> str:
@@ -257,12 +257,12 @@ def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Doubt]:
 def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Doubt]:
     """What was sampled and failed in the proof, and what may have failed by no fault of its own while searching."""
     sampled, label = evaluator.measured, evaluator.space.label
-    each = {label(a): [found] for a, found in sampled.items() if found.may_work}
+    each = {label(a): [outcome] for a, outcome in sampled.items() if outcome.may_work}
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
-    found = [doubt for doubt in (not_compared(label, *known) for label, known in each.items()) if doubt is not None]
-    rest = found[_MOST_FAILED:]
+    warnings = [doubt for doubt in (not_compared(label, *runs) for label, runs in each.items()) if doubt is not None]
+    rest = warnings[_MOST_FAILED:]
     more = [Doubt(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
-    return [*found[:_MOST_FAILED], *more]
+    return [*warnings[:_MOST_FAILED], *more]
 
 
 _MOST_FAILED = 3
@@ -280,8 +280,8 @@ def _chosen(lab: Lab, points: Sequence[PointPart], asked: ParetoRequest) -> Poin
 
 def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str, object]:
     count = sum(p.number is not None for p in points)
-    told = "1 point is on the front" if count == 1 else f"{count} points are on the front"
-    reason = f"{told}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{told}."
+    size = "1 point is on the front" if count == 1 else f"{count} points are on the front"
+    reason = f"{size}; number {chosen.number} was chosen: {chosen.label}." if chosen else f"{size}."
     return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
@@ -319,28 +319,28 @@ def exact_search(
         base, charges = memory_charges(memory, space.backends[0])
     model = priced_model(space, latency_model(priced), base, charges, objectives)
     front = exact_front(model, epsilon=0.0, out_of_time=lambda: clock() - start > _LIMIT_S)
-    told = tuple(
+    trials = tuple(
         Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]
     )
-    found = searched(space.space, Trail(told=told, exhausted=True), seconds=clock() - start)
+    outcome = searched(space.space, Trail(told=trials, exhausted=True), seconds=clock() - start)
     # None of these was run: what a search reached when has no meaning.
-    found = replace(found, volume=(), beside=_singles(model, space))
+    outcome = replace(outcome, volume=(), beside=_singles(model, space))
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
         LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"
         + (", and of tensors that cross between them" if isinstance(priced, TransferResult) else ""),
         MEMORY: f"{base / 2**20:.1f} MiB with {space.backends[0]}, and once for each other backend in use: {extra}",
     }
-    return found, front.certificate, {name: prices[name] for name in objectives}
+    return outcome, front.certificate, {name: prices[name] for name in objectives}
 
 
 def _singles(model: CostModel, space: DecisionSpace) -> tuple[Told, ...]:
     """The single backends by the prices: a mix that noise cannot tell from one of them is not worth its trouble."""
-    found = space.singles()
-    costs = model.evaluate(found).tolist()
+    singles = space.singles()
+    costs = model.evaluate(singles).tolist()
     return tuple(
-        Told(assignment=a, cost=tuple(c)) for a, c in zip(found, costs, strict=True) if all(map(math.isfinite, c))
+        Told(assignment=a, cost=tuple(c)) for a, c in zip(singles, costs, strict=True) if all(map(math.isfinite, c))
     )
 
 
@@ -366,12 +366,12 @@ def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: s
     From the single backends' whole runs: where one stands beside the default, the difference is its charge. A model of
     a cost that is not quite additive; MeasurementError where a run does not tell its memory.
     """
-    known = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
-    if len(known) < len({frozenset(c.backends.values()) for c, _ in singles}) or not known:
+    sizes = {frozenset(c.backends.values()): bytes_ for c, bytes_ in singles if bytes_ is not None}
+    if len(sizes) < len({frozenset(c.backends.values()) for c, _ in singles}) or not sizes:
         raise MeasurementError("the runs do not report their peak memory", hint="Use --objective latency alone.")
-    base = known.get(frozenset({default}), min(known.values()))
+    base = sizes.get(frozenset({default}), min(sizes.values()))
     charges: dict[str, float] = {}
-    for used, size in sorted(known.items(), key=lambda item: (len(item[0]), sorted(item[0]))):
+    for used, size in sorted(sizes.items(), key=lambda item: (len(item[0]), sorted(item[0]))):
         new = [b for b in sorted(used) if b != default and b not in charges]
         explained = base + sum(charges.get(b, 0.0) for b in used)
         for backend in new:
@@ -420,8 +420,8 @@ def priced_model(
                 continue
             table = np.asarray(pair.cost[np.ix_(columns[a], columns[b])][:, :, 0])
             first, second, table = (a, b, table) if a < b else (b, a, table.T)
-            made = tables.setdefault((first, second), np.zeros((*table.shape, count)))
-            made[:, :, axis] += table
+            total = tables.setdefault((first, second), np.zeros((*table.shape, count)))
+            total[:, :, axis] += table
     paid = []
     for backend, size in charges.items():
         if MEMORY in at and math.isfinite(size) and any(backend in slot.choices for slot in space.space.slots):

@@ -35,8 +35,8 @@ def front_charts(document: ParetoDocument) -> list[Chart]:
     The first two objectives are the axes; a single one is drawn over the evaluations.
     """
     whole = _by_one_clock(document)
-    known = replace(whole, points=tuple(point for point in whole.points if _is_known(point)))
-    return [_front(known, whole), *_volume(document)] if known.front else []
+    drawn = replace(whole, points=tuple(point for point in whole.points if _is_known(point)))
+    return [_front(drawn, whole), *_volume(document)] if drawn.front else []
 
 
 def _is_known(point: PointPart) -> bool:
@@ -122,7 +122,7 @@ def _samples(document: ParetoDocument, axes: Sequence[tuple[float, str]], *, sin
     most = [_FARTHEST * max(estimates[k].value for estimates in front) for k in range(len(front[0][:2]))]
     every = []
     for k, sample in enumerate(document.samples, 1):
-        cost = [finite(one) for one in sample.cost or ()]
+        cost = [finite(amount) for amount in sample.cost or ()]
         every += [(k, [c for c in cost if c is not None])] if cost and None not in cost else []
     near = [(k, cost) for k, cost in every if all(c <= m for c, m in zip(cost[:2], most, strict=False))]
     marks = line((k if single else cost[0] * axes[0][0], cost[0 if single else 1] * axes[1][0]) for k, cost in near)
@@ -131,7 +131,7 @@ def _samples(document: ParetoDocument, axes: Sequence[tuple[float, str]], *, sin
 
 def _span(values: Sequence[Value], samples: Sequence[Mark], along: str) -> tuple[float | None, float | None]:
     """The ends of an axis that would otherwise be a magnifying glass; None where the values are far enough apart."""
-    every = [end for one in [*values, *(getattr(mark, along) for mark in samples)] for end in one.ends]
+    every = [end for place in [*values, *(getattr(mark, along) for mark in samples)] for end in place.ends]
     low, high = min(every), max(every)
     missing = _LEAST_SPAN * max(abs(low), abs(high)) - (high - low)
     return (low - missing / 2, high + missing / 2) if missing > 0 else (None, None)

@@ -85,9 +85,9 @@ def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None 
         if again is None or not asked:
             break
         looked |= asked
-        found = again([samples[k] for k in sorted(asked)])
+        resampled = again([samples[k] for k in sorted(asked)])
         for k in asked:
-            if (second := found.get(samples[k].assignment)) is not None:
+            if (second := resampled.get(samples[k].assignment)) is not None:
                 noise.see(samples[k], second)
                 best[k] = _better(samples[k], second)
     near = [k for k in order if k in front or behind[k] < 1]
@@ -114,10 +114,10 @@ class _Noise:
     def see(self, first: Sample, second: Sample) -> None:
         clocks: tuple[tuple[Clock, Cost | None, Cost | None], ...]
         clocks = (("wall", first.wall, second.wall), ("cpu", first.cpu, second.cpu))
-        for clock, one, other in clocks:
-            if one is not None and other is not None:
+        for clock, before, other in clocks:
+            if before is not None and other is not None:
                 self._looked.add(clock)
-                self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([one]) - _logs([other]))[0])
+                self._most[clock] = np.maximum(self._most[clock], np.abs(_logs([before]) - _logs([other]))[0])
 
     def slack(self, clock: Clock) -> Floats:
         """How far ahead is beyond noise; less than what counts as a difference is never."""
@@ -192,28 +192,28 @@ def measure_points(lab: Lab, contenders: Sequence[Contender]) -> tuple[dict[str,
         if session:
             named[anchor.key] = f"proof {mark}, session {session + 1}/{anchor.key}"
         candidates = [replace(c.candidate, key=named[c.key]) for c in (anchor, *others[session::sessions])]
-        found = lab.runner.measure("measure the front again", candidates, effort)
-        now = found[named[anchor.key]]
+        outcomes = lab.runner.measure("measure the front again", candidates, effort)
+        now = outcomes[named[anchor.key]]
         ratio = _ratio(measured[anchor.key], now) if session else {}
         for key in (key for key in named if key != anchor.key or not session):
-            measured[key], at_one_speed[key] = found[named[key]], _scaled(found[named[key]], ratio)
+            measured[key], at_one_speed[key] = outcomes[named[key]], _scaled(outcomes[named[key]], ratio)
     return measured, at_one_speed, sessions
 
 
 def _ratio(then: Measured, now: Measured) -> dict[tuple[int, Clock], float]:
     """The speed of one session as seen by the same contender in another, process by process and clock by clock."""
-    found: dict[tuple[int, Clock], float] = {}
+    speeds: dict[tuple[int, Clock], float] = {}
     clocks: tuple[Clock, ...] = ("wall", "cpu")
     for clock in clocks:
         first, second = ({b.process: b.values_s[0] for b in GOALS[LATENCY].processes(m, clock)} for m in (then, now))
         for process in first.keys() & second.keys():
             if first[process] > 0 and second[process] > 0:
-                found[process, clock] = first[process] / second[process]
-    return found
+                speeds[process, clock] = first[process] / second[process]
+    return speeds
 
 
 def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Measured:
-    def one(run: Run) -> Run:
+    def scaled(run: Run) -> Run:
         if run.samples is None:
             return run
         wall, cpu = speeds.get((run.process, "wall"), 1.0), speeds.get((run.process, "cpu"), 1.0)
@@ -224,7 +224,7 @@ def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Me
         )
         return replace(run, samples=samples)
 
-    return replace(measured, runs=tuple(map(one, measured.runs))) if speeds else measured
+    return replace(measured, runs=tuple(map(scaled, measured.runs))) if speeds else measured
 
 
 def decide(
@@ -238,7 +238,7 @@ def decide(
     others by wall time. What is not dominated is the front, numbered by rising first objective. The points come in that
     order, the front first.
     """
-    alive = [k for k, found in enumerate(measured) if cost_of(goals, found, clocks[k]) is not None]
+    alive = [k for k, outcome in enumerate(measured) if cost_of(goals, outcome, clocks[k]) is not None]
     versus: dict[tuple[int, int], list[Against]] = {}
     beaten: dict[int, list[int]] = {k: [] for k in alive}
     for a, b in itertools.permutations(alive, 2):
@@ -250,7 +250,7 @@ def decide(
     standing = front_of(beaten)
     differ = len({clocks[k] for k in alive}) > 1
     latency = next((goal for goal in goals if goal.name == LATENCY), None)
-    decided = [replace(point, failure=found.failure) for point, found in zip(points, measured, strict=True)]
+    decided = [replace(point, failure=outcome.failure) for point, outcome in zip(points, measured, strict=True)]
     for k in alive:
         others = [o for o in alive if o != k]
         decided[k] = replace(
@@ -335,12 +335,12 @@ def sampled_points(front: Sequence[Told], coded: Coded, clock: Clock | None = No
     """The sampled front itself, where nothing is measured again: values without intervals."""
     return [
         replace(
-            point_part(coded, told.assignment, told.cost),
-            estimates=tuple(Estimate(value=c, low=None, high=None) for c in told.cost or ()),
+            point_part(coded, trial.assignment, trial.cost),
+            estimates=tuple(Estimate(value=c, low=None, high=None) for c in trial.cost or ()),
             number=k + 1,
             clock=clock,
         )
-        for k, told in enumerate(front)
+        for k, trial in enumerate(front)
     ]
 
 
@@ -351,8 +351,8 @@ def enough(points: Sequence[PointPart]) -> PointPart | None:
     """
     mixed = [p for p in points if p.number is not None and not p.single]
     plain = [k for k, p in enumerate(points) if p.number is not None and p.single]
-    found = [points[k] for k in plain if not any(k in p.beats for p in mixed)]
-    return found[0] if found and mixed else None
+    unbeaten = [points[k] for k in plain if not any(k in p.beats for p in mixed)]
+    return unbeaten[0] if unbeaten and mixed else None
 
 
 def check_bounds(objectives: Sequence[str], pick: int | None, under: Mapping[str, float]) -> None:
@@ -393,16 +393,16 @@ def choose(
     column = {name: k for k, name in enumerate(objectives)}
 
     def upper(point: PointPart, name: str) -> float:
-        found = (point.estimates or ())[column[name]]
-        return found.value if found.high is None else found.high
+        own = (point.estimates or ())[column[name]]
+        return own.value if own.high is None else own.high
 
     fitting = [p for p in front if all(upper(p, name) <= bound for name, bound in under.items())]
     if not fitting:
-        told = [f"{name} of {units.value(bound, goal_of(name).unit)}" for name, bound in under.items()]
+        bounds = [f"{name} of {units.value(bound, goal_of(name).unit)}" for name, bound in under.items()]
         best = {name: min(upper(p, name) for p in front) for name in under}
         least = [f"{units.value(value, goal_of(name).unit)} of {name}" for name, value in best.items()]
         raise InfeasibleError(
-            f"no point of the front is surely under {' and '.join(told)} (the least: {', '.join(least)})",
+            f"no point of the front is surely under {' and '.join(bounds)} (the least: {', '.join(least)})",
             hint="Loosen --under, search on with more --iterations, or add a --tuning that saves it. "
             "The same command without --under shows the front.",
         )

@@ -272,8 +272,8 @@ def _spent(document: ParetoDocument, page: Page) -> None:
         _compared(document.searches, page)
     else:
         failed = f", {search.failed} failed" if search.failed else ""
-        known = f", {search.replayed} known from the results database" if search.replayed else ""
-        spent = f"{search.name}, seed {search.seed}: {many(search.evaluations, 'evaluation')}{failed}{known}"
+        replayed = f", {search.replayed} known from the results database" if search.replayed else ""
+        spent = f"{search.name}, seed {search.seed}: {many(search.evaluations, 'evaluation')}{failed}{replayed}"
         page.line(f"{spent}, in {units.duration(search.seconds)}.")
     page.line(_certificate(document))
     reached = _reached(search)

@@ -55,10 +55,10 @@ def check_plans(plans: Sequence[Plan]) -> None:
 
     RuntimeMissingError for one that lacks a package here: better known before another one has run for hours.
     """
-    known = (*known_strategies(), *_ALIASES, EXACT)
+    searches = (*known_strategies(), *_ALIASES, EXACT)
     for plan in plans:
-        if plan.name not in known:
-            raise UsageError(f"there is no search {plan.name!r}", hint=f"Searches: {', '.join(known)}.")
+        if plan.name not in searches:
+            raise UsageError(f"there is no search {plan.name!r}", hint=f"Searches: {', '.join(searches)}.")
     names = [plan.strategy for plan in plans]
     if len(set(names)) < len(names):
         raise UsageError("a search is named twice", hint="Name each --search once.")
@@ -83,7 +83,7 @@ class Searched:
     """
 
     space: Space
-    told: tuple[Told, ...]
+    trials: tuple[Told, ...]
     volume: tuple[float, ...]
     reference: tuple[float, ...]
     exhausted: bool
@@ -94,7 +94,7 @@ class Searched:
     @property
     def results(self) -> tuple[Told, ...]:
         """Those that did not fail."""
-        return tuple(t for t in self.told if t.cost is not None)
+        return tuple(t for t in self.trials if t.cost is not None)
 
     @property
     def front(self) -> tuple[Told, ...]:
@@ -105,7 +105,7 @@ class Searched:
     @property
     def complete(self) -> bool:
         """Whether every assignment of the space was evaluated."""
-        return len(self.told) == self.space.size
+        return len(self.trials) == self.space.size
 
 
 def search(
@@ -144,7 +144,7 @@ def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
     ideal, reference = _box(trail.told)
     return Searched(
         space=space,
-        told=trail.told,
+        trials=trail.told,
         volume=tuple(_volumes(trail.told, ideal, reference)) if ideal else (),
         reference=reference,
         exhausted=trail.exhausted,
@@ -154,14 +154,14 @@ def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
 
 def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
     """Searches of one space with volumes that can be compared: all in the box of the results of all of them."""
-    ideal, reference = _box([told for found in searches for told in found.told])
+    ideal, reference = _box([trial for outcome in searches for trial in outcome.trials])
     return tuple(
         replace(
-            found,
-            volume=tuple(_volumes(found.told, ideal, reference)) if ideal and found.volume else (),
+            outcome,
+            volume=tuple(_volumes(outcome.trials, ideal, reference)) if ideal and outcome.volume else (),
             reference=reference,
         )
-        for found in searches
+        for outcome in searches
     )
 
 
@@ -169,20 +169,20 @@ def joined(searches: Sequence[Searched]) -> Searched:
     """Searches of one space as if they had been one: each result once, as it was told first."""
     if len(searches) == 1:
         return searches[0]
-    told: dict[Assignment, Told] = {}
-    for result in (told for found in searches for told in found.told):
-        told.setdefault(result.assignment, result)
+    trials: dict[Assignment, Told] = {}
+    for result in (trial for outcome in searches for trial in outcome.trials):
+        trials.setdefault(result.assignment, result)
     whole = searched(
         searches[0].space,
-        Trail(told=tuple(told.values()), exhausted=all(found.exhausted for found in searches)),
-        seconds=sum(found.seconds for found in searches),
+        Trail(told=tuple(trials.values()), exhausted=all(outcome.exhausted for outcome in searches)),
+        seconds=sum(outcome.seconds for outcome in searches),
     )
-    return replace(whole, replayed=sum(found.replayed for found in searches))
+    return replace(whole, replayed=sum(outcome.replayed for outcome in searches))
 
 
-def _box(told: Sequence[Told]) -> tuple[Cost, Cost]:
+def _box(trials: Sequence[Told]) -> tuple[Cost, Cost]:
     """The best of each objective, and the corner a tenth beyond the worst; empty with too many objectives."""
-    costs = [t.cost for t in told if t.cost is not None]
+    costs = [t.cost for t in trials if t.cost is not None]
     if not costs or len(costs[0]) > MOST_OBJECTIVES:
         return (), ()
     ideal = tuple(min(column) for column in zip(*costs, strict=True))
@@ -190,11 +190,11 @@ def _box(told: Sequence[Told]) -> tuple[Cost, Cost]:
     return ideal, tuple(w + 0.1 * max(w - i, abs(w), 1e-12) for w, i in zip(worst, ideal, strict=True))
 
 
-def _volumes(told: Sequence[Told], ideal: Cost, reference: Cost) -> Iterator[float]:
+def _volumes(trials: Sequence[Told], ideal: Cost, reference: Cost) -> Iterator[float]:
     """The share of the box between ideal and reference that is dominated after each result."""
     scaled: list[tuple[float, ...]] = []
     share = 0.0
-    for result in told:
+    for result in trials:
         if result.cost is not None:
             new = tuple((c - i) / (r - i) for c, i, r in zip(result.cost, ideal, reference, strict=True))
             if not any(all(a <= b for a, b in zip(old, new, strict=True)) for old in scaled):

@@ -120,8 +120,8 @@ class DecisionSpace:
     def singles(self) -> tuple[Assignment, ...]:
         """For each backend, it where a slot has it, else the first choice; of the slots of operators alone."""
         own = self.space.slots[: self.operator_slots]
-        found = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
-        return tuple(dict.fromkeys(found)) if own else ()
+        assignments = (tuple(s.choices.index(b) if b in s.choices else 0 for s in own) for b in self.backends)
+        return tuple(dict.fromkeys(assignments)) if own else ()
 
     def single(self, assignment: Assignment) -> Hashable | None:
         """What names the single backend of an assignment, in its configuration, whatever the options; None of a mix."""
@@ -133,15 +133,15 @@ class DecisionSpace:
         names = self.space.names(assignment)
         slots = self.space.slots
         own, rest = names[: self.operator_slots], names[self.operator_slots :]
-        told: list[str] = []
+        words: list[str] = []
         if own and self.grouping is not None:
             counts = dict.fromkeys(own, 0)
             for group, backend in zip(self.grouping.groups, own, strict=True):
                 counts[backend] += len(group.operators)
-            told = mix_in_words(max(counts, key=lambda b: counts[b]), slots[: self.operator_slots], own)
+            words = mix_in_words(max(counts, key=lambda b: counts[b]), slots[: self.operator_slots], own)
         for slot, name in zip(slots[self.operator_slots :], rest, strict=True):
-            told.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
-        return "; ".join(told) or self.targets[0].configuration.name
+            words.append(name if slot.name == CONFIGURATION else f"{slot.name} {name}")
+        return "; ".join(words) or self.targets[0].configuration.name
 
 
 def space_by_type(space: Space, labels: Sequence[str]) -> Coarse | None:
@@ -161,11 +161,11 @@ def mix_in_words(most: str, slots: Sequence[Slot], names: Sequence[str]) -> list
     for slot, name in zip(slots, names, strict=True):
         if name != most:
             others.setdefault(name, []).append(slot.name)
-    told = [most]
+    words = [most]
     for name, members in others.items():
         more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
-        told.append(f"{name}: {', '.join(members[:_MOST_NAMED])}{more}")
-    return told
+        words.append(f"{name}: {', '.join(members[:_MOST_NAMED])}{more}")
+    return words
 
 
 def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def decision_space(
     chosen = {name: values for name, values in options.items() if name not in _CONVERSIONS}
     if all_cores and (lab.cores or 1) > 1 and all(THREADS.name in tunings(target.runtime) for target in targets):
         chosen[THREADS.name] = ("1", str(lab.cores))
-    values = {name: _known(name, targets).checked(named) for name, named in chosen.items()}
+    values = {name: _tuning(name, targets).checked(named) for name, named in chosen.items()}
     graph = targets[0].placed.graph
     kinds = tuple((ir_opcode(op.type) if runtime == "onert" else None) or op.type for op in graph.operators)
     grouping, backends = None, InsidePlacer(lab, targets[0]).backends
@@ -230,12 +230,12 @@ def _targets(lab: Lab) -> tuple[Target, ...]:
     return tuple(several)
 
 
-def _known(name: str, targets: Sequence[Target]) -> Tuning:
+def _tuning(name: str, targets: Sequence[Target]) -> Tuning:
     """The tuning of that name, which the runtimes of all targets must have."""
     for runtime in {t.runtime.name: t.runtime for t in targets}.values():
-        known = tunings(runtime)
-        if name not in known:
-            has = ", ".join(known) or "none"
+        settings = tunings(runtime)
+        if name not in settings:
+            has = ", ".join(settings) or "none"
             raise UsageError(
                 f"{runtime.name} has no setting {name!r}",
                 hint=f"It has: {has}. Where several runtimes take the model, --runtime names one.",
@@ -261,7 +261,7 @@ def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...
 def _named(slots: Sequence[Slot]) -> list[Slot]:
     """The slots, a name that is there already getting a number: operators are named by whoever made the model."""
     seen: dict[str, int] = {}
-    made = []
+    named = []
     for slot in slots:
         count = seen[slot.name] = seen.get(slot.name, 0) + 1
         name = slot.name
@@ -269,8 +269,8 @@ def _named(slots: Sequence[Slot]) -> list[Slot]:
             name = f"{slot.name} #{count}"
             count += 1
         seen.setdefault(name, 1)
-        made.append(slot if name == slot.name else Slot(name, slot.choices))
-    return made
+        named.append(slot if name == slot.name else Slot(name, slot.choices))
+    return named
 
 
 _VISITS = 3
@@ -314,26 +314,26 @@ class Evaluator:
         contender = self.space.contender(self.lab, assignment)
         candidate = replace(contender.candidate, key=f"search/{contender.key}")
         before = len(self.lab.runner.known(candidate.key).runs)
-        found = self.lab.runner.measure("search", [candidate], self.effort())[candidate.key]
-        self.replayed += before > 0 and len(found.runs) == before
-        self.measured[assignment] = found
-        if not found.ok:
+        measured = self.lab.runner.measure("search", [candidate], self.effort())[candidate.key]
+        self.replayed += before > 0 and len(measured.runs) == before
+        self.measured[assignment] = measured
+        if not measured.ok:
             vanished = Failure(stage="run", kind="unmeasured", transient=True, message="no run of it succeeded")
-            failure = found.failure or vanished
+            failure = measured.failure or vanished
             self.failures[assignment] = describe(failure)
-            if failure.kind == "unmeasured" or found.may_work:
+            if failure.kind == "unmeasured" or measured.may_work:
                 self.unmeasured.add(assignment)
             return None
-        cost = cost_of(self.goals, found, self._clock(found))
+        cost = cost_of(self.goals, measured, self._clock(measured))
         if cost is None:
-            lacking = [g.name for g in self.goals if g.value(found, self._clock(found)) is None]
-            why = untold(found.runs) if ENERGY in lacking else ""
+            lacking = [g.name for g in self.goals if g.value(measured, self._clock(measured)) is None]
+            why = untold(measured.runs) if ENERGY in lacking else ""
             self.failures[assignment] = _UNKNOWN.format(" and ".join(lacking)) + (f": {why}" if why else "")
         return cost
 
-    def samples(self, told: Sequence[Told]) -> tuple[Sample, ...]:
+    def samples(self, trials: Sequence[Told]) -> tuple[Sample, ...]:
         """The results that did not fail, by each clock; by the cost alone where nothing was run of one."""
-        return tuple(self._sample(t, self.measured.get(t.assignment)) for t in told if t.cost is not None)
+        return tuple(self._sample(t, self.measured.get(t.assignment)) for t in trials if t.cost is not None)
 
     def again(self, samples: Sequence[Sample]) -> dict[Assignment, Sample]:
         """The same assignments in one more fresh process each; without those that did not run this time."""
@@ -342,23 +342,25 @@ class Evaluator:
         # Slow ones get all their visits: it is their noise that is asked for.
         effort = replace(self.effort(), laggard=1e9)
         measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
-        found = {a: measured[c.key] for a, c in candidates.items()}
-        costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in found.items()}
-        return {a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in found.items() if costs[a] is not None}
+        outcomes = {a: measured[c.key] for a, c in candidates.items()}
+        costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in outcomes.items()}
+        return {
+            a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in outcomes.items() if costs[a] is not None
+        }
 
-    def clock_of(self, assignment: Assignment, found: Measured) -> Clock:
+    def clock_of(self, assignment: Assignment, measured: Measured) -> Clock:
         """The clock of an assignment alone: CPU time where one thread works and it tells, else wall time."""
         threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
-        return "cpu" if not threaded and cpu_tells(found.runs) else "wall"
+        return "cpu" if not threaded and cpu_tells(measured.runs) else "wall"
 
-    def _sample(self, told: Told, found: Measured | None) -> Sample:
-        cost, cpu = told.cost or (), None
-        if found is not None:
-            wall = cost_of(self.goals, found, "wall")
-            if self.clock_of(told.assignment, found) == "cpu":
-                cpu = cost_of(self.goals, found, "cpu")
+    def _sample(self, trial: Told, measured: Measured | None) -> Sample:
+        cost, cpu = trial.cost or (), None
+        if measured is not None:
+            wall = cost_of(self.goals, measured, "wall")
+            if self.clock_of(trial.assignment, measured) == "cpu":
+                cpu = cost_of(self.goals, measured, "cpu")
             cost = cost if wall is None else wall
-        return Sample(assignment=told.assignment, wall=cost, cpu=cpu, single=self.space.single(told.assignment))
+        return Sample(assignment=trial.assignment, wall=cost, cpu=cpu, single=self.space.single(trial.assignment))
 
     def effort(self) -> Effort:
         """One fresh process, few visits: what is worth more is measured again in the proof."""
@@ -368,15 +370,15 @@ class Evaluator:
     def dump_rows(self) -> list[tuple[Assignment, float, int]]:
         """Latency in seconds and peak memory in bytes of each assignment that tells both, in order."""
         rows = []
-        for assignment, found in self.measured.items():
-            if found.ok:
-                cost = cost_of((GOALS[LATENCY], GOALS[MEMORY]), found, self._clock(found))
+        for assignment, measured in self.measured.items():
+            if measured.ok:
+                cost = cost_of((GOALS[LATENCY], GOALS[MEMORY]), measured, self._clock(measured))
                 if cost is not None:
                     rows.append((assignment, cost[0], int(cost[1])))
         return rows
 
-    def _clock(self, found: Measured) -> Clock:
+    def _clock(self, measured: Measured) -> Clock:
         if self.clock is None:
-            self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [found])
+            self.clock = "wall" if self.space.parallel else choose_clock(self.lab, [measured])
         # Where the CPU time of a later one does not tell all, its wall time stands for it.
-        return self.clock if cpu_tells(found.runs) else "wall"
+        return self.clock if cpu_tells(measured.runs) else "wall"

@@ -83,14 +83,14 @@ def node_times(cutter: Cutter, kernels: Sequence[Kernel]) -> list[float]:
     times = [0.0] * len(cutter.order)
     last = 0
     for kernel in kernels:
-        known = [place[i] for i in kernel.operators or kernel.named if i in place]
-        if not known:
+        nodes = [place[i] for i in kernel.operators or kernel.named if i in place]
+        if not nodes:
             times[last] += kernel.time_s
             continue
-        macs = [float(cutter.graph.operators[cutter.order[k]].macs or 0) + 1.0 for k in known]
-        for k, share in zip(known, macs, strict=True):
+        macs = [float(cutter.graph.operators[cutter.order[k]].macs or 0) + 1.0 for k in nodes]
+        for k, share in zip(nodes, macs, strict=True):
             times[k] += kernel.time_s * share / sum(macs)
-        last = max(known)
+        last = max(nodes)
     return times
 
 
@@ -102,14 +102,14 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
-    known = [
+    groups = [
         [place[i] for i in place if i in k.named or (i in k.operators and (not k.named or operators[i].macs != 0))]
         for k in kernels
     ]
     spans: list[tuple[int, int, float]] = []
     for number, kernel in enumerate(kernels):
-        before = next((nodes for nodes in reversed(known[: number + 1]) if nodes), [0])
-        after = next((nodes for nodes in known[number:] if nodes), [len(cutter.order) - 1])
+        before = next((nodes for nodes in reversed(groups[: number + 1]) if nodes), [0])
+        after = next((nodes for nodes in groups[number:] if nodes), [len(cutter.order) - 1])
         spans.append((min(*before, *after), max(*before, *after), kernel.time_s))
     return spans
 
@@ -117,12 +117,12 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
 def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
     """The places in the cutter's order where a cut would go through a kernel; one of the whole model does not count."""
     place = {index: k for k, index in enumerate(cutter.order)}
-    found: set[int] = set()
+    split: set[int] = set()
     for kernel in kernels:
         nodes = [place[i] for i in kernel.operators if i in place]
         if nodes and len(nodes) < len(place):
-            found.update(range(min(nodes) + 1, max(nodes) + 1))
-    return found
+            split.update(range(min(nodes) + 1, max(nodes) + 1))
+    return split
 
 
 def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
@@ -146,24 +146,24 @@ class SegmentFiles:
     def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: Lab) -> None:
         self.cutter, self.places = cutter, places
         self._folder, self._lab = folder, lab
-        self._made: dict[tuple[int, int], tuple[Segment, str]] = {}
+        self._segments: dict[tuple[int, int], tuple[Segment, str]] = {}
 
     def segment(self, first: int, last: int) -> tuple[Segment, str]:
         """The segment of blocks [first, last) and its path on the device."""
         key = (first, last)
-        if key not in self._made:
+        if key not in self._segments:
             path = self._folder / f"segment-{first}-{last}.{self.cutter.graph.format}"
-            made = self.cutter.segment(self.places[first], self.places[last], path)
+            segment = self.cutter.segment(self.places[first], self.places[last], path)
             self._lab.cut_files[path.name] = path
-            self._made[key] = (made, self._lab.push(path, path.name))
-        return self._made[key]
+            self._segments[key] = (segment, self._lab.push(path, path.name))
+        return self._segments[key]
 
     def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
         """What the agent loads for a segment in the configuration of a target, in a chain."""
         segment, path = self.segment(first, last)
         placed = placed_segment(self.cutter.graph, segment, path)
-        made = target.runtime.segment(placed, target.configuration, {})
-        return {**made, "options": {**made["options"], **chained_options(target.runtime)}}
+        part = target.runtime.segment(placed, target.configuration, {})
+        return {**part, "options": {**part["options"], **chained_options(target.runtime)}}
 
     def boundary(self, chain: Sequence[tuple[int, int]], whole: PlacedModel) -> dict[str, wire.Tensor]:
         """Buffers between the segments of a chain; tensors that are never alive together share a slab."""
@@ -274,17 +274,17 @@ class AcrossPlacer:
         """The whole model in one configuration."""
         name = target.configuration.name
         backends = {op.index: name for op in target.placed.graph.operators}
-        made = contender_in(self.lab, target, "single", name, backends, key=name, assigned=False)
-        return replace(made, predicted_s=predicted_s)
+        contender = contender_in(self.lab, target, "single", name, backends, key=name, assigned=False)
+        return replace(contender, predicted_s=predicted_s)
 
     def chain(self, kind: Kind, label: str, chain: Chain, predicted_s: float | None) -> Contender:
         """A chain of segments (first block, last block, target index)."""
         parts, segments = [], []
         for first, last, number in chain:
             target = self.targets[number]
-            made = self.files.segment(first, last)[0]
-            backends = dict.fromkeys(made.operators, target.configuration.name)
-            parts.append(Part(target=target, operators=made.operators, backends=backends))
+            segment = self.files.segment(first, last)[0]
+            backends = dict.fromkeys(segment.operators, target.configuration.name)
+            parts.append(Part(target=target, operators=segment.operators, backends=backends))
             segments.append(self.files.agent_segment(first, last, target))
         spans = [(first, last) for first, last, _ in chain]
         identity = json.dumps([self.files.places, chain, [t.configuration.name for t in self.targets]])
@@ -340,13 +340,13 @@ class AcrossPlacer:
             cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
         except ModelError as error:
             return unmixed(error.message)
-        found = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
-        if found is None:
+        block_times = self._blocks(cutter, [wholes_of[t.configuration.name] for t in self.targets], totals)
+        if block_times is None:
             hidden = cutter.unknown()
             if hidden is not None:
                 return unmixed(f"not cut: the shape of {hidden.name!r} is unknown")
             return unmixed("the graph has no cut that is narrow enough")
-        prior, least = found
+        prior, least = block_times
         ideal = float(least.min(axis=1).sum())
         alone = [
             SegmentTime(first=0, last=len(prior), backend=b, time_s=float(t), weight=4.0) for b, t in enumerate(totals)
@@ -389,17 +389,17 @@ class AcrossPlacer:
 
         First as far as they can be told, a kernel that reaches over a cut shared out; then what they take at least.
         """
-        found = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
-        per_node = np.asarray([node_times(cutter, k) for k in found])
+        profiles = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
+        per_node = np.asarray([node_times(cutter, k) for k in profiles])
         scale = totals / np.maximum(per_node.sum(axis=1), 1e-12)
         per_node *= scale[:, None]
-        split = {place for k in found for place in split_places(cutter, k)}
+        split = {place for k in profiles for place in split_places(cutter, k)}
         places = choose_blocks(cutter, list(per_node.mean(axis=0)), self.most_blocks, split)
         if len(places) < 3:
             return None
         self.files = SegmentFiles(cutter, places, self.folder, self.lab)
         sums = [per_node[:, a:b].sum(axis=1) for a, b in pairwise(places)]
-        least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in found]) * scale[:, None]
+        least = np.asarray([least_times(kernel_spans(cutter, k), places) for k in profiles]) * scale[:, None]
         return np.asarray(sums), least.T
 
     def price_chains(
@@ -432,17 +432,17 @@ class AcrossPlacer:
         Those after the first have other cuts where they can, so that more is learned of what cuts cost.
         """
         extra_s: dict[End, float] = {}
-        found: list[Chain] = []
+        chains: list[Chain] = []
         for _ in range(_ATTEMPTS * (room > 0)):
             chain = merge(self._solved(prices, extra_s).assignment)
-            if len(found) == room or len(chain) < 2 or prices.chain_s(chain) > enough_s:
+            if len(chains) == room or len(chain) < 2 or prices.chain_s(chain) > enough_s:
                 break
-            if chain not in tried and chain not in found:
-                found.append(chain)
+            if chain not in tried and chain not in chains:
+                chains.append(chain)
             whole_s = enough_s if enough_s < math.inf else prices.chain_s(chain)
             for end in self._ends(chain):
                 extra_s[end] = extra_s.get(end, 0.0) + _OTHERWISE * whole_s
-        return found
+        return chains
 
     def _times(
         self, stage: str, chains: Mapping[Chain, Contender], anchor: Anchor, effort: Effort
@@ -454,11 +454,11 @@ class AcrossPlacer:
         wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
         for chain, candidate in zip(chains, wanted, strict=True):
-            found = measured[candidate.key]
-            if found.worked:
+            outcome = measured[candidate.key]
+            if outcome.worked:
                 self._taken |= self._ends(chain)
-            elif found.runs and found.failure is not None and not found.failure.transient:
-                number = found.fact(SEGMENT)
+            elif outcome.runs and outcome.failure is not None and not outcome.failure.transient:
+                number = outcome.fact(SEGMENT)
                 self._refused.append(self._ends(chain if number is None else [chain[number]]))
         return [
             replace(time, time_s=time.time_s * factor[candidate.key])

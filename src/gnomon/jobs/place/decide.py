@@ -134,9 +134,9 @@ def profile_turns(
         if not (share := looks.share(used_s, number)):
             continue
         look = share
-        known = [[(c, lab.runner.known(c.key)) for c in wanted] for lab, wanted in turn]
-        clocks = {choose_clock(lab, (found for _, found in own)) for lab, own in zip(labs, known, strict=True)}
-        samples = [{c.label: runs_part(found).samples for c, found in own if found.ok} for own in known]
+        pairs = [[(c, lab.runner.known(c.key)) for c in wanted] for lab, wanted in turn]
+        clocks = {choose_clock(lab, (outcome for _, outcome in own)) for lab, own in zip(labs, pairs, strict=True)}
+        samples = [{c.label: runs_part(outcome).samples for c, outcome in own if outcome.ok} for own in pairs]
         if looks.are_over or enough(samples, "cpu" if clocks == {"cpu"} else "wall", look):
             break
     alive = [profile_singles(lab, wanted, traces=traces) for lab, wanted in turn]
@@ -217,12 +217,12 @@ def _profiled(
 
 
 def _contenders(lab: Lab, folder: Path) -> list[Contender]:
-    made: list[Contender] = []
+    contenders: list[Contender] = []
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     placer = AcrossPlacer(lab, whole, folder)
     for target in lab.targets:
-        made += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
-    return made
+        contenders += [placer.whole(target)] if target in whole else _inside_placer(lab, target).singles()
+    return contenders
 
 
 def _inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
@@ -292,7 +292,7 @@ def breakdowns(
     wholes_s = {p.contender.label: level(p.measured, verdict.clocks.of(p.contender)) for p in verdict.proved if p.ok}
     alive = [p.contender for p in verdict.proved if p.ok]
     whole_models = {c.label for c in (across.contenders if across else ()) if c.kind == "single"}
-    found: dict[str, Breakdown] = {}
+    splits: dict[str, Breakdown] = {}
     for contender in alive:
         traced = lab.runner.known(trace_of(contender).key) if contender.label in whole_models else None
         if traced is not None and traced.ok:
@@ -303,21 +303,21 @@ def breakdowns(
             drift = whole_s / profiled_s if profiled_s > 0 else 1.0
             timed = by_clock(kernels(contender.graph, traced), traced, clock)
             timed = tuple(replace(kernel, time_s=kernel.time_s * drift) for kernel in timed)
-            found[contender.label] = breakdown(contender.graph, timed, whole_s)
-    names = {part.configuration.name for c in alive if c.label in found for part in c.parts}
+            splits[contender.label] = breakdown(contender.graph, timed, whole_s)
+    names = {part.configuration.name for c in alive if c.label in splits for part in c.parts}
     names |= {result.target.configuration.name for result in inside}
     for contender in alive:
-        if contender.label in found or any(part.configuration.name not in names for part in contender.parts):
+        if contender.label in splits or any(part.configuration.name not in names for part in contender.parts):
             continue  # it was not profiled at these threads: times at others would divide another whole
-        tables = _tables(contender.graph, found, inside, across)
+        tables = _tables(contender.graph, splits, inside, across)
         times = {i: tables[name].get(i) for i, name in columns(contender, frozenset(tables)).items() if name in tables}
-        known = {i: time_s for i, time_s in times.items() if time_s is not None}
-        found[contender.label] = divided(known, (), wholes_s[contender.label])
-    return found
+        seconds = {i: time_s for i, time_s in times.items() if time_s is not None}
+        splits[contender.label] = divided(seconds, (), wholes_s[contender.label])
+    return splits
 
 
 def _tables(
-    graph: Graph, found: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
+    graph: Graph, splits: dict[str, Breakdown], inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, dict[int, float]]:
     """Seconds of the graph's operators in each place that was seen."""
     tables: dict[str, dict[int, float]] = {}
@@ -327,25 +327,25 @@ def _tables(
             name = f"{result.target.configuration.name}:{backend}" if several else backend
             tables[name] = {i: float(p[column]) for i, p in enumerate(result.prices_s) if p[column] != float("inf")}
     for contender in across.contenders if across else ():
-        if contender.kind == "single" and contender.graph is graph and contender.label in found:
-            tables[contender.label] = dict(found[contender.label].times_s)
+        if contender.kind == "single" and contender.graph is graph and contender.label in splits:
+            tables[contender.label] = dict(splits[contender.label].times_s)
     return tables
 
 
-def columns(contender: Contender, known: frozenset[str]) -> dict[int, str]:
+def columns(contender: Contender, names: frozenset[str]) -> dict[int, str]:
     """Operator index -> the name, of those known, under which the times on its backend are."""
-    made: dict[int, str] = {}
+    places: dict[int, str] = {}
     for part in contender.parts:
         for index, backend in part.backends.items():
             qualified = f"{part.configuration.name}:{backend}"
-            made[index] = qualified if qualified in known else backend
-    return made
+            places[index] = qualified if qualified in names else backend
+    return places
 
 
 def operator_rows(
     verdict: Verdict,
     places: Mapping[int, str],
-    found: dict[str, Breakdown],
+    splits: dict[str, Breakdown],
     inside: list[InsideResult],
     across: AcrossResult | None,
 ) -> tuple[PlacedOperator, ...]:
@@ -354,7 +354,7 @@ def operator_rows(
     `places` says where each ran in the package.
     """
     graph, planned = verdict.chosen.contender.graph, verdict.chosen.contender.backends
-    tables = _tables(graph, found, inside, across)
+    tables = _tables(graph, splits, inside, across)
     return tuple(
         PlacedOperator(
             **fields_of(OperatorPart, op),
@@ -362,9 +362,9 @@ def operator_rows(
             ran_on=places.get(op.index),
             times_s={name: table.get(op.index) for name, table in tables.items()},
             within={
-                name: found[name].within[op.index]
+                name: splits[name].within[op.index]
                 for name in tables
-                if name in found and op.index in found[name].within
+                if name in splits and op.index in splits[name].within
             },
         )
         for op in graph.operators
@@ -436,14 +436,14 @@ def decision_part(verdict: Verdict) -> DecisionPart:
 
 def _solutions(inside: Sequence[InsideResult], across: AcrossResult | None) -> dict[str, SolutionPart]:
     """The solver's certificates, by configuration or "across"."""
-    found = {result.target.configuration.name: result.solution for result in inside}
+    solutions = {result.target.configuration.name: result.solution for result in inside}
     if across is not None and across.solution is not None:
-        found["across"] = across.solution
+        solutions["across"] = across.solution
     own = {
         name: {"value_s": solution.value, "bound_s": solution.bound, "code": decimal(solution.code)}
-        for name, solution in found.items()
+        for name, solution in solutions.items()
     }
-    return {name: SolutionPart(**fields_of(SolutionPart, solution) | own[name]) for name, solution in found.items()}
+    return {name: SolutionPart(**fields_of(SolutionPart, solution) | own[name]) for name, solution in solutions.items()}
 
 
 def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator], verdict: Verdict) -> dict[str, float]:
@@ -549,9 +549,9 @@ def _price(
     wholes = [across.whole(target) for target in whole]
     every = [c for group in (*singles.values(), wholes) for c in group]
     alive = profile_singles(lab, every, traces=1, trace=partial(_mixable, lab))
-    known = {c.key: lab.runner.known(c.key) for c in alive}
+    measured = {c.key: lab.runner.known(c.key) for c in alive}
     field = _mixable(lab, alive)
-    clock = choose_clocks(lab, known, field).of(*field)
+    clock = choose_clocks(lab, measured, field).of(*field)
     refused = nearly_right(lab, every, field, clock)
     lab.doubts += precision_hints(lab, field, clock)
     results: list[InsideResult] = []
@@ -582,11 +582,11 @@ def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
     numbers would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
-    known = {c.key: lab.runner.known(c.key) for c in set_}
-    clocks = choose_clocks(lab, known, set_)
+    measured = {c.key: lab.runner.known(c.key) for c in set_}
+    clocks = choose_clocks(lab, measured, set_)
     if not set_:
         return list(alive)
-    fastest = min(set_, key=lambda c: level(known[c.key], clocks.of(*set_)))
+    fastest = min(set_, key=lambda c: level(measured[c.key], clocks.of(*set_)))
     return [c for c in set_ if c.threads == fastest.threads]
 
 
@@ -597,7 +597,7 @@ def _deploy(
 
     Returns also where each operator ran in it. MeasurementError where what ran breaks a limit.
     """
-    order = [verdict.chosen, *(one for one in [verdict.best_single] if not limits.broken(one.contender))]
+    order = [verdict.chosen, *(best for best in [verdict.best_single] if not limits.broken(best.contender))]
     for number, proved in enumerate(order):
         write_package(lab, proved.contender, out, overwrite=overwrite or number > 0)
         verified, ran_on = verify(lab, out, proved.contender)
@@ -607,8 +607,8 @@ def _deploy(
             raise MeasurementError(f"{proved.contender.label} ran and breaks a limit: {broken}", hint=AGAIN)
         if not broken and (verified.ok or verified.skipped or last):
             return replace(verdict, chosen=proved), verified, ran_on
-        told = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
-        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {told}"))
+        reason = describe(verified.failure) if verified.failure else f"{len(verified.moved)} operators ran elsewhere"
+        lab.missing.append(Missing(name=proved.contender.label, reason=f"its package was refused: {reason}"))
         single = verdict.best_single.contender.label
         verdict = replace(verdict, reason=f"Use {single}: the package of the plan, a mix, was refused.")
     raise AssertionError("unreachable")

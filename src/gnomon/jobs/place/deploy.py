@@ -84,15 +84,15 @@ def deploy(
         raise kind(
             f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="All is there as it was."
         )
-    *_, told, folder = done.stdout.splitlines()
-    found = loads(told)
+    *_, answer, folder = done.stdout.splitlines()
+    timing = loads(answer)
     return DeployDocument(
         package=str(package),
         device=config.name,
         folder=folder,
         run=f"sh {shlex.quote(f'{folder}/run.sh')} --output out.npz",
         unit=f"{folder}/{package.name}.service",
-        median_s=found["median_ms"] * 1e-3,
-        calls=found["samples"],
+        median_s=timing["median_ms"] * 1e-3,
+        calls=timing["samples"],
         unlike=next((line for line in said if line.startswith("proved with ")), ""),
     )

@@ -43,13 +43,13 @@ WHOLE = "(the whole model)"
 """Stands for the name of a kernel where the runtime names none."""
 
 
-def contrast(found: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
+def contrast(measured: Mapping[Span, Measured], weights: Mapping[Span, int], clock: Clock) -> Seconds:
     """The sum of times of spans, each with its weight, of parts that were measured side by side.
 
     In each process of the medians of its blocks, as these see the same machine; then the mean over the processes, with
     Student's interval. MeasurementError where no process measured all of them.
     """
-    by_span = {span: values_by_process(levels(found[span].runs, clock)) for span in weights}
+    by_span = {span: values_by_process(levels(measured[span].runs, clock)) for span in weights}
     shared = sorted(set.intersection(*(set(own) for own in by_span.values())))
     if not shared:
         raise MeasurementError("no process measured all parts", hint="Start the same command again: it goes on.")
@@ -125,7 +125,7 @@ class Insides:
         self._until_s = time.monotonic() + lab.request.effort.budget_s
         self._waiting = 1
         self._cutter: Cutter | ModelError | None = None
-        self._made: dict[tuple[int, ...], tuple[Segment, str]] = {}
+        self._segments: dict[tuple[int, ...], tuple[Segment, str]] = {}
 
     def of(self, contender: Contender, kernels: Sequence[Kernel]) -> tuple[InsidePart, ...]:
         """Its kernels of several operators, the most expensive first, taken apart as far as the budget reaches."""
@@ -155,8 +155,8 @@ class Insides:
         def ask(number: int, spans: Sequence[Span]) -> Mapping[Span, Measured]:
             left_s = self._until_s - time.monotonic()
             candidates = {span: self._candidate(contender, moving, span, number) for span in spans}
-            known = all(self.lab.runner.known(c.key).runs for c in candidates.values())
-            if self.lab.runner.over("inside kernels") or (left_s <= 0 and not known):
+            recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
+            if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
                 raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
             # A beginning is far faster than the whole, and is not a winner by that. More than the least processes only
             # in an equal share of what is left: the first kernel does not take the time of the others.
@@ -197,15 +197,15 @@ class Insides:
 
     def _cut(self, operators: tuple[int, ...]) -> tuple[Segment, str]:
         """The part of these operators, and its path on the device. ModelError where there is none."""
-        if operators not in self._made:
+        if operators not in self._segments:
             cutter = self._open()
             if isinstance(cutter, ModelError):
                 raise cutter
             place = {index: k for k, index in enumerate(cutter.order)}
-            path = self.folder / f"part-{len(self._made)}.{self.lab.graph.format}"
+            path = self.folder / f"part-{len(self._segments)}.{self.lab.graph.format}"
             segment = cutter.part([place[index] for index in operators], path)
             hidden = next((t.name for t in segment.inputs if not is_known(t)), None)
             if hidden is not None:
                 raise ModelError(f"the shape of {hidden!r} is unknown", hint="Fix the model's shapes with --shape.")
-            self._made[operators] = (segment, self.lab.push(path, path.name))
-        return self._made[operators]
+            self._segments[operators] = (segment, self.lab.push(path, path.name))
+        return self._segments[operators]

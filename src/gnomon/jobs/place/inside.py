@@ -100,8 +100,8 @@ class InsidePlacer:
         # By name: numbers of backends mean others where other backends are there.
         identity = hashlib.sha256("\0".join(named.values()).encode()).hexdigest()[:12]
         key = f"{self.target.configuration.name}/{identity}"
-        made = contender_in(self.lab, self.target, kind, label, named, key=key, assigned=True)
-        return replace(made, predicted_s=predicted_s)
+        contender = contender_in(self.lab, self.target, kind, label, named, key=key, assigned=True)
+        return replace(contender, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock) -> InsideResult:
         """Price from the singles that were profiled, solve, and refit on the plan until it stays."""
@@ -138,11 +138,11 @@ class InsidePlacer:
                 break
             # The plan's own context counts more than those of the single backends.
             observations.append(self._observe(plan, again, clock, 4.0, factor))
-        found, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
+        chosen, gain = (solution.assignment, solution.value), self._gain(partial(_sum_s, prices), solution, alive)
         if gain < WORTH:
-            found, gain = self._fastest_run(alive, clock) or (found, gain)
+            chosen, gain = self._fastest_run(alive, clock) or (chosen, gain)
         greedy = tuple(int(b) for b in self._traced_table(alive).argmin(axis=1))
-        contenders, why = self._contenders(partial(_sum_s, prices), alive, gain, found, greedy)
+        contenders, why = self._contenders(partial(_sum_s, prices), alive, gain, chosen, greedy)
         return InsideResult(
             target=self.target,
             backends=self.backends,
@@ -186,7 +186,7 @@ class InsidePlacer:
 
     def singles(self) -> list[Contender]:
         """A contender for each backend that takes anything, each assignment once."""
-        made: dict[str, Contender] = {}
+        contenders: dict[str, Contender] = {}
         name = self.target.configuration.name
         for backend in self.backends:
             assignment = self.single(backend)
@@ -196,8 +196,8 @@ class InsidePlacer:
             if others:
                 label += f" (+{','.join(others)} for {strange} of {len(assignment)})"
             contender = self.contender("single", label, assignment, None)
-            made.setdefault(contender.key, contender)
-        return list(made.values())
+            contenders.setdefault(contender.key, contender)
+        return list(contenders.values())
 
     def _refine(self, plan: Contender, anchor: Anchor) -> tuple[Measured, float]:
         """Run the plan beside the best single backend, then traced; with the factor of the machine's drift."""
@@ -287,7 +287,7 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
     counts whole microseconds, of which a median would be too coarse; the trimming leaves out the calls that something
     else interrupted. MeasurementError where the trace has no time for an operator.
     """
-    found: list[list[float]] = [[] for _ in range(count)]
+    times_s: list[list[float]] = [[] for _ in range(count)]
     for run in traced.runs:
         sums: dict[int, float] = {}
         for row in run.operators:
@@ -296,14 +296,14 @@ def traced_times(traced: Measured, count: int) -> tuple[float, ...]:
                     own_s = uninterrupted_s(row.wall_ns) / len(row.sources)
                     sums[index] = sums.get(index, 0.0) + own_s
         for index, time_s in sums.items():
-            found[index].append(time_s)
-    for index, values in enumerate(found):
+            times_s[index].append(time_s)
+    for index, values in enumerate(times_s):
         if not values:
             raise MeasurementError(
                 f"the runtime's trace has no time for operator {index}",
                 hint="Start the command again; if it stays, the operator was folded away: report it.",
             )
-    return tuple(median(values) for values in found)
+    return tuple(median(values) for values in times_s)
 
 
 DRAWN = 8
@@ -413,9 +413,9 @@ class TransferPlacer(InsidePlacer):
         for index in range(len(groups)):
             groups[self.folded.get(index, index)].append(index)
         model = transfer_model([op.name for op in self.graph.operators], self.backends, prices)
-        found = self._solved(model, groups)
-        sides = self.along(found.assignment[: self.wiring.count])
-        return replace(found, assignment=sides, choices=tuple(self.backends[side] for side in sides))
+        solution = self._solved(model, groups)
+        sides = self.along(solution.assignment[: self.wiring.count])
+        return replace(solution, assignment=sides, choices=tuple(self.backends[side] for side in sides))
 
     def _measure(self, wanted: Sequence[Sides], anchor: Anchor, *, traced: bool) -> bool:
         """Run placements beside the anchor, and keep what they took; whether all of them ran."""
@@ -430,11 +430,11 @@ class TransferPlacer(InsidePlacer):
         measured, factors = measure_beside(self.lab.runner, "price transfers", candidates, anchor, effort)
         failed = []
         for contender in contenders:
-            found = measured[contender.key]
-            if found.ok:
-                self._note(contender, found, anchor.clock, factors[contender.key])
+            outcome = measured[contender.key]
+            if outcome.ok:
+                self._note(contender, outcome, anchor.clock, factors[contender.key])
             else:
-                failed.append(describe(found.failure))
+                failed.append(describe(outcome.failure))
         if failed:
             reason = f"{len(failed)} of {len(new)} placements to price from failed: {failed[0]}"
             self.lab.missing.append(Missing(name=f"{self.target.configuration.name}, pricing", reason=reason))
@@ -474,13 +474,13 @@ class TransferPlacer(InsidePlacer):
 
 def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
     """The steps of traced runs: operators that were timed together, and the median of their seconds over processes."""
-    found: dict[tuple[int, ...], list[float]] = {}
+    by_step: dict[tuple[int, ...], list[float]] = {}
     for run in traced.runs:
         for row in run.operators:
             operators = tuple(k for k in row.sources if 0 <= k < count)
             if operators and row.wall_ns:
-                found.setdefault(operators, []).append(uninterrupted_s(row.wall_ns))
-    return tuple(Step(operators=operators, time_s=median(times)) for operators, times in found.items())
+                by_step.setdefault(operators, []).append(uninterrupted_s(row.wall_ns))
+    return tuple(Step(operators=operators, time_s=median(times)) for operators, times in by_step.items())
 
 
 def inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:

@@ -85,13 +85,13 @@ class Limits:
             for part in contender.parts
             for index, backend in part.backends.items()
         }
-        found = []
+        amounts = []
         for what, _, choice in (asked.name.partition(":") for asked in self.asked):
             on = [index for index in own if index in names and (not choice or choice in names[index])]
             if what == SWITCHES:
                 on = [a for a, b in edges if a in names and b in names and names[a] != names[b]]
-            found.append(float(sum(own[index] for index in on) if what == MEMORY else len(on)))
-        return found
+            amounts.append(float(sum(own[index] for index in on) if what == MEMORY else len(on)))
+        return amounts
 
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
         """Which limits a contender breaks, and by what it uses; "" where it keeps all."""
@@ -115,11 +115,11 @@ class Limits:
             return
         choices = [(t, b) for t in targets for b in t.configuration.backends if t.support.operators.get(b)]
         names = [names_of(target.configuration, backend) for target, backend in choices]
-        known = sorted(frozenset[str]().union(*names))
+        valid = sorted(frozenset[str]().union(*names))
         for asked in self.asked:
             _, _, choice = asked.name.partition(":")
-            if choice and choice not in known:
-                hint = f"Choices: {', '.join(known)}."
+            if choice and choice not in valid:
+                hint = f"Choices: {', '.join(valid)}."
                 raise UsageError(f"nothing runs on '{choice}', which {asked.name} limits", hint=hint)
         if any(target.placed.graph is not graph for target in targets):
             return  # what was converted has other operators
@@ -132,9 +132,9 @@ class Limits:
 
 def names_of(configuration: Configuration, backend: str) -> Names:
     """What a backend of a configuration may be called in a limit."""
-    one = configuration
-    own = one.backends if len(one.backends) == 1 else (f"{one.name}:{backend}",)
-    return frozenset({backend, one.name, one.runtime, *own})
+    name, backends = configuration.name, configuration.backends
+    own = backends if len(backends) == 1 else (f"{name}:{backend}",)
+    return frozenset({backend, name, configuration.runtime, *own})
 
 
 @lru_cache(maxsize=8)

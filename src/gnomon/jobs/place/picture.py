@@ -90,7 +90,7 @@ class Bar:
 
 def bars_of(document: PlaceDocument) -> list[Bar]:
     """The measured contenders of a place document: the best single, the others by their time, then the mixes."""
-    summaries = _known(document.contenders, document.clock)
+    summaries = _summaries(document.contenders, document.clock)
     decision, order = document.decision, {"single": 1, "greedy": 2, "plan": 3}
     alive = [c for c in document.contenders if c.label in summaries]
     alive.sort(key=lambda c: (c.label != decision.best_single, order[c.kind], summaries[c.label].median_s))
@@ -102,10 +102,10 @@ def bars_of(document: PlaceDocument) -> list[Bar]:
     return [_bar_of(c, summaries[c.label], longest_s * _VISIBLE) for c in shown]
 
 
-def _known(rows: Iterable[ContenderPart | ColumnPart], clock: str) -> dict[str, Summary]:
+def _summaries(rows: Iterable[ContenderPart | ColumnPart], clock: str) -> dict[str, Summary]:
     """The times by a clock that can be drawn, by label."""
     summaries = {row.label: row.summary(clock) for row in rows}
-    return {label: found for label, found in summaries.items() if found and finite(found.median_s) is not None}
+    return {label: summary for label, summary in summaries.items() if summary and finite(summary.median_s) is not None}
 
 
 def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Bar:
@@ -114,7 +114,7 @@ def _bar_of(contender: ContenderPart, measured: Summary, visible_s: float) -> Ba
     own_s = sum(kernel.time_s for kernel in contender.kernels if not kernel.operators)
     rest_s = contender.unattributed_s or 0.0
     totals = {
-        name: (assignment.count(name), sum(t for one, t in zip(assignment, times_s, strict=True) if one == name))
+        name: (assignment.count(name), sum(t for b, t in zip(assignment, times_s, strict=True) if b == name))
         for name in dict.fromkeys(assignment)
     }
     whole = contender.unattributed_s is None
@@ -242,7 +242,7 @@ def profile_charts(document: ProfileDocument) -> list[Chart]:
     """The median of each configuration of a profile with its interval, the fastest first, and the quantiles where one
     points there; none where none ran.
     """
-    known = sorted(_known(document.columns, document.clock).items(), key=lambda pair: pair[1].median_s)
+    ranked = sorted(_summaries(document.columns, document.clock).items(), key=lambda pair: pair[1].median_s)
     rows = [
         Row(
             name=label,
@@ -251,7 +251,7 @@ def profile_charts(document: ProfileDocument) -> list[Chart]:
             tip=f"{time_words(*ends_of(summary))}, p10 {units.time(summary.p10_s)}, p90 {units.time(summary.p90_s)}",
             look=CHOSEN if label == document.fastest else LOOKS[0],
         )
-        for label, summary in known
+        for label, summary in ranked
     ]
     name = f"{shorten(Path(document.model.path).name, 50)} on {shorten(document.device, 30)}"
     title = f"{name}: median time of one inference, with its 95 % interval"

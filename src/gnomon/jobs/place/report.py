@@ -81,9 +81,9 @@ def _measured_model(document: PlaceDocument | ProfileDocument, page: Page) -> No
         page.line(model_line(document.model, document.device, document.versions))
 
 
-def _what_speaks_against(document: PlaceDocument | ProfileDocument, page: Page, known: set[str]) -> None:
+def _what_speaks_against(document: PlaceDocument | ProfileDocument, page: Page, explained: set[str]) -> None:
     fed_inputs(document.conditions, page)
-    missing(document.missing, page, known=known)
+    missing(document.missing, page, explained=explained)
     doubts(document.doubts, page)
 
 
@@ -386,8 +386,8 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
         .text("configuration", lambda c: c.label, least=20)
         .times("wall", lambda c: c.wall, least=16)
         .number("CPU", lambda c: units.time(c.cpu.median_s) if c.cpu else "not reported")
-        .number("ratio", lambda c: units.digits(found.ratio) if (found := c.against_fastest) else "1")
-        .text("to the fastest", lambda c: bounds_and_outcome(found) if (found := c.against_fastest) else "", least=21)
+        .number("ratio", lambda c: units.digits(r.ratio) if (r := c.against_fastest) else "1")
+        .text("to the fastest", lambda c: bounds_and_outcome(r) if (r := c.against_fastest) else "", least=21)
         .number("p90", lambda c: c.wall.p90_s, units.time)
         .number("load", lambda c: c.load_s, units.time)
         .number("first call", lambda c: c.first_call_s, units.time)

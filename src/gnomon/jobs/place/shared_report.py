@@ -56,14 +56,14 @@ def held(name: str, device: str, conditions: ConditionsPart | None, page: Page) 
 def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None = None) -> str:
     """The model, the machine and, where they are given, the runtimes in one sentence."""
     macs = "" if model.macs is None else f", {units.count(model.macs)} multiply-accumulates"
-    known = ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items()))
-    where = device if versions is None else f"{device}, with {known}"
+    runtimes = ", ".join(f"{name} {version}" for name, version in sorted((versions or {}).items()))
+    where = device if versions is None else f"{device}, with {runtimes}"
     return f"{Path(model.path).name} ({model.format}, {many(model.operators, 'operator')}{macs}) on {where}."
 
 
-def missing(rows: Sequence[Missing], page: Page, *, known: Collection[str] = ()) -> None:
+def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] = ()) -> None:
     """What was left out, and why; `known` names have their reasons elsewhere."""
-    unknown = [row for row in rows if row.name not in known]
+    unknown = [row for row in rows if row.name not in explained]
     if page.brief:
         if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
             page.omitted.append(f"{len(skipped)} skipped")
@@ -105,10 +105,10 @@ def doubts(rows: Sequence[Doubt], page: Page) -> None:
             page.item(f"Faster still: {row.message}.", row.hint)
         return
     warnings = [row for row in rows if row.kind not in _FIRST | _TIPS]
-    for title, told in (("Faster still", tips), ("Warnings", warnings)):
-        if told:
+    for title, shown in (("Faster still", tips), ("Warnings", warnings)):
+        if shown:
             page.heading(title)
-        for row in told:
+        for row in shown:
             labelled = "[" in row.message.partition(" ")[0]  # a label is written as it is typed
             page.item(f"{row.message if labelled else row.message[:1].upper() + row.message[1:]}.", row.hint)
 

@@ -130,15 +130,15 @@ def sustain(lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Tel
                 parts.append(sustained(contender.label, asked, (), None, _NOT_ASKED))
                 continue
             job, more = candidate.job, {"streams": asked.streams}
-            segments: list[Segment] = [{**one, "options": {**one["options"], **more}} for one in job["segments"]]
+            segments: list[Segment] = [{**s, "options": {**s["options"], **more}} for s in job["segments"]]
             candidate = replace(candidate, key=f"{candidate.key}/streams", job={**job, "segments": segments})
         effort = asked.effort(level(lab.runner.known(contender.key), "wall"), lab.request.effort)
         done = sum(run.samples is not None for run in lab.runner.known(candidate.key).runs)
         if done < effort.rounds * effort.processes_least and not lab.runner.over("sustained"):
             _cool(lab, candidate, asked, tell)
             lab.runner.measure(f"sustained, {contender.label}", [candidate], effort)
-        known = lab.runner.known(candidate.key)
-        parts.append(sustained(contender.label, asked, known.runs, _cooling(lab, candidate), known.failure))
+        measured = lab.runner.known(candidate.key)
+        parts.append(sustained(contender.label, asked, measured.runs, _cooling(lab, candidate), measured.failure))
     return tuple(parts)
 
 
@@ -150,7 +150,7 @@ _NOT_ASKED = Failure(
 def _takes_streams(contender: Contender) -> bool:
     """Whether calls of several threads compute at once: of a runtime that says so, on the processor, set by gnomon."""
     runtimes = (part.target.runtime for part in contender.parts)
-    return all(getattr(one, "streams", False) for one in runtimes) and not (contender.accelerators or contender.usual)
+    return all(getattr(r, "streams", False) for r in runtimes) and not (contender.accelerators or contender.usual)
 
 
 def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
@@ -346,8 +346,8 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
     from gnomon.core.changes import change_points
 
     middles = [max(median(row.samples.wall_s), 1e-9) for row in rows]
-    found = change_points(middles)
-    for (start, at), (_, end) in pairwise(pairwise([0, *found, len(rows)])):
+    starts = change_points(middles)
+    for (start, at), (_, end) in pairwise(pairwise([0, *starts, len(rows)])):
         after = rows[at:end]
         yield Change(
             at_s=rows[at - 1].at_s,
@@ -374,8 +374,8 @@ def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
 
 def frequency_khz(state: State) -> float | None:
     """The mean of the cores' frequencies; None where the kernel tells none."""
-    known = [of[0] for of in state.get("frequencies_khz", {}).values() if of[0]]
-    return sum(known) / len(known) if known else None
+    cores_khz = [of[0] for of in state.get("frequencies_khz", {}).values() if of[0]]
+    return sum(cores_khz) / len(cores_khz) if cores_khz else None
 
 
 def _ratio(sides: Iterable[Sequence[float | None]]) -> float | None:

@@ -43,11 +43,12 @@ def solve_problem(
     model = _limited(read_problem(text), under)
     if time_limit_s is not None and math.isfinite(time_limit_s) and time_limit_s > 0:
         time_limit_s = max(time_limit_s - (time.perf_counter() - begin), _LEAST_S)
-    found = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
-    limits = limit_parts(model.limits, [model.used(one, found.assignment) for one in model.limits], found.prices)
-    own = {"assignment": found.choices, "code": decimal(found.code), "limits": limits}
+    solution = solve_within(model, weights, method=method, time_limit_s=time_limit_s, clock_s=time.perf_counter)
+    used = [model.used(limit, solution.assignment) for limit in model.limits]
+    limits = limit_parts(model.limits, used, solution.prices)
+    own = {"assignment": solution.choices, "code": decimal(solution.code), "limits": limits}
     seconds = {"seconds": time.perf_counter() - begin}
-    return SolveDocument(**fields_of(SolveDocument, found) | own | seconds)
+    return SolveDocument(**fields_of(SolveDocument, solution) | own | seconds)
 
 
 def sweep_limit(
@@ -71,17 +72,17 @@ def sweep_limit(
         share_s = None if rest_s is None else max(rest_s / left, _LEAST_S)
         return solve_within(within, {others[0]: 1.0}, time_limit_s=share_s, clock_s=time.perf_counter)
 
-    found = solved(model, _SWEPT)
-    most = model.used(limit, found.assignment)
-    points, apart = [_point(found, most)], 0.0
+    solution = solved(model, _SWEPT)
+    most = model.used(limit, solution.assignment)
+    points, apart = [_point(solution, most)], 0.0
     for left in range(_SWEPT - 1, 0, -1) if most > 0 else ():
         at_most = most * left / _SWEPT
         try:
-            found = solved(replace(model, limits=(*model.limits, replace(limit, at_most=at_most))), left)
+            solution = solved(replace(model, limits=(*model.limits, replace(limit, at_most=at_most))), left)
         except InfeasibleError:
             break
-        points.append(_point(found, at_most))
-        apart = max(apart, math.inf if found.bound <= 0 < found.value else found.value / found.bound - 1)
+        points.append(_point(solution, at_most))
+        apart = max(apart, math.inf if solution.bound <= 0 < solution.value else solution.value / solution.bound - 1)
     return FrontDocument(
         certificate="exact" if apart <= 0 else {"epsilon": apart} if apart < math.inf else "heuristic",
         objectives=_objectives(model),
@@ -91,8 +92,8 @@ def sweep_limit(
     )
 
 
-def _point(found: Solution, at_most: float) -> FrontPointPart:
-    return FrontPointPart(assignment=found.choices, code=decimal(found.code), cost=found.cost, at_most=at_most)
+def _point(solution: Solution, at_most: float) -> FrontPointPart:
+    return FrontPointPart(assignment=solution.choices, code=decimal(solution.code), cost=solution.cost, at_most=at_most)
 
 
 def _objectives(model: CostModel) -> tuple[ObjectivePart, ...]:
@@ -128,10 +129,10 @@ def front_problem(
     begin = time.perf_counter()
     model = _limited(read_problem(text), under)
     left_s = None if time_limit_s is None else lambda: time_limit_s - (time.perf_counter() - begin)
-    found = exact_front(model, epsilon=epsilon, left_s=left_s, watch=watch)
+    front = exact_front(model, epsilon=epsilon, left_s=left_s, watch=watch)
     seconds = time.perf_counter() - begin
     return FrontDocument(
-        certificate=found.certificate.document(),
+        certificate=front.certificate.document(),
         objectives=_objectives(model),
         points=tuple(
             FrontPointPart(
@@ -139,7 +140,7 @@ def front_problem(
                 code=decimal(model.space.encode(point.assignment)),  # a text: many readers of JSON round large integers
                 cost=point.cost,
             )
-            for point in found.points
+            for point in front.points
         ),
         seconds=seconds,
     )

@@ -102,7 +102,7 @@ def import_tables(
         places = [out / untaken(_STRANGE.sub("-", name), taken) for name in runtimes]
     for place, table in zip(places, tables, strict=True):
         write_table(table, place, loaded)
-    return dict(zip(places, tables, strict=True)), tuple(complaints.told)
+    return dict(zip(places, tables, strict=True)), tuple(complaints.sentences)
 
 
 def _tell_foreign(units: Sequence[Unit], space: SearchSpace, complaints: Complaints, file: Path) -> None:

@@ -198,7 +198,7 @@ def _parts(folder: Path, complaints: Complaints) -> tuple[dict[str, Pictures], t
         roots = {"train": folder}
     listed = {part: list(_listed(root, complaints)) for part, root in roots.items()}
     for part, files in listed.items():
-        if not files and not complaints.told:
+        if not files and not complaints.sentences:
             complaints.tell(str(roots[part]), "no folder with an image in it")
     complaints.raise_any()
     classes = sorted({name for files in listed.values() for name, _ in files})
