@@ -1,4 +1,4 @@
-"""Change points of a series of times: where its level moved for good, told from autocorrelated noise.
+"""Change points of a series of times: where its level moved for good, despite autocorrelated noise.
 
 Neighbouring blocks of one process are not independent: whatever slows one down mostly slows the next down too. A
 search that takes them for independent finds changes in every quiet series. So the series is treated in three steps,
@@ -25,10 +25,10 @@ LEAST = 5
 """Blocks of a level at least: what is over sooner is a disturbance."""
 
 RELEVANT = 0.02
-"""How far two neighbouring levels must be apart, as a share of the lower one, to be told as two."""
+"""How far two neighbouring levels must be apart, as a share of the lower one, to count as two."""
 
 _PENALTY = 8.0
-"""What a change must explain, in variances of the noise times log n. Schwarz takes 2; more makes up for the memory of a
+"""The least gain of a change, in variances of the noise times log n. Schwarz takes 2; more makes up for the memory of a
 series and its noise being estimates."""
 
 _HALF_WINDOW, _FAR = 5, 3.0
@@ -40,10 +40,10 @@ _STEPS = 4
 """Steps between levels whose differences are left out where the noise is looked at."""
 
 _ROUGH = 0.25
-"""How far the memory that medians tell may be off."""
+"""How far the memory that medians estimate may be off."""
 
 _FINEST = 1e-4
-"""The noise of a series that shows none: below it no level is told from another."""
+"""The noise of a series that shows none: levels that differ by less are the same."""
 
 
 def change_points(values_s: Sequence[float], *, relevant: float = RELEVANT) -> tuple[int, ...]:

@@ -33,13 +33,13 @@ _BAD_RECORD_HINT = "If that is in the results database, it was damaged, or anoth
 
 _STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
 OTHERS_TOO = _STRICT | {"extra": "ignore"}
-"""`__pydantic_config__` of a record whose object may have fields of others, which are passed over."""
+"""`__pydantic_config__` of a record whose object may have further fields, which are ignored."""
 
 Location = tuple[int | str, ...]
 """The keys and indices that lead to a place in a document."""
 
 _MOST = 100_000
-"""Each error takes a kilobyte and more: of a document with more values the first of each list is reported alone."""
+"""Each error takes a kilobyte or more: a larger document gets one error per list, the first."""
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a finite number",
@@ -92,7 +92,7 @@ def _json(value: Any, path: str, *, null: bool) -> Any:
 
 
 def fields_of(kind: type[Any], record: object) -> dict[str, Any]:
-    """Of the fields of a dataclass those that another record has by the same names, to make the one of the other."""
+    """The values that a record has for the fields of a dataclass, by name: arguments to make that dataclass with."""
     return {f.name: getattr(record, f.name) for f in fields(kind) if hasattr(record, f.name)}
 
 
@@ -142,9 +142,9 @@ def not_that(path: str, expected: str, value: Any) -> RecordError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Must:
-    """What a value must be beside of its type: `Annotated[int, Must(be="a number from 0", fits=..)]`.
+    """A rule for a value beyond its type: `Annotated[int, Must(be="a number from 0", fits=..)]`.
 
-    `fits` is asked of the value once that has the type. It is defined beside the dataclass, not inside: a function in
+    `fits` tests values that have the type. It is defined beside the dataclass, not inside: a function in
     an annotation sees no names of its module.
     """
 
@@ -188,7 +188,7 @@ Above0 = Annotated[float, Must(be="a number above 0", fits=lambda number: number
 
 
 def check_fields(record: object) -> None:
-    """UsageError for a field of a dataclass that is not what its `Must` says. One that is None is left out."""
+    """UsageError for a field of a dataclass that is not what its `Must` says. Fields that are None are skipped."""
     for name, kind in get_type_hints(type(record), include_extras=True).items():
         value = getattr(record, name)
         for rule in (rule for part in (kind, *get_args(kind)) for rule in getattr(part, "__metadata__", ())):
@@ -198,9 +198,9 @@ def check_fields(record: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBy:
-    """How a value is made of its JSON value where its type has a document of its own: `Annotated[Unit, ReadBy(..)]`.
+    """The reader of a type that has a document of its own: `Annotated[Unit, ReadBy(..)]`.
 
-    `read` raises ProblemError for what is wrong, which is reported with the path.
+    `read` makes the value of its JSON value, and raises ProblemError, which is reported with the path.
     """
 
     read: Callable[[Any], Any]
@@ -255,7 +255,7 @@ def read_json(kind: type[T], document: Any, file: Strict) -> T:
 def decode(kind: Any, value: Any, complaints: Complaints, path: str = "$") -> Any:
     """The value of that type out of JSON values: a dataclass, a plain type, or tuples, mappings and options of these.
 
-    What does not fit is told to `complaints`; what is returned then is not to be used.
+    Values that do not fit are reported to `complaints`; the returned value must not be used then.
     """
     record, faults = checked(kind, value)
     for location, sentence in faults:
@@ -303,7 +303,7 @@ def _schema(kind: Any) -> Any:
 
 @functools.cache
 def _validator(kind: Any, *, all_items: bool = False) -> SchemaValidator:
-    """What checks a value in a list; of the wrong items of a list it reports the first, or all."""
+    """The validator of a value in a list; it reports the first wrong item of each list, or all of them."""
     from pydantic_core import SchemaValidator
 
     schema = _schema(kind)
@@ -324,7 +324,7 @@ def parts(schema: Any, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _adapt(schema: Any) -> None:
-    """Let JSON's lists and objects be tuples and records, which values of Python are not in strict mode."""
+    """Accept JSON's lists and objects as tuples and records, which strict mode refuses for values of Python."""
     for part in parts(schema, "tuple"):
         part |= {"strict": False, "fail_fast": True}
     _demand_fixed(schema)
@@ -338,7 +338,7 @@ def _adapt(schema: Any) -> None:
 
 
 def _demand_fixed(schema: Any) -> None:
-    """Demand fields that have one value alone, such as the format of a document, although no caller names them."""
+    """Require fields with a single possible value, such as the format of a document, though they have a default."""
     for field in parts(schema, "dataclass-field"):
         default = field["schema"]
         if default["type"] == "default" and default["schema"].get("expected") == [default.get("default")]:
@@ -381,7 +381,7 @@ def steps(location: Location) -> str:
 def schema_of(kind: type[Any], *, title: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of a record: what each field is, and by the docstrings what it means.
 
-    Fields that the codec demands are required. More of them than are named may come: a later version may add some.
+    Fields that the codec demands are required. Other fields are allowed, as a later version may add some.
     """
     from pydantic import TypeAdapter
     from pydantic.json_schema import GenerateJsonSchema

@@ -1,4 +1,4 @@
-"""What assignments cost: slot costs, pair costs, and charges paid once, for one or more objectives.
+"""Costs of assignments: slot costs, pair costs, and charges paid once, for one or more objectives.
 
 Work on them that may take long has no clock: it asks its caller again and again whether to stop (`Stop`).
 """
@@ -330,7 +330,7 @@ def magnitude(tables: Floats) -> float:
 
 
 class OutOfTime(Exception):
-    """Who was asked said to stop."""
+    """The caller's `Stop` ended the work."""
 
 
 Stop = Callable[[float], bool]

@@ -1,6 +1,6 @@
-"""Deciding what became slower: bounds of all configurations together, at each of several looks, and what they say.
+"""Decide which configurations became slower, by joint bounds at each of several looks.
 
-Whoever measures until the answer is certain looks several times, and each look may err. So the looks are fixed before:
+Measuring until the answer is certain means looking several times, and each look may err. So the looks are fixed before:
 at shares of the budget that grow by a factor. Each spends as much of the probability of error as of the budget has
 passed since the last one (K. Kim and D. L. DeMets, 1987, of power 1), added up over looks. Within a look configurations
 have equal shares (Bonferroni). Holm's procedure would give more to those left when one is decided, and err up to three
@@ -20,15 +20,15 @@ Change = Literal["faster", "slower", "same", "unknown"]
 Gate = Literal["pass", "slower", "undecided"]
 
 SEEN = 0.95
-"""How often the slow-down is found that a report names as what would have been seen."""
+"""The probability of detecting the slow-down that a report gives as detectable."""
 POWER = 0.8
 """How often a gate over two sessions must find a slow-down of its limit for its passing to count."""
 _GROWTH = 2.0
 """By how much one look's share of the budget is larger than that of the look before."""
 LAST_SHARE = 1 - 1 / _GROWTH
-"""What is left of the probability of error for the last look, where one came before it."""
+"""The share of the probability of error that is left for the last look, after an earlier one."""
 FEWEST_TURNS = 6
-"""Turns before which nobody looks: of fewer, nothing tells an ordinary process from a disturbed one."""
+"""Turns before the first look: fewer cannot tell an ordinary process from a disturbed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is said of one configuration: the interval of its ratio, and what that says.
+    """The verdict on one configuration: the interval of its ratio and what follows from it.
 
     `gate` is None without a limit. `sees` is the slow-down that would have been found in 95 of 100 such measurements;
     None where nothing would.
@@ -95,7 +95,7 @@ def _bounds(apart: Apart, one_session: bool, rule: Rule, alpha: float) -> Bounds
 
 
 def gate_of(low: float, high: float, limit: float) -> Gate:
-    """What a gate says of an interval of ratios: it passes below 1 + limit, and fails above 1 + limit / 2."""
+    """The gate's verdict on an interval of ratios: it passes below 1 + limit, and fails above 1 + limit / 2."""
     if high < 1 + limit:
         return "pass"
     return "slower" if low > 1 + limit / 2 else "undecided"
@@ -108,7 +108,7 @@ class Looks:
         self._budget_s, self._spent = budget_s, 0.0
 
     def share(self, used_s: float, turns: int) -> float:
-        """The share of the probability of error that a look may spend after so many turns; 0: it is not looked now."""
+        """The share of the probability of error that a look after so many turns may spend; 0: no look is due."""
         passed = min(used_s / self._budget_s, 1.0)
         if turns < FEWEST_TURNS or passed <= 0:
             return 0.0

@@ -1,8 +1,7 @@
 """A model as placement sees it: operators, tensors, and who feeds whom.
 
-The slots of a graph: one for each operator type, each group of like operators, or each operator.
-
-A group holds the operators of one type that move as many bytes, inputs and outputs together. That is the granularity
+`grouped` makes the slots of a graph: one for each operator type, each group of like operators, or each operator. A
+group holds the operators of one type that move as many bytes, inputs and outputs together. That is the granularity
 "index" of pareto_profiler (``tools/pareto_profiler/generator/gen_oplist.py`` of Samsung ONE), which however counts four
 bytes for every element; here an element has the size of its own type.
 """
@@ -175,7 +174,7 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
 
 
 def data_bytes(graph: Graph, operator: Operator) -> int | None:
-    """What an operator reads and writes in one inference, constants included; None where a shape is not fixed."""
+    """The bytes that an operator reads and writes in one inference, with constants; None where a shape is not fixed."""
     return _sum([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
 
 

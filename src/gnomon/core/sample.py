@@ -1,4 +1,4 @@
-"""What a measurement returns, raw samples or a failure; the campaign that it belongs to; times as a trace has them."""
+"""Records of a measurement: raw samples or a failure, their campaign, and the times of a trace."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something found or decided in a campaign that is not a run.
+    """An observation or decision in a campaign that is not a run.
 
     `name` is "finished" where a campaign is complete, and "reopened" where one that was goes on; other names are the
     job's own ("probe", "decision"). `at_s` is seconds since 1970, UTC; `data` holds JSON values only.

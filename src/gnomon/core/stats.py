@@ -46,7 +46,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What the samples of one candidate say.
+    """The statistics of one candidate's samples.
 
     `low_s` and `high_s` bound the median (p50) with 95 % confidence; they are None where the samples, `n` in so many
     fresh `processes`, are too few to bound it. `outliers` counts samples that are flagged, never removed. `trend` says
@@ -341,7 +341,7 @@ def has_trend(series: Sequence[Sequence[float]], *, alpha: float = 0.01, relevan
 
 
 def summarise(blocks: Sequence[Block]) -> Summary:
-    """The summary of one candidate's samples. Raises ValueError if there is none."""
+    """The summary of one candidate's samples. ValueError for no samples."""
     blocks = sorted(blocks, key=lambda b: (b.process, b.block))
     groups = values_by_process(blocks)
     pooled = [v for values in groups.values() for v in values]
@@ -412,17 +412,17 @@ _MEDIAN = math.sqrt(math.pi / 2)
 """The standard error of a median over that of a mean, of normal values."""
 
 _UNSEEN = 0.02
-"""The relative standard error of an anchor of which one process alone is known."""
+"""The relative standard error of an anchor that ran in one process only."""
 
 _LEAST_NOISE = 0.02
-"""What else shares its process moves an anchor by as much as twice this, which is not drift."""
+"""Other candidates in its process move an anchor by up to twice this, which is not drift."""
 
 
 def drift(reference_s: Sequence[float], beside_s: Sequence[float]) -> float:
-    """The factor that brings times to the speed of the reference, by what the anchor took then and takes beside them.
+    """The factor that brings times to the speed of the reference, from the times of an anchor then and beside them.
 
     Shrunk by the anchor's own noise, so that a machine which keeps its speed gets no noise added: a ratio within two
-    standard errors is none, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
+    standard errors counts as 1, a far larger one counts in full (positive-part estimator of James and Stein, 1961).
     """
     if not reference_s or not beside_s:
         return 1.0
@@ -524,7 +524,7 @@ _GRANTED = 1_000_000
 
 
 def granted_sessions(spread: float) -> Sessions | None:
-    """That runs differ by so much, as a standard deviation of the logarithm; None for not at all."""
+    """A known spread between runs, as a standard deviation of the logarithm; None for no spread."""
     return Sessions(variance=spread**2, freedom=_GRANTED) if spread > 0 else None
 
 
@@ -634,11 +634,11 @@ def _apart(first: float, second: float, error: float, freedom: float, drift: flo
 
 
 _MEMORIES, _SHARES = (0.5, 4.0), (0.5, 0.9, 0.99, 0.999)
-"""How a machine may wander: how long its speed lasts, in lengths of a side, and its share of a process's variance.
+"""Models of a machine that drifts: how long its speed lasts, in lengths of a side, and its share of the variance.
 Each of these models is as likely as that of a steady machine before anything was measured."""
 
 _STEADY = 0.005
-"""So unlikely is a steady machine where it is told that it moved."""
+"""The probability of a steady machine below which its drift is reported."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -678,8 +678,8 @@ def _disturbed(logs: Array) -> bool:
 
 
 _TRIMMED = 0.1
-"""What is left out at either end of the ratios of turns: beside a load of 18 on two cores intervals of 30 turns get 10
-to 30 % narrower by it, and of normal ones 7 % wider."""
+"""The share that is left out at either end of the ratios of turns: beside a load of 18 on two cores it makes intervals
+of 30 turns 10 to 30 % narrower, and those of normal ratios 7 % wider."""
 
 
 def _centre(logs: Array, *, share: float = 0.0) -> tuple[float, float, float]:

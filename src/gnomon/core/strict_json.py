@@ -1,4 +1,4 @@
-"""Files read strictly: JSON with no key twice, no NaN, no number or nesting that hurts; what is wrong, with its place.
+"""Strict readers of JSON files, which refuse duplicate keys, NaN, huge numbers and deep nesting.
 
 `Strict` stops at the first error. `Complaints` gathers all errors of a file, to report them at once.
 """
@@ -21,7 +21,7 @@ _KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strict:
-    """How one kind of file is read: what it is called in errors, what to do about them, how long it may be."""
+    """Reads one kind of file: its name in errors, a hint for the user, and its greatest length."""
 
     what: str
     hint: str
@@ -75,7 +75,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass(slots=True, kw_only=True)
 class Complaints:
-    """Gathers complaints about one file; `what` says what kind of file it is, `hint` what to do about them.
+    """The errors of one file; `what` is the kind of file, `hint` the next step for the user.
 
     `sentences` have each with its place in front: "line 3: ...". `cut` counts the lines that were cut off, where
     these are nothing to complain about.
@@ -127,7 +127,7 @@ _BEGUN_WORD = re.compile(
 
 
 def cut_off(text: str) -> bool:
-    """Whether a text is the begin of an object or list that was never closed; what is damaged otherwise is not."""
+    """Whether a text is the beginning of an object or list that was never closed, and not damaged otherwise."""
     text = text.strip()
     try:
         json.loads(text)
@@ -151,7 +151,7 @@ def cut_off(text: str) -> bool:
 
 
 def outside_strings(text: str) -> str:
-    """What of a JSON text is outside of its strings."""
+    """The parts of a JSON text outside its strings."""
     return "".join(text.replace("\\\\", "").replace('\\"', "").split('"')[::2])
 
 
@@ -167,7 +167,7 @@ _OTHERS = (
 
 
 def not_utf8(data: str | bytes, error: UnicodeDecodeError, *, of: str = "") -> str:
-    """What is wrong with bytes `of` something, and what they are if that can be told by how they begin."""
+    """The reason why bytes `of` something are not UTF-8, with their format where the first bytes give it away."""
     begin = data[:8]
     advice = next((words for magic, words in _OTHERS if isinstance(begin, bytes) and begin.startswith(magic)), "")
     return f"not UTF-8 text (byte {error.start}{of}){advice and f', {advice}'}"
@@ -184,7 +184,7 @@ def file_text(text: str | bytes, what: str, hint: str, most_letters: int) -> str
 
 
 def shown(value: Any) -> str:
-    """A value of a file as an error tells it, short and in ASCII."""
+    """A value of a file as an error shows it, short and in ASCII."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
         return "a number of more than 30 digits"
     text = _KINDS.get(type(value)) or ascii(value)

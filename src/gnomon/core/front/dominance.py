@@ -4,9 +4,8 @@ A vector dominates another if it is nowhere larger and somewhere smaller. Two ob
 running minimum (Kung, Luccio and Preparata, "On finding the maxima of a set of vectors", 1975), more of them in
 blocks against what was kept so far.
 
-The hypervolume of a set of cost vectors: the volume that they dominate, up to a reference point.
-
-One and two objectives are summed along the front. Three are swept along the last one over a staircase of the first
+The hypervolume of a set of cost vectors is the volume that they dominate, up to a reference point. One and two
+objectives are summed along the front. Three are swept along the last one over a staircase of the first
 two (Beume, Fonseca, Lopez-Ibanez, Paquete and Vahrenhold, "On the complexity of computing the hypervolume
 indicator", 2009). Four are a sum, along the last one, of what each vector adds to the volume of the first three of
 those before it; that is its own volume less that of the others pushed into its box (While, Bradstreet and Barone, "A

@@ -33,7 +33,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What is proved about a front.
+    """The proof that comes with a front.
 
     "exact": for each allowed assignment, a point is nowhere worse (and no point is dominated). "epsilon": a point
     is nowhere worse than 1 + `epsilon` times it. "complete": every allowed assignment was run, which says as much as
@@ -120,7 +120,7 @@ def _run(search: Search) -> float:
         search.show(math.inf)
     if len(model.space.slots) >= _MANY_SLOTS:
         _start(search)
-    if model.limits:  # a first point, or why there is none
+    if model.limits:  # a first point, or the reason why none keeps them
         solved(search, np.eye(len(model.objectives))[0])
     counted = search.counted
     charges, forbidden = charged_choices(counted)

@@ -1,7 +1,7 @@
 """Supported points of two objectives, with the weightings that prove that nothing lies below their convex hull.
 
 The dichotomic scheme (Aneja and Nair, "Bicriteria transportation problem", 1979; Cohon, 1978): the weighting under
-which two neighbours cost the same either finds a point below the line through them or proves that there is none.
+which two neighbours cost the same either finds a point below the line through them or proves that it does not exist.
 All open lines of a round are asked at once.
 """
 

@@ -63,7 +63,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a pass may take: `most` labels are wanted, of a bucket or in all, and no more than `room` held."""
+    """The limits of a pass: `most` labels are wanted, of a bucket or in all, and no more than `room` held."""
 
     most: int
     room: int
@@ -93,7 +93,7 @@ class LabelPass(ABC):
         return np.asarray((bounds < self.limits[:, regions]).all(axis=0))
 
     def fewer(self, labels: Labels, groups: Ints, most: int) -> Labels:
-        """What a set is replaced by, by group (N,), before very many sums are formed with it: itself."""
+        """A smaller set, by group (N,), to form very many sums with; here the set itself."""
         del groups, most
         return labels
 

@@ -71,7 +71,7 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Core:
-    """What is left to decide: costs and uses (slots, choices, 1 + limits), (pairs, choices, choices, 1 + limits).
+    """The open part of a problem: costs and uses (slots, choices, 1 + limits), (pairs, choices, choices, 1 + limits).
 
     A slot has its first `sizes` choices; the others are +inf. `ends` (pairs, 2) are slots. `const` (1 + limits,) is
     what the decided slots cost and use.
@@ -252,7 +252,7 @@ def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> 
 
 
 def _mixed(problems: Sequence[Floats], most: Floats) -> list[tuple[Floats, Floats, float]]:
-    """Of points (N, 1 + limits) of cost and uses each the cheapest mixture, its prices, and what it costs."""
+    """For each problem, points (N, 1 + limits) of cost and uses: the cheapest mixture, its prices and its cost."""
     scale = np.maximum(np.abs(most), 1.0)
     bases = [float(points[:, 0].min()) for points in problems]
     units = [abs(base) or 1.0 for base in bases]
@@ -289,7 +289,7 @@ class _Search:
 
     @property
     def upto(self) -> float:
-        """What is sought costs less."""
+        """Only assignments that cost less are sought."""
         if self.best is None:
             return self.highest + abs(self.highest) + 1.0
         return self.value - _ROUNDING * abs(self.value)

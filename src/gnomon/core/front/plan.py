@@ -4,9 +4,8 @@ The order of least fill-in gives a tree of cliques. Any of its cliques may be th
 longest path, so that nearly all buckets get one large set of labels, which they extend, and small ones beside it. The
 widths stay as they were (Dechter, "Bucket elimination", 1999; Bodlaender and Koster, "Treewidth computations I", 2010).
 
-Least weighted sums of many weightings at once, along a plan: from below, and of what lies beyond each bucket.
-
-One pass from the first bucket to the last gives, for each bucket, the least weighted cost of all that is decided up to
+`minimise_weighted` and `beyond` find least weighted sums of many weightings at once, along a plan. One pass from the
+first bucket to the last gives, for each bucket, the least weighted cost of all that is decided up to
 it, given its ring; a second pass back gives the least cost of all the rest, given the ring. Their sum is the
 least cost of any complete assignment (Shafer and Shenoy, "Probability propagation", 1990, in the min-sum algebra).
 """
@@ -357,7 +356,7 @@ def _terms(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minima:
-    """Of W weightings: `value` (W,), +inf where nothing is allowed, and `up[b]` (states of bucket b, W)."""
+    """The minima of W weightings: `value` (W,), +inf where nothing is allowed, and `up[b]` (states of bucket b, W)."""
 
     weights: Floats
     value: Floats

@@ -1,14 +1,11 @@
-"""The few ways to pay charges: for each set of charged choices, the problem where no other one is used.
+"""The state of a search for a front, its cases of charges, and the search for one objective or three and more.
 
-An assignment that uses exactly the charged choices of a set costs its slots and pairs and the charges of the set; in
-every larger set it counts for more. So the least vectors over all sets are those of the model itself.
+A `Case` is one set of charged choices and the problem in which no other one is used. An assignment that uses exactly
+the charged choices of a set costs its slots, its pairs and the charges of the set; in every larger set it costs more.
+So the least vectors over all sets are those of the model itself.
 
-What a search for a front knows: the points found, and how to tell them from what may still be missing.
-
-The front of one objective, or of three and more: label passes against the ideal completion.
-
-A few weighted minima give points to begin with. The first pass is content with being near, which gives points that let
-the second drop more.
+`search_many` runs label passes against the ideal completion. A few weighted minima give points to begin with. The first
+pass is content with being near, and its points let the second drop more labels.
 """
 
 from __future__ import annotations
@@ -112,7 +109,7 @@ class Search:
         self.magnitude = np.array([sum(magnitude(t[..., m]) for t in parts) for m in range(count + len(self.most))])
 
     def budget(self, most: int) -> Budget:
-        """Of a pass that wants no more than so many labels."""
+        """The budget of a pass that wants at most so many labels."""
         return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
     def in_time(self) -> None:

@@ -49,7 +49,7 @@ _WIDTH = 0.5  # of the same: labels that differ by less are merged in the first 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """What a pass left below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
+    """The remainder of a pass below some corners (N, 2): bounds (labels, K) on the costs under weightings (K, 2).
 
     What is not found below one of the corners, divided by `factor`, costs at least the bounds of one of the labels.
     """
@@ -83,7 +83,7 @@ class Region:
 
 @dataclass(slots=True)
 class Proofs:
-    """What is proved of a case: half-planes weights (W, 2) @ cost >= bounds (W,), and regions."""
+    """The proofs of a case: half-planes weights (W, 2) @ cost >= bounds (W,), and regions."""
 
     case: Case
     weights: Floats
@@ -112,7 +112,7 @@ class Proofs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What a pass is for: all that is not covered within `factor`, or a `part` of it that is close to the hull.
+    """The aim of a pass: all that is not covered within `factor`, or a `part` of it that is close to the hull.
 
     An exact pass, for a factor of 1, holds no more than so many `labels`: beyond, its regions are searched in halves if
     they are to be `parted`, or else left. Another one merges those of a bucket beyond as many; its `age` counts the

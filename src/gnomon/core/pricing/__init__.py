@@ -1,1 +1,1 @@
-"""What assignments cost, from measured runs: inside a graph, on sides without shared memory, and as stab has it."""
+"""Prices from measured runs: inside a graph, on sides without shared memory, and those of stab."""

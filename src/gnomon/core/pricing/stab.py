@@ -27,9 +27,9 @@ _CPU = "cpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabDecision:
-    """What the published rule decides.
+    """The decision of the published rule.
 
-    `default` has the fastest whole run. `mapped` is what of the fastest backends of candidate operators goes into
+    `default` has the fastest whole run. `mapped` are the candidate operators' fastest backends that go into
     OP_BACKEND_MAP, `typed` into per-type keys and `backends` into BACKENDS. `told_us` and `scheduled_us`
     are the times that the tool itself predicts for each backend and for its schedule, None where it cannot.
     `ended_by` says with which error the tool ends before it writes anything ("": it writes).
@@ -144,7 +144,7 @@ def _ended_by(times: Mapping[int, Mapping[str, int]], mapped: Mapping[int, str],
 
 
 PERMUTE = "Permute"
-"""What onert itself adds where a tensor changes its layout from one backend to the next."""
+"""The operator that onert adds where a tensor changes its layout between backends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +268,7 @@ def _predicted(prices: Mapping[int, Mapping[str, float]], placement: Mapping[int
 
 
 def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:
-    """What the traces cannot tell, in sentences."""
+    """The limits of the traces, in sentences."""
     sentences = ["A trace holds the average, least and most of its runs and no samples, so no interval can be given."]
     spoilt = sum(1 for t in traces.values() for op in t.main if op.time.avg_us > 2 * op.time.min_us + 2)
     if spoilt:

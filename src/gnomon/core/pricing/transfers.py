@@ -55,7 +55,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What of a graph counts for crossings.
+    """The parts of a graph that matter for crossings.
 
     `tensors` are all that operators write, and those of the caller that several may read; `written` the bytes of every
     tensor that an operator writes. `free` operators compute nothing: they only hand on.
@@ -79,7 +79,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What was timed together of a run: operators of one side, and seconds."""
+    """Operators of one side that a run timed together, and their seconds."""
 
     operators: tuple[int, ...]
     time_s: float
@@ -211,8 +211,8 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
 
     Errors are taken as relative to what was measured. Unknown are each operator's time on each side on which it was
     seen, the fixed time and the time a byte of each direction (coming home in two parts, since a step away fetches
-    while the reader at home turns what was fetched into its own layout) and what of it no step shows, the base, and
-    what taking a step costs. ValueError if no run is whole.
+    while the reader at home turns the tensor into its own layout) and the part that no step shows, the base, and
+    the cost of taking a step. ValueError if no run is whole.
     """
     whole = [run for run in runs if run.total_s is not None]
     if not whole:
@@ -372,7 +372,7 @@ class _Rows:
         return self._common + _COMMON + _OF_SIDE * (side - 1)
 
     def whole(self, sides: Sides) -> Array:
-        """Of a whole run."""
+        """The row of a whole run."""
         row = np.zeros(self._width)
         for k, side in enumerate(sides):
             self._own(row, k, side)
@@ -387,7 +387,7 @@ class _Rows:
         return row
 
     def apart(self, sides: Sides, operators: Sequence[int]) -> Array:
-        """Of a step that computes one operator apart from the others."""
+        """The row of a step that computes one operator apart from the others."""
         row = np.zeros(self._width)
         for k in operators:
             side = sides[k]
@@ -405,7 +405,7 @@ class _Rows:
         return row
 
     def within(self, sides: Sides, operators: Sequence[int]) -> Array:
-        """Of a step within a whole run: operators of one side, with the copies that they are the reason of."""
+        """The row of a step within a whole run: operators of one side, with the copies that they cause."""
         row = np.zeros(self._width)
         own, side = frozenset(operators), sides[operators[0]]
         for k in operators:

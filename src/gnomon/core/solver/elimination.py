@@ -5,14 +5,13 @@ mention the slot are added up and minimised over it, which leaves a table over i
 "Nonserial Dynamic Programming", 1972; Dechter, "Bucket elimination", 1999). Choices are then read back in reverse
 order. Time and memory grow with the choices to the power of the width + 1.
 
-Minimising out slots with at most two neighbours, many at once.
+Slots with at most two neighbours are minimised out many at once. Such a slot leaves a cost on its one neighbour, or a
+table on the pair of its two: the rules RI and RII of partitioned boolean quadratic programming (Scholz and Eckstein,
+"Register allocation for irregular architectures", 2002). Slots that are not neighbours are independent, so each round
+takes a maximal independent set and does all of equal shape in one array operation: a chain of n slots vanishes in about
+log2(n) rounds instead of n steps.
 
-Such a slot leaves a cost on its one neighbour, or a table on the pair of its two: the rules RI and RII of
-partitioned boolean quadratic programming (Scholz and Eckstein, "Register allocation for irregular architectures",
-2002). Slots that are not neighbours are independent, so each round takes a maximal independent set and does all of
-equal shape in one array operation: a chain of n slots vanishes in about log2(n) rounds instead of n steps.
-
-One scalar cost function over slots: the form in which every exact method takes a problem.
+An `Energy`, one scalar cost function over slots, is the form in which every exact method takes a problem.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _WHOLE = 2.0**53
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cap:
-    """What slots and pairs use of a limit, as an energy of finite numbers, and the most they may with the charges.
+    """The uses of a limit by slots and pairs, as an energy of finite numbers, and the most that all may use.
 
     `at_most` is the limit itself where all uses are whole numbers, and a hair more for what rounding may add; `largest`
     is the larger of the limit and of any one use.
@@ -60,7 +60,7 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
 
 
 def forbidden_as(energy: Energy, cap: Cap) -> Energy:
-    """What assignments use of a cap, as an energy that forbids what another one forbids."""
+    """The uses of a cap as an energy, with everything forbidden that another energy forbids."""
     unary = [np.where(np.isinf(cost), np.inf, use) for cost, use in zip(energy.unary, cap.use.unary, strict=True)]
     pairwise = {
         key: np.where(np.isinf(cost), np.inf, cap.use.pairwise.get(key, 0.0)) for key, cost in energy.pairwise.items()

@@ -1,10 +1,8 @@
-"""The minimum of an energy with charges as a mixed-integer linear programme, solved by HiGHS.
+"""Minimise an energy with charges as a mixed-integer linear programme, by HiGHS.
 
 One binary variable a choice. A pair of slots gets the marginal (local) polytope: a variable a pair of choices whose
 sums over either slot equal that slot's variables (Wainwright and Jordan, 2008, chapter 8); a pair that merely
 charges for unlike choices gets one variable a choice, which is equally tight. A limit is a row.
-
-A mixed-integer linear programme under construction, its columns for pairs of slots, and its run by HiGHS.
 
 HiGHS is loaded on the first use.
 """
@@ -163,7 +161,7 @@ def _quiet_solver(options: Mapping[str, str | float]) -> Any:
 
 
 def _is_its_own(solver: Any, programme: Programme) -> bool:
-    """Whether the solution has the value that is told: HiGHS 1.16 may give back the start of what presolving solves."""
+    """Whether the solution has the reported value: HiGHS 1.16 may return the start of a presolved problem."""
     objective = solver.getInfo().objective_function_value
     return bool(np.isclose(np.dot(solver.getSolution().col_value, programme.cost), objective, rtol=1e-6, atol=1e-6))
 
@@ -189,7 +187,7 @@ def _highs_programme(programme: Programme, binaries: int) -> Any:
 
 
 def mixtures(problems: Sequence[tuple[Floats, Floats]], dearest: float) -> list[tuple[Floats, Floats, float]]:
-    """Of each problem the cheapest mix (N,) of its points, what a unit of each excess costs, and what the mix costs.
+    """For each problem: the cheapest mix (N,) of its points, the price of a unit of each excess, and the mix's cost.
 
     A problem is the costs (N,) of points and their excess (N, limits), which the mix may not have on average; a unit of
     an excess is let go at the price `dearest`. All are solved in one programme.
@@ -226,7 +224,7 @@ _GAP = 1e-6  # of that range: what HiGHS calls optimal may differ by its toleran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MilpResult:
-    """What HiGHS proved: the best assignment found (None for none), a lower bound, and how it ended."""
+    """The best assignment that HiGHS found (None without one), a proved lower bound, and how the run ended."""
 
     assignment: tuple[int, ...] | None
     bound: float

@@ -71,7 +71,7 @@ _Steps = Sequence[tuple[int, AbstractSet[int]]]
 
 
 def _perfect(neighbours: Mapping[int, AbstractSet[int]]) -> _Steps | None:
-    """An order that adds no edge, by maximum cardinality search; None where there is none.
+    """An order that adds no edge, by maximum cardinality search; None for a graph without one.
 
     Tarjan and Yannakakis, "Simple linear-time algorithms to test chordality of graphs", 1984.
     """

@@ -4,13 +4,10 @@ A choice goes if it is impossible, if some neighbour has no choice left that fit
 "Consistency in networks of relations", 1977), or if another choice of its slot is never worse whatever the
 neighbours take (dead-end elimination; Goldstein, "Efficient rotamer elimination", 1994).
 
-Why a problem has no allowed assignment.
-
-The exact minimum with charges: costs paid once if a choice is used anywhere.
-
-Branch and bound over which charged choices are used. Without any charge the minimum is a bound; the charges of
-what is used are added where a branch has decided on them, and forbidding a choice asks for one further
-minimum. In the worst case that is one a subset of the charged choices; mostly it is a handful.
+Here are also the reason why a problem has no allowed assignment, and the exact minimum with charges, which are paid
+once if a choice is used anywhere: branch and bound over which charged choices are used. Without any charge the minimum
+is a bound; the charges of what is used are added where a branch has decided on them, and forbidding a choice asks for
+one further minimum. In the worst case that is one a subset of the charged choices; mostly it is a handful.
 """
 
 from __future__ import annotations
@@ -370,8 +367,8 @@ def minimise_charged(
 ) -> Minimum | None:
     """The exact minimum of energy plus charges, or None beyond the limits.
 
-    After `max_solves` minima, or where `stop` says so,
-    it is the best one found, with its bound; raises OutOfTime where there is none yet.
+    After `max_solves` minima, or when `stop` says so, it is the best one found, with its bound; OutOfTime before the
+    first.
     """
     root = minimise(energy, stop=stop)
     if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:

@@ -38,7 +38,7 @@ _FOR_PRUNING = 0.3  # of the time that is left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """An assignment and what is proved about it.
+    """An assignment with its certificate.
 
     `cost` is in the units of the objectives and `value` their weighted sum. `bound` is a proven lower bound on
     the value of every assignment; it equals `value` when `optimal`. `method` is "elimination" or "milp".
@@ -159,7 +159,7 @@ def _check_options(method: str, time_limit_s: float | None) -> None:
 def _eliminate(energy: Energy, charges: Sequence[ScalarCharge], time: Time, *, every_subset: bool) -> Minimum | None:
     """The minimum by elimination: of the energy as it is, or else of what pruning leaves of it.
 
-    With a bound where it is not proved; None where there is none within the limits or the time.
+    With a bound where it is not proved; None beyond the limits or the time.
     """
     if len(charges) > _ENUMERATED_CHARGES and not every_subset:
         return None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePart:
-    """What is minimised, in which unit, and what its number is made of."""
+    """An objective, its unit, and how its number is found."""
 
     name: str
     unit: str
@@ -129,7 +129,7 @@ class FailedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ParetoDocument(Answer):
-    """All that `gnomon pareto` found. What a device says is null where a dump was searched.
+    """The answer of `gnomon pareto`. Fields of a device are null where a dump was searched.
 
     `points` are those of the proof, the front first. `proved` says that they were measured again side by side, in so
     many `sessions`; without it their values are the samples. `left_out` points of the sampled front, or within noise of
@@ -222,7 +222,7 @@ def space_part(space: Space, codes: Space, operator_slots: int, by: str | None) 
 
 
 def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
-    """What a search did."""
+    """The part of a search."""
     predicted = plan.strategy == "exact"
     return SearchPart(
         name=name,
@@ -236,7 +236,7 @@ def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
 
 
 def search_parts(plans: tuple[Plan, ...], searches: tuple[Searched, ...]) -> tuple[SearchPart, ...]:
-    """What each search did, in the order of the request."""
+    """The part of each search, in the order of the request."""
     return tuple(search_part(plan.name, plan, searched) for plan, searched in zip(plans, searches, strict=True))
 
 
@@ -265,7 +265,7 @@ def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> Point
 
 
 def sample_parts(coded: Coded, trials: Sequence[Told]) -> tuple[SampledPart, ...]:
-    """What a search ran or priced, in order."""
+    """The trials of a search, in order."""
     return tuple(
         SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost)
         for t in trials

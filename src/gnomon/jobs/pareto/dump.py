@@ -1,8 +1,6 @@
-"""pareto_profiler's dumps for `pareto`: written from what was measured, and searched in place of a device.
+"""pareto_profiler's dumps for `pareto`: written from measurements, and searched in place of a device.
 
-`pareto --from DUMP`: searches over what a dump of pareto_profiler holds, in place of a device.
-
-The dump of a search that goes on: what it has run so far, so that one that is ended leaves that.
+A running search saves its dump again and again, so that an interrupted one leaves what it has run.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class Recorded:
             self._costs[row.id] = tuple(both[name] for name in objectives)
 
     def __call__(self, assignment: Assignment) -> Cost | None:
-        """What it cost in each objective."""
+        """The cost in each objective."""
         return self._costs.get(self.code(assignment))
 
     def code(self, assignment: Assignment) -> int:
@@ -224,7 +222,7 @@ class PartialDump:
         self._next_s = 0.0
 
     def save(self, evaluations: int) -> None:
-        """So many evaluations are done. A full disk is told at the end, when the whole dump is written."""
+        """Save the dump after so many evaluations. A full disk is reported at the end, with the whole dump."""
         path, space, begin_s = self._asked.dumpfile, self._evaluator.space, time.monotonic()
         if path is None or begin_s < self._next_s:
             return

@@ -61,7 +61,7 @@ from gnomon.system.files import check_file
 def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | None = None) -> ParetoDocument:
     """Search the front, measure it again side by side, and deploy the point that is asked for.
 
-    `watch` is told of progress, `tell` gets sentences for people. A search that was ended goes on from the record, with
+    `watch` gets the progress, `tell` messages for people. An interrupted search goes on from the record, with
     at most one evaluation repeated; the same one with more evaluations goes on from there. Raises GnomonError.
     """
     if asked.request is None and asked.source is None:
@@ -206,11 +206,11 @@ def _search(
 
 
 Tried = Mapping[Assignment, tuple[Contender, Measured]]
-"""What was measured again, and its runs in the proof as they were taken."""
+"""The assignments that were measured again, with their runs in the proof."""
 
 
 def _prove(evaluator: Evaluator, whole: Searched, *, predicted: bool) -> tuple[list[PointPart], Worth, Tried]:
-    """What the samples do not rule out, measured again; the sampled front as it is where nothing may be."""
+    """The points that the samples do not rule out, measured again; the sampled front where none can be."""
     lab, space = evaluator.lab, evaluator.space
     costs = {trial.assignment: trial for trial in (*whole.beside, *whole.results)}
     samples = evaluator.samples(tuple(costs.values()))
@@ -255,7 +255,7 @@ def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Doubt]:
 
 
 def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Doubt]:
-    """What was sampled and failed in the proof, and what may have failed by no fault of its own while searching."""
+    """Warnings of assignments that failed in the proof, or may have failed for no fault of their own in the search."""
     sampled, label = evaluator.measured, evaluator.space.label
     each = {label(a): [outcome] for a, outcome in sampled.items() if outcome.may_work}
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
@@ -270,7 +270,7 @@ _MOST_FAILED = 3
 
 
 def _chosen(lab: Lab, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
-    """The point that is asked for; the campaign is finished also where there is none, as all is measured."""
+    """The requested point; a campaign without one is finished too, as all is measured."""
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
     except GnomonError:
@@ -361,7 +361,7 @@ def _check(space: DecisionSpace, objectives: Sequence[str]) -> None:
 
 
 def memory_charges(singles: Sequence[tuple[Contender, float | None]], default: str) -> tuple[float, dict[str, float]]:
-    """What a process needs with the default backend, and what each other one that is used adds, both in bytes.
+    """The memory of a process with the default backend, and what each other backend in use adds, both in bytes.
 
     From the single backends' whole runs: where one stands beside the default, the difference is its charge. A model of
     a cost that is not quite additive; MeasurementError where a run does not tell its memory.

@@ -23,7 +23,7 @@ from gnomon.report.answer import FirstVersion
 from gnomon.system.files import save_text
 
 DEFAULT_BACKENDS = ("cpu", "acl_cl")
-"""What pareto_profiler takes where nothing else is said."""
+"""The backends that pareto_profiler takes by default."""
 
 _MOST_BACKENDS = 10
 _ONERT_FORMATS = ("tflite", "circle")
@@ -42,7 +42,7 @@ class OplistModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OplistSlot:
-    """What a digit of a code belongs to: the types with onert's names of them, the operators, and their data."""
+    """The operators of a digit of a code: the types with onert's names of them, the operators, and their data."""
 
     digit: int
     name: str

@@ -55,7 +55,7 @@ def _by_one_clock(document: ParetoDocument) -> ParetoDocument:
 
 
 def _unit(document: ParetoDocument, number: int) -> tuple[float, str]:
-    """What to multiply an objective's values with, and the axis's title."""
+    """The factor for an objective's values, and the axis's title."""
     objective = document.objectives[number]
     name = objective.name.replace("-", " ")
     if objective.unit == "B":
@@ -178,7 +178,7 @@ def _stairs(front: Sequence[tuple[float, ...]]) -> list[tuple[float, float]]:
 
 
 def _volume(document: ParetoDocument) -> Iterator[Chart]:
-    """What each search had reached after so many evaluations; nothing where no volume is known."""
+    """The volume of each search by evaluations; nothing where no volume is known."""
     searches = [search for search in document.searches if search.volume]
     if searches:
         yield Chart(

@@ -1,6 +1,6 @@
-"""The proof of `pareto`: what the samples do not rule out measured again side by side, and what that says of each.
+"""The proof of `pareto`: points that the samples do not rule out are measured again side by side and compared.
 
-The points of `pareto`'s front: made from samples where nothing is proved, and chosen from by number or bound.
+Without a proof the points are the samples. A point is chosen by its number or by bounds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LookAgain = Callable[[Sequence[Sample]], Mapping[Assignment, Sample]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What is measured again, and what is not.
+    """The points to measure again, and the numbers of others.
 
     `left_out` results of the sampled front, or within noise of it, found no room. `behind` are so far behind that no
     noise that was seen explains it. `noise` is, an objective, by how much two processes of one assignment differed at
@@ -63,7 +63,7 @@ class Worth:
 
 
 def worth_proving(samples: Sequence[Sample], most: int, again: LookAgain | None = None) -> Worth:
-    """What to measure again of what was sampled: all of it where it fits into one session (`most` at once).
+    """The samples to measure again: all of them where they fit into one session (`most` at once).
 
     Else the sampled front, the single backends, and what one unlucky process could have put behind: a result is ruled
     out only by one that is ahead in *every* objective by more than the noise of that objective. That noise is seen in
@@ -138,7 +138,7 @@ def _logs(costs: Sequence[Cost]) -> Floats:
 
 
 def _standing(samples: Sequence[Sample], noise: _Noise) -> tuple[set[int], list[float]]:
-    """Those that no other dominates; and how far each is behind, where from 1 on the noise does not explain it.
+    """The samples that no other dominates; and how far each is behind, where noise does not explain 1 and more.
 
     Two of which CPU time tells are compared by it, others by wall time. Behind another is who would have to be better
     by more than `RELEVANT` in the objective where that takes the least noise.
@@ -230,7 +230,7 @@ def _scaled(measured: Measured, speeds: Mapping[tuple[int, Clock], float]) -> Me
 def decide(
     goals: Sequence[Goal], points: Sequence[PointPart], measured: Sequence[Measured], clocks: Sequence[Clock]
 ) -> list[PointPart]:
-    """What the proof says of each point by its runs: estimates, who surely dominates whom, and ties.
+    """The points with the verdicts of the proof: estimates, which point surely dominates which, and ties.
 
     A point is dominated only by one that is surely better in an objective, by more than 1 %, and in none surely
     worse, nor by more than 1 % as far as the noise tells. That it is better must be sure beside all other points too:
@@ -345,9 +345,9 @@ def sampled_points(front: Sequence[Told], coded: Coded, clock: Clock | None = No
 
 
 def enough(points: Sequence[PointPart]) -> PointPart | None:
-    """The first single backend on the front that no mix there is surely better than, by more than 1 % in anything.
+    """The first single backend on the front that no mix there surely beats by more than 1 % in anything.
 
-    None where there is none, and where the front has no mix.
+    None if every single backend is beaten, or the front has no mix.
     """
     mixed = [p for p in points if p.number is not None and not p.single]
     plain = [k for k, p in enumerate(points) if p.number is not None and p.single]

@@ -1,4 +1,4 @@
-"""What `pareto` is asked."""
+"""The request of `pareto`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gnomon.session.request import ModelRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoRequest:
-    """What is minimised over which choices, how it is searched, and what to do with the front.
+    """The objectives, the choices, the search, and the use of the front.
 
     `request` says what is measured and where; None where a dump takes the place of the device (`source`), whose digits
     mean `backends` if they are given. `options` are tunings of the runtime with the values to try, none meaning the

@@ -145,7 +145,7 @@ Cell = Callable[[tuple[str, PointPart]], str]
 
 
 def _estimate_cells(k: int, objective: ObjectivePart) -> tuple[Cell, Cell]:
-    """What shows an objective of a point, and the interval of it."""
+    """The functions that show an objective of a point, and its interval."""
 
     def estimate(row: tuple[str, PointPart]) -> Estimate:
         return (row[1].estimates or ())[k]
@@ -158,7 +158,7 @@ def _wall(objective: ObjectivePart) -> Cell:
 
 
 def note(document: ParetoDocument, point: PointPart) -> str:
-    """What dominates a point, or is not to be told from it; an empty text where nothing does."""
+    """The points that dominate a point or are indistinguishable from it, in words; "" for none."""
     numbers = [p.number for p in document.points]
     if point.dominated_by is not None:
         return f"dominated by {numbers[point.dominated_by]}"
@@ -227,7 +227,7 @@ def _others(document: ParetoDocument, page: Page) -> None:
 
 
 def _unmeasured(document: ParetoDocument, page: Page) -> None:
-    """What was sampled and not measured again, and why."""
+    """Write which samples were not measured again, and why."""
     if document.left_out:
         page.item(
             f"{document.left_out} more of the front, or within noise of it, not measured again: there was room for "

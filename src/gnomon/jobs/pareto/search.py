@@ -1,4 +1,4 @@
-"""The search of `pareto`: a strategy that asks, an evaluation that answers, and what came of it step by step."""
+"""The search of `pareto`: a strategy asks, an evaluation answers, and the progress is kept step by step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL_ITERATIONS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to search with: the strategy's name, its seed, and how many evaluations (None: the usual number).
+    """A search to run: the strategy's name, its seed, and how many evaluations (None: the usual number).
 
     A brute force without a number goes through the whole space.
     """
@@ -74,7 +74,7 @@ def check_plans(plans: Sequence[Plan]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """What a search did: every result in order, and the share of the volume that was dominated after each.
+    """The outcome of a search: every trial in order, and the share of the volume that was dominated after each.
 
     `reference` is the corner of that volume, a tenth beyond the worst result in each objective: 1 would be a point that
     is the best in all. Both are empty with more objectives than are computed. `replayed` says how many evaluations were
@@ -93,7 +93,7 @@ class Searched:
 
     @property
     def results(self) -> tuple[Told, ...]:
-        """Those that did not fail."""
+        """The trials that did not fail."""
         return tuple(t for t in self.trials if t.cost is not None)
 
     @property
@@ -140,7 +140,7 @@ def search(
 
 
 def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
-    """What a trail amounts to."""
+    """The outcome of a trail."""
     ideal, reference = _box(trail.told)
     return Searched(
         space=space,
@@ -166,7 +166,7 @@ def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
 
 
 def joined(searches: Sequence[Searched]) -> Searched:
-    """Searches of one space as if they had been one: each result once, as it was told first."""
+    """Searches of one space as if they had been one: each assignment once, with its first result."""
     if len(searches) == 1:
         return searches[0]
     trials: dict[Assignment, Told] = {}

@@ -1,6 +1,6 @@
 """The decision space of `pareto`: slots of operators over backends, the configurations, and options of the runtime.
 
-Prices by whole runs: each assignment in one fresh process, as often as a search can afford.
+Assignments are priced by whole runs, each in one fresh process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONVERSIONS = {"precision"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSpace:
-    """What can be chosen: slots of operators (none for a runtime with one backend), then configuration and options.
+    """The choices: slots of operators (none for a runtime with one backend), then configuration and options.
 
     `targets` are the choices of the configuration, whose slot is there only if there are several. `options` are the
     tunings that have a slot or a fixed value, with their values. `kinds` are the operators' types, as the runtime calls
@@ -108,7 +108,7 @@ class DecisionSpace:
         return {name: chosen.get(name, values[0]) for name, values in self.options.items()}
 
     def contender(self, lab: Lab, assignment: Assignment) -> Contender:
-        """What an assignment means, to be measured or deployed."""
+        """The contender of an assignment, to be measured or deployed."""
         placer = InsidePlacer(lab, self.chosen_target(assignment))
         chosen = self.space.names(assignment)[: self.operator_slots]
         if self.grouping is None:
@@ -124,7 +124,7 @@ class DecisionSpace:
         return tuple(dict.fromkeys(assignments)) if own else ()
 
     def single(self, assignment: Assignment) -> Hashable | None:
-        """What names the single backend of an assignment, in its configuration, whatever the options; None of a mix."""
+        """A key of the single backend of an assignment, in its configuration, whatever the options; None for a mix."""
         own = tuple(assignment[: self.operator_slots])
         return None if own and own not in self.singles() else (own, self._configuration(assignment))
 
@@ -279,7 +279,7 @@ _UNKNOWN = "it ran, but does not report {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What an assignment costs by the wall's clock, and by CPU time where that is the time of its calls.
+    """The cost of an assignment by wall time, and by CPU time where that is the time of its calls.
 
     `single` names the single backend that it is, None for a mix.
     """
@@ -310,7 +310,7 @@ class Evaluator:
     unmeasured: set[Assignment] = field(default_factory=set)
 
     def __call__(self, assignment: Assignment) -> Cost | None:
-        """What an assignment costs in each objective; None if it failed or does not tell."""
+        """The cost of an assignment in each objective; None if it failed or does not report one."""
         contender = self.space.contender(self.lab, assignment)
         candidate = replace(contender.candidate, key=f"search/{contender.key}")
         before = len(self.lab.runner.known(candidate.key).runs)

@@ -1,9 +1,8 @@
 """Placement across runtimes: blocks of a model are slots, runtimes (in a configuration) are the choices.
 
 A block is priced inside the whole graph first, then inside real chains of contiguous segments over shared
-buffers, which tell what a cut costs: layout reorders, lost fusions, memory gone cold. See docs/jobs/place.md.
-
-Blocks of a model: stretches between narrow cuts, which are the slots of placement across runtimes.
+buffers, which show the cost of a cut: layout reorders, lost fusions, cold memory. Blocks are the stretches of a model
+between narrow cuts. See docs/jobs/place.md.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def kernel_spans(cutter: Cutter, kernels: Sequence[Kernel]) -> list[tuple[int, i
     """For each kernel the first and last node that its time can belong to, in the cutter's order, and its seconds.
 
     These are the operators that the runtime named, and others of multiply-accumulates that the kernel computes. A
-    kernel that the runtime added itself belongs to the one before it or to the one after it, nobody knows to which.
+    kernel that the runtime added itself belongs to the one before it or to the one after it; which is not known.
     """
     place = {index: k for k, index in enumerate(cutter.order)}
     operators = cutter.graph.operators
@@ -126,7 +125,7 @@ def split_places(cutter: Cutter, kernels: Sequence[Kernel]) -> set[int]:
 
 
 def least_times(spans: Sequence[tuple[int, int, float]], places: Sequence[int]) -> list[float]:
-    """Seconds that each block takes at least: of the kernels that are surely within it, see `kernel_spans`."""
+    """The least seconds of each block: those of the kernels that are surely within it, see `kernel_spans`."""
     return [sum(t for first, last, t in spans if a <= first and last < b) for a, b in pairwise(places)]
 
 
@@ -159,7 +158,7 @@ class SegmentFiles:
         return self._segments[key]
 
     def agent_segment(self, first: int, last: int, target: Target) -> wire.Segment:
-        """What the agent loads for a segment in the configuration of a target, in a chain."""
+        """The agent's job of a segment of a chain, in the configuration of a target."""
         segment, path = self.segment(first, last)
         placed = placed_segment(self.cutter.graph, segment, path)
         part = target.runtime.segment(placed, target.configuration, {})
@@ -189,9 +188,9 @@ class SegmentFiles:
 _WORTH = 0.98
 """The share of the fastest whole model's time below which a mix is worth looking for."""
 _ATTEMPTS = 8
-"""How often a chain is asked for in a round of those that promise a gain."""
+"""Chains that are looked at in a round of those that promise a gain."""
 _OTHERWISE = 0.015
-"""What the cuts of a chain cost more in the round, as a share of the whole, so that the next one has others."""
+"""The extra cost of the cuts of a chain in its round, as a share of the whole, so that the next chain has others."""
 
 _ROUND = 3
 """Chains of a round of those that promise a gain."""
@@ -235,11 +234,11 @@ _REFITS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcrossResult:
-    """What pricing and solving across runtimes gave.
+    """The prices, the solution and the contenders of a placement across runtimes.
 
-    `prices` and `solution` are None where nothing could be mixed, and `why` says why not. `ideal_s` is what the best
-    runtime of each block would take together if cuts were free, counting only kernels that are surely within a block
-    (at least so much); None where the profilers tell nothing of blocks.
+    `prices` and `solution` are None where nothing could be mixed, for the reason `why`. `ideal_s` is the time if every
+    block ran on its best runtime and cuts were free, counting only kernels that are surely within a block (a lower
+    bound); None where the profilers report nothing about blocks.
     """
 
     contenders: tuple[Contender, ...]
@@ -265,7 +264,7 @@ class AcrossPlacer:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.limits = limits or Limits()
         self.targets = tuple(targets)
-        # Where a chain that ran began and ended segments; and for each that was refused, one of which ends is to blame.
+        # The ends of segments of chains that ran; and of each refused chain the ends, one of which is to blame.
         self._taken: set[End] = set()
         self._refused: list[set[End]] = []
         self._lost: set[str] = set()  # whole models that break a limit
@@ -297,13 +296,10 @@ class AcrossPlacer:
         return Contender(label=label, kind=kind, parts=tuple(parts), candidate=candidate, predicted_s=predicted_s)
 
     def run(self, alive: Sequence[Contender], clock: Clock, *, always: bool = False) -> AcrossResult:
-        """Decide from the profiled wholes whether mixing can pay at all, and if so price chains and solve.
+        """Decide from the profiled whole models whether a mix can pay, and if so price chains and solve.
 
-        That it cannot is said from what each block takes at least, never from time that was shared out within a kernel.
-
-        InfeasibleError where no whole model and no chain of blocks keeps the limits.
-
-        `always` prices chains even where the times inside the graph say that it cannot pay.
+        Only the least time of each block can rule a mix out, never time that was shared out within a kernel. `always`
+        prices chains even then. InfeasibleError where no whole model and no chain of blocks keeps the limits.
         """
         self.targets = tuple(c.parts[0].target for c in alive)
         wholes = [self.whole(c.parts[0].target, level(self.lab.runner.known(c.key), clock)) for c in alive]
@@ -319,7 +315,7 @@ class AcrossPlacer:
         slow_s = self.lab.request.effort.laggard * float(totals[mixable].min()) if mixable else 0.0
         self._lost = {c.label for c in wholes if self.limits.broken(c)}
         always = always or (bool(mixable) and self._lost >= {wholes[i].label for i in mixable})
-        # One that has lost as a whole is worth no chain, unless its profiler tells parts of the model apart.
+        # A slow whole model is worth no chain, unless its profiler tells parts of the model apart.
         mixable = [
             i
             for i in mixable
@@ -387,7 +383,7 @@ class AcrossPlacer:
     def _blocks(self, cutter: Cutter, wholes: Sequence[Contender], totals: Array) -> tuple[Array, Array] | None:
         """Choose the blocks; their times inside the whole graph, scaled so that all add up to the unprofiled total.
 
-        First as far as they can be told, a kernel that reaches over a cut shared out; then what they take at least.
+        First the likely times, where a kernel that reaches over a cut is shared out; then the least times.
         """
         profiles = [kernels(self.lab.graph, self.lab.runner.known(trace_of(c).key)) for c in wholes]
         per_node = np.asarray([node_times(cutter, k) for k in profiles])
@@ -407,8 +403,8 @@ class AcrossPlacer:
     ) -> list[SegmentTime]:
         """Times of segments inside real chains, each in a process of its own.
 
-        The greedy one and random ones tell what cuts cost. Then come those that should be faster than any whole model
-        by what is known, until there is none: a mix is looked for as long as one can pay.
+        The greedy chain and random ones show the cost of cuts. Chains follow that should be faster than any whole model
+        by the prices so far, until no mix can pay any more.
         """
         blocks = len(prior)
         rng = np.random.default_rng([self.lab.request.seed, 7])
@@ -429,7 +425,7 @@ class AcrossPlacer:
     def _promising(self, prices: SegmentPrices, enough_s: float, tried: Container[Chain], room: int) -> list[Chain]:
         """The best chains that were not tried and should take less than `enough_s`, `room` of them at most.
 
-        Those after the first have other cuts where they can, so that more is learned of what cuts cost.
+        Those after the first have other cuts where they can, so that the round prices many cuts.
         """
         extra_s: dict[End, float] = {}
         chains: list[Chain] = []
@@ -449,7 +445,7 @@ class AcrossPlacer:
     ) -> list[SegmentTime]:
         """Times of the segments of chains, at the speed that the machine had while the anchor was profiled.
 
-        Also learns what was refused.
+        Remembers which chains were refused.
         """
         wanted = [trace_of(c) for c in chains.values()]
         measured, factor = measure_beside(self.lab.runner, stage, wanted, anchor, effort)
@@ -495,10 +491,10 @@ class AcrossPlacer:
         return {end for end in ends if 0 < end[0] < blocks}
 
     def _barred(self) -> set[End]:
-        """The ends that no plan may have: all that a refusal may be due to.
+        """The ends that no plan may have: all that may have caused a refusal.
 
-        What takes the model whole takes each operator: what it refuses of a segment comes of a cut, as where one goes
-        through operators that it takes together only. An end that another chain has is not to blame, unless all are.
+        A runtime that takes the whole model takes each operator, so a cut is what it refuses, such as one through
+        operators that it takes together only. An end that another chain ran with is not to blame, unless all are.
         """
         return {end for ends in self._refused for end in (ends - self._taken or ends)}
 

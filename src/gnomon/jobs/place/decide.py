@@ -1,7 +1,4 @@
-"""What a placement does in its open lab: it measures, decides, and tells what came out.
-
-The operators of a placement, row by row: where each was planned, where it ran, what it takes elsewhere.
-"""
+"""Placement and profile in an open lab: measure, decide, and write the document with a row for each operator."""
 
 from __future__ import annotations
 
@@ -101,7 +98,7 @@ _CURED = 0.9
 _TRACES = 6
 """Turns in which kernels are timed, too."""
 _NO_LAGGARD = 1e9
-"""So many times slower than the fastest lags nothing that is compared with another model's."""
+"""How many times slower than the fastest may be, where no configuration is stopped early."""
 Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
 """Whether a look at the samples of models, by label and by this clock, decides; it may spend a share of the error."""
 
@@ -156,7 +153,7 @@ def _profiled(
     apart: Mapping[str, tuple[InsidePart, ...]] | None = None,
     sustained: tuple[SustainedPart, ...] = (),
 ) -> ProfileDocument:
-    """What was measured, also in the results database; `apart` are the kernels that were taken apart, by label."""
+    """The document of a profile, also in the results database; `apart` are the kernels taken apart, by label."""
     request = lab.request
     field = {c.label: lab.runner.known(c.key) for c in alive}
     fastest = fastest_of(field, clock)
@@ -226,7 +223,7 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
 
 
 def _inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
-    """What places inside one runtime: it is loaded where a target has several backends."""
+    """The placer inside one runtime, which is loaded where a target has several backends."""
     from gnomon.jobs.place.inside import inside_placer
 
     return inside_placer(lab, target, limits)
@@ -424,7 +421,7 @@ def _contender_parts(
 
 
 def decision_part(verdict: Verdict) -> DecisionPart:
-    """What a verdict says, by labels."""
+    """The verdict as a part of the document, by labels."""
     own = {
         "chosen": verdict.chosen.contender.label,
         "kind": verdict.chosen.contender.kind,
@@ -521,14 +518,14 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
 
 
 def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
-    """What was solved for where a contender was among the choices."""
+    """The solution of the problem in which a contender was among the choices."""
     own = {part.configuration.name for part in chosen.parts}
     solutions = [result.solution for result in inside if {result.target.configuration.name} == own]
     return next(iter(solutions), across.solution if across else None)
 
 
 def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:
-    """How much longer the choice takes than without limits: by the prices, else than what was left out for a limit."""
+    """How much longer the choice takes than without limits: by the prices, else than contenders that break a limit."""
     if solution is not None and solution.free is not None:
         return max(0.0, solution.value - solution.free)
     chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
@@ -539,8 +536,8 @@ def _price(
     lab: Lab, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
-    across those that take the model whole, with as many threads as the fastest. The others are returned as they are;
-    last are those that are refused, but nearly right.
+    across those that take the model whole, with as many threads as the fastest. Also returns the other contenders, and
+    those that are refused but nearly right.
     """
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     within = [_inside_placer(lab, t, limits) for t in lab.targets if t not in whole]
@@ -578,8 +575,8 @@ def _price(
 
 
 def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
-    """Those with as many threads as the fastest that does not run by defaults: in one process threads of several
-    numbers would wait for each other.
+    """The contenders with as many threads as the fastest that does not run by defaults: in one process different
+    numbers of threads would wait for each other.
     """
     set_ = [c for c in alive if not any(part.configuration.apart for part in c.parts)]
     measured = {c.key: lab.runner.known(c.key) for c in set_}
@@ -595,7 +592,7 @@ def _deploy(
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
     """Write the winner's package and run it; a package that does not do what it should gives way to the next.
 
-    Returns also where each operator ran in it. MeasurementError where what ran breaks a limit.
+    Returns also where each operator ran in it. MeasurementError where the package breaks a limit as it ran.
     """
     order = [verdict.chosen, *(best for best in [verdict.best_single] if not limits.broken(best.contender))]
     for number, proved in enumerate(order):
@@ -615,8 +612,8 @@ def _deploy(
 
 
 def _weighed(doubts: Sequence[Doubt], levels_s: Mapping[str, float]) -> tuple[Doubt, ...]:
-    """The doubts; that of subnormal weights says what ONNX Runtime gains by taking them for 0, and is a detail without
-    a gain.
+    """The warnings; that of subnormal weights gives the gain of ONNX Runtime when it takes them for 0, and becomes a
+    detail without a gain.
     """
     cured = [level_s for label, level_s in levels_s.items() if CURE in label]
     as_it_is = [level_s for label, level_s in levels_s.items() if CURE not in label and label.startswith("onnxruntime")]
@@ -643,7 +640,7 @@ def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[D
 
 
 def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
-    """What an nnpackage's own config sets that the choice was measured without, so that it is not written."""
+    """The warning that the choice was measured without settings of the nnpackage's own config, if it has any."""
     package = lab.read.model.package
     if package is None:
         return []

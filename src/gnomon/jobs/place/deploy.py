@@ -71,7 +71,7 @@ def deploy(
         where = (to or f"deployed/{package.name}").removeprefix("~/").rstrip("/")
         argv = ["sh", "-c", _DEPLOY, "sh", device.push(package, package.name), where, "yes" * overwrite]
         done = device.run([*argv, "", package.name], env={}, stdin=start, timeout_s=_TIMEOUT_S)
-        own_python = config.address.kind == LOCAL and config.python is None  # what it lacks is its owner's affair
+        own_python = config.address.kind == LOCAL and config.python is None  # its owner installs the packages
         if done.returncode == _MISSING and not own_python:
             from gnomon.devices.packages.provide import provide
 

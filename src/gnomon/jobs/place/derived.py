@@ -1,8 +1,8 @@
-"""What operators take inside a kernel that computes several of them: by cutting, never by a profiler.
+"""Times of operators inside a kernel that computes several of them, found by cutting, not by a profiler.
 
-A runtime tells one time for what it fused or delegated. So the kernel's operators are cut out as a model of their own,
-and its beginnings are measured beside it: what a beginning takes more than the one before it is the price of the
-operators between them. Such a price is *derived*: it is of parts that ran alone. See docs/jobs/inside.md.
+A runtime reports one time for operators that it fused or delegated. So the kernel's operators are cut out as a model of
+their own, and its beginnings are measured beside it: what a beginning takes more than the one before it is the price of
+the operators between them. Such a price is *derived*: it is of parts that ran alone. See docs/jobs/inside.md.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Insides:
         )
 
     def _cut(self, operators: tuple[int, ...]) -> tuple[Segment, str]:
-        """The part of these operators, and its path on the device. ModelError where there is none."""
+        """The part of these operators, and its path on the device. ModelError for operators that cannot be cut out."""
         if operators not in self._segments:
             cutter = self._open()
             if isinstance(cutter, ModelError):

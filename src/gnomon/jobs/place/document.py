@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPart:
-    """What was chosen, and why: labels of contenders; the speed-up is null where nothing is mixed.
+    """The choice and its reason, by labels of contenders; the speed-up is null where nothing is mixed.
 
     `default` is the fastest of what runtimes do with nothing set, null where none of that was measured. `undecided`
     says what the proof leaves open, "" where it decides.
@@ -56,9 +56,9 @@ class DecisionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPart:
-    """What was measured of the whole model in a configuration or a mix; `settings` are what makes its times.
+    """Measurements of the whole model in a configuration or a mix; `settings` are those that affect its times.
 
-    `kernels` are from runs with the profiler on, all else from those without. A document of before has no settings.
+    `kernels` are from runs with the profiler on, all else from those without. Older documents have no settings.
     """
 
     label: str
@@ -135,7 +135,7 @@ class SolutionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MeasuredDocument(Answer):
-    """What documents of a measured model on one device have alike.
+    """The common part of documents of a measured model on one device.
 
     `resolutions_s` are the seconds in which profilers count that do so coarsely, by configurations and mixes: below
     them no time of an operator is known. `seconds` is what the job took, without `waited_s` for its device.
@@ -196,10 +196,10 @@ class DeployDocument(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PlaceDocument(MeasuredDocument):
-    """All that `gnomon place` found on one device.
+    """The answer of `gnomon place` on one device.
 
-    `reference_checked_by` is who else computed the reference's outputs, "" where
-    nobody did (null: an older document does not tell); `reference_agreement` how far that was off, relatively.
+    `reference_checked_by` is the other runtime that computed the reference's outputs, "" without one (null in older
+    documents); `reference_agreement` is the relative difference of the two.
     `limits_cost_s` is how much longer the choice takes than without `limits`, null where that is not known.
     """
 
@@ -308,7 +308,7 @@ class ColumnPart(MeasuredPart):
         return self.cpu if clock == "cpu" else self.wall
 
     def typical_s(self, clock: str) -> float:
-        """What a page says that a call takes: its median by a clock, or its level where that was not reported."""
+        """The time of a call that a page shows: the median by a clock, or the level where that was not reported."""
         summary = self.summary(clock)
         return summary.median_s if summary else self.level_s
 
@@ -328,7 +328,7 @@ class Level:
 class Change:
     """A level that others follow: it began `at_s` of the run, `since_s` of its part.
 
-    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of what the device told of the time
+    `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of the device's warnings about the time
     after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
     `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
     """
@@ -441,11 +441,11 @@ class SustainedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ProfileDocument(MeasuredDocument):
-    """All that `gnomon profile` found: a column for each configuration that gives right outputs.
+    """The answer of `gnomon profile`: a column for each configuration with right outputs.
 
     `turns` are the campaigns that were measured by turns, a fresh process of each after the other, its own among them;
-    null in a document of before that was told. They were looked at several times until they were decided: the last
-    `look` may spend this share of the probability of error.
+    null in older documents. They were looked at several times until they were decided: the last `look` may spend this
+    share of the probability of error.
     """
 
     format: Literal["gnomon-profile"] = "gnomon-profile"
@@ -480,7 +480,7 @@ class ProfileDocument(MeasuredDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPart:
-    """What ended the part of a device, or of a value."""
+    """The error that ended the part of a device, or of a value."""
 
     kind: str
     message: str
@@ -495,7 +495,7 @@ def error_part(error: GnomonError) -> ErrorPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePart:
-    """What one device gave: its own document, or the error that ended it."""
+    """The answer of one device: its own document, or the error that ended it."""
 
     name: str
     placement: PlaceDocument | None
@@ -504,7 +504,7 @@ class DevicePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FleetDocument(Answer):
-    """All that `gnomon place` found on several devices, in the order they were asked: each one's own document."""
+    """The answer of `gnomon place` on several devices: a document of each, in the order of the request."""
 
     format: Literal["gnomon-fleet"] = "gnomon-fleet"
     version: Literal[3] = 3
@@ -547,7 +547,7 @@ class SweepPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SweepDocument(Answer):
-    """What `gnomon place` or `gnomon profile` answered for each of several sizes or inputs."""
+    """The answers of `gnomon place` or `gnomon profile` for several sizes or inputs."""
 
     format: Literal["gnomon-sweep"] = "gnomon-sweep"
     version: Literal[1] = 1

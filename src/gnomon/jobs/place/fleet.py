@@ -1,10 +1,4 @@
-"""The main job on several devices at once: each gets its own plan.
-
-The same question for several sizes of a dimension, or several inputs: an answer each, and how the choice moves.
-
-One lane, a thread, for each machine, as far as there is room for them: what is done on several devices at once, and
-ended together.
-"""
+"""Placement on several devices at once, in a lane (a thread) for each machine; and sweeps over sizes or inputs."""
 
 from __future__ import annotations
 
@@ -62,11 +56,12 @@ def run_lanes(
     """Do the job for each device by its name, on different machines at the same time; what it gave, or its error.
 
     Devices of one machine come one after the other: they would wait for each other's lease. There are as many lanes as
-    `lanes_for` finds room for; what is beyond them is told that it waits, and begins as a lane ends. The job runs in a
-    thread of its own, where it must open all that it uses. A GnomonError ends that device's part alone. Anything else,
-    such as Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next waits for its
-    device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends with the
-    process, and the devices clean up by themselves. So does what is not done `within_s`, which is then left out.
+    `lanes_for` finds room for; the machines beyond them get a message that they wait, and begin as a lane ends. The job
+    runs in a thread of its own, where it must open all that it uses. A GnomonError ends that device's part alone.
+    Anything else, such as Ctrl-C in the thread that called, ends all: each lane gets `Stopped` once, where it next
+    waits for its device (`gnomon.system.stopping`), and up to `patience_s` to clean up there. What is left then ends
+    with the process, and the devices clean up by themselves. So does what is not done `within_s`, which is then left
+    out.
     """
     answers: SimpleQueue[tuple[str, T | BaseException]] = SimpleQueue()
     ending = threading.Event()
@@ -97,7 +92,7 @@ def run_lanes(
                 answers.put((name, error))
             except Stopped:
                 return False
-            except BaseException as error:  # told by the thread that waits, which ends the others
+            except BaseException as error:  # the thread that waits raises it, and ends the others
                 answers.put((name, error))
                 return False
         return True
@@ -150,7 +145,7 @@ def _by_machine(devices: Mapping[str, DeviceConfig]) -> list[list[str]]:
 
 
 Place = Callable[[ModelRequest, Path | None, Watch | None, Callable[[str], None] | None], PlaceDocument]
-"""Places a model on one device: by the request, the folder of its package if that is kept, and who hears of it."""
+"""Places a model on one device: takes the request, the folder of a package that is kept, and the two listeners."""
 
 
 def place_on(

@@ -52,7 +52,7 @@ WORTH = 1.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsideResult:
-    """What pricing and solving inside one configuration gave.
+    """The prices, the solution and the contenders of a placement inside one configuration.
 
     `prices_s` has shape (operators, backends), infinite where a backend does not take an operator; `solution` is the
     exact minimum over them. `why` says why the minimum is not among the contenders, where it is not. The plan among
@@ -319,7 +319,7 @@ _FREE = frozenset({"Input", "Split"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferResult(InsideResult):
-    """What pricing and solving gave, with the prices of crossings in `transfers`; `prices_s` are the operators' own."""
+    """As `InsideResult`, with the prices of crossings in `transfers`; `prices_s` are the operators' own."""
 
     transfers: TransferPrices
 
@@ -484,5 +484,5 @@ def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
 
 
 def inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
-    """What prices and solves a target of several backends: with transfers, where they have memories of their own."""
+    """The placer of a target of several backends: with transfers, where they have memories of their own."""
     return (TransferPlacer if target.configuration.transfers else InsidePlacer)(lab, target, limits)

@@ -1,7 +1,6 @@
-"""The main job: the proven-fastest assignment of a model's operators to backends. docs/jobs/place.md is its design.
+"""The jobs `place`, the proven-fastest assignment of operators to backends, and `profile`, the measurement alone.
 
-The measurement alone: a model whole on every backend, end to end and per operator. What is done in the open lab,
-`decide.py`, is imported once that is open.
+The work in the open lab is `decide.py`, which is imported once that is open. docs/jobs/place.md is the design.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def profile(
 ) -> ProfileDocument:
     """Measure the model whole on every backend; a device that vanishes is waited for.
 
-    With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. What is `asked` to be
-    called for long is so afterwards. Raises GnomonError; what was measured until then is in the record.
+    With `inside`, kernels of several operators are taken apart; see `gnomon.jobs.place.derived`. With `asked`, each
+    configuration is then called for long. Raises GnomonError; what was measured until then is in the record.
     """
     if asked is not None and request.wish.commands:
         raise UsageError(
@@ -69,10 +68,10 @@ def profile_by_turns(
 ) -> list[ProfileDocument]:
     """Measure several models of one device by turns: a fresh process of each, then of each again.
 
-    So what moves the machine moves all of them alike. It ends when it is `enough`, which is asked at each look, or when
-    the effort's budget is over; without `enough` after as many turns as the effort has processes. Each is a run of its
-    own in the results database. The last is measured by another `python` of this machine, where one is given; what that
-    lacks is not brought. Raises GnomonError; what was measured until then is there.
+    So drift of the machine affects all of them alike. It ends when `enough`, which is called at each look, says so, or
+    when the effort's budget is over; without `enough` after as many turns as the effort has processes. Each model is a
+    run of its own in the results database. With `python`, another interpreter of this machine measures the last model;
+    nothing is installed for it. Raises GnomonError; what was measured until then is in the results database.
     """
     first = timed(requests[0])
 
@@ -117,7 +116,7 @@ def place(
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
-    `watch` is told of progress, `tell` gets sentences for people. A device that vanishes is waited for. Raises
+    `watch` gets the progress, `tell` messages for people. A device that vanishes is waited for. Raises
     GnomonError; what was measured until then is in the record, and the next call with the same request goes on from
     there.
     """

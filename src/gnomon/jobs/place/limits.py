@@ -35,7 +35,7 @@ Names = frozenset[str]
 
 
 class Limits:
-    """The limits that a request has, by what `--under` calls them. UsageError for what no placement uses.
+    """The limits of a request, by their names in `--under`. UsageError for names that no placement has.
 
     `asked` are without the uses, which depend on the choices: see `within`.
     """
@@ -78,7 +78,7 @@ class Limits:
         return replace(model, pairs=(*model.pairs, *more), limits=tuple(map(limit, self.asked)))
 
     def uses(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> list[float]:
-        """How much a contender uses of each limit, where its operators `ran_on` others than planned, there."""
+        """How much a contender uses of each limit; operators that `ran_on` another backend than planned count there."""
         own, edges = counted(contender.graph) if self.asked else ({}, [])
         names = {
             index: names_of(part.configuration, ran_on.get(index, backend))
@@ -94,7 +94,7 @@ class Limits:
         return amounts
 
     def broken(self, contender: Contender, ran_on: Mapping[int, str] = MappingProxyType({})) -> str:
-        """Which limits a contender breaks, and by what it uses; "" where it keeps all."""
+        """The limits that a contender breaks, with its uses; "" where it keeps all."""
         if self.asked and any("order" in part.configuration.options for part in contender.parts):
             return "it chooses devices by itself, within no limit"
         if contender.graph.format == "ncnn" and any(asked.unit for asked in self.asked):
@@ -131,7 +131,7 @@ class Limits:
 
 
 def names_of(configuration: Configuration, backend: str) -> Names:
-    """What a backend of a configuration may be called in a limit."""
+    """The names of a backend of a configuration in a limit."""
     name, backends = configuration.name, configuration.backends
     own = backends if len(backends) == 1 else (f"{name}:{backend}",)
     return frozenset({backend, name, configuration.runtime, *own})

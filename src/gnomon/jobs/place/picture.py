@@ -38,7 +38,7 @@ from gnomon.report.page import ends_of
 from gnomon.report.plain import shorten
 
 _VISIBLE = 0.004
-"""What is narrower than this share of the chart is drawn with its neighbour."""
+"""Operators narrower than this share of the chart are drawn with their neighbours."""
 
 _SHORT_S = 120.0
 """A run that is shorter is drawn over seconds."""
@@ -220,7 +220,7 @@ def _backends(rows: Sequence[Bar], chosen: str, operators: Sequence[PlacedOperat
 
 
 def members(segment: Segment, names: Mapping[int, str], noun: str = "operators") -> str:
-    """What a segment is made of, by name."""
+    """The names of a segment's operators, or the first and the last."""
     first, last = (shorten(names.get(segment.operators[k], "-"), 60) for k in (0, -1))
     return first if len(segment.operators) == 1 else f"{len(segment.operators)} {noun}, {first} to {last}"
 
@@ -232,7 +232,7 @@ def bar(row: int, start_s: float, time_s: float, factor: float, tip: str = "") -
 
 
 def _further(name: str, look: Look, parts: Sequence[tuple[float, float]], factor: float) -> Group:
-    """What comes after the operators, as far as it can be seen."""
+    """The bars after the operators, as far as they are visible."""
     visible_s = _VISIBLE * max(start_s + time_s for start_s, time_s in parts)
     marks = [bar(k, start_s, time_s, factor) for k, (start_s, time_s) in enumerate(parts) if time_s > visible_s]
     return Group(name=name, marks=marks, look=look, kind="bars")

@@ -54,7 +54,7 @@ _EXPENSIVE = 10
 
 
 def place_report(document: PlaceDocument, page: Page) -> None:
-    """Write the report: the answer first, then what it rests on, then what speaks against it."""
+    """Write the report: the answer first, then its evidence, then the warnings."""
     page.headline(document.decision.reason)
     _measured_model(document, page)
     contenders_table(document, page)
@@ -74,7 +74,7 @@ def place_report(document: PlaceDocument, page: Page) -> None:
 
 
 def _measured_model(document: PlaceDocument | ProfileDocument, page: Page) -> None:
-    """What the answer holds for, and the warnings about it."""
+    """The conditions of the answer, and the warnings about it."""
     page.conditions(conditions_line(document.model, document.device, document.conditions))
     first_warnings(document.doubts, page)
     if not page.brief:
@@ -99,7 +99,7 @@ def _closing(document: PlaceDocument | ProfileDocument, page: Page) -> None:
 
 
 def contenders_table(document: PlaceDocument, page: Page) -> None:
-    """What each configuration took, beside the best that does not mix, and which of them failed."""
+    """The time of each configuration, beside the best single backend, and the configurations that failed."""
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
@@ -151,7 +151,7 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
 
 
 def _limits(document: PlaceDocument, page: Page) -> None:
-    """What the choice uses of each limit, what the limits cost, and what they leave out."""
+    """The uses of each limit, the cost of the limits, and the contenders that break them."""
     if document.limits:
         cost_s, names = document.limits_cost_s, listed([limit.name for limit in document.limits])
         cost = f": {units.time(cost_s)} over no limit" if cost_s else "" if cost_s is None else ", which cost nothing"
@@ -421,7 +421,7 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
 
 
 def _profile_headline(columns: Sequence[ColumnPart], clock: str) -> str:
-    """The winner with its interval, or that there is none. `columns` are sorted, the fastest first."""
+    """The winner with its interval, or a tie. `columns` are sorted, the fastest first."""
     fastest, *others = columns
     took = f"{units.time(fastest.typical_s(clock))} of {units.CLOCKS[clock]}"
     if _on_software(fastest):

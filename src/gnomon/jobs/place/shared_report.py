@@ -1,4 +1,4 @@
-"""Parts that reports of measured models have in common: what they hold for, and what speaks against them."""
+"""Parts that reports of measured models have in common: conditions, skipped configurations and warnings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FIRST = frozenset(
 
 
 def conditions_line(model: ModelPart, device: str, conditions: ConditionsPart | None) -> str:
-    """What the answer holds for, in one sentence: model, machine, threads, precision, shapes, inputs and day."""
+    """The conditions of the answer in one sentence: model, machine, threads, precision, shapes, inputs and day."""
     if conditions is None:  # of an older gnomon
         return model_line(model, device)
     held = held_for(Path(model.path).name, device, conditions)
@@ -62,7 +62,7 @@ def model_line(model: ModelPart, device: str, versions: Mapping[str, str] | None
 
 
 def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] = ()) -> None:
-    """What was left out, and why; `known` names have their reasons elsewhere."""
+    """The skipped configurations and why; the report says why of `explained` ones elsewhere."""
     unknown = [row for row in rows if row.name not in explained]
     if page.brief:
         if skipped := {row.name for row in unknown if not row.name.endswith(_TRACED)}:
@@ -76,7 +76,7 @@ def missing(rows: Sequence[Missing], page: Page, *, explained: Collection[str] =
 
 
 def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
-    """What each input was fed."""
+    """The data that each input was fed."""
     rows = conditions.inputs if conditions is not None else ()
     with page.details("inputs"):
         if rows:
@@ -98,7 +98,7 @@ def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
 
 
 def doubts(rows: Sequence[Doubt], page: Page) -> None:
-    """What else speaks against trusting the figures, and what was seen to be faster; on a brief page some of that."""
+    """The other warnings, and faster options that were seen; a brief page has some of these."""
     tips = [row for row in rows if row.kind in _TIPS]
     if page.brief:
         for row in tips[:_MOST_TIPS]:

@@ -41,7 +41,7 @@ _NEAR_C, _COOL_MOST_S, _COOL_LEAST_S, _LOOK_S = 2.0, 300.0, 10.0, 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustain:
-    """What is asked: calls for so long, one after the other, one every so often, or by several `streams` at once.
+    """A request for calls over `for_s` seconds: in a row, one every `every_s`, or by several `streams` at once.
 
     With streams several processes share the time. UsageError where not a single call of the pace fits.
     """
@@ -210,7 +210,7 @@ def _cooling(lab: Lab, candidate: Candidate) -> Cooling | None:
 def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
 ) -> SustainedPart:
-    """What the runs of a configuration say; `failure` is what ended it."""
+    """The summary of the runs of a configuration; `failure` is what ended it."""
     from gnomon.core.changes import LEAST
 
     rows = tuple(_rows(asked, runs))
@@ -363,7 +363,7 @@ def _changes(rows: Sequence[Row]) -> Iterator[Change]:
 
 
 def _seen(before: State, after: Sequence[Row]) -> Iterator[str]:
-    """The kinds of what may have made these blocks slow, by the states around them."""
+    """The kinds of warnings that may explain why these blocks are slow, by the states around them."""
     # The process that took them had its workers alive meanwhile, whose time it cannot tell from that of others.
     alone = [cast(Snapshot, {k: v for k, v in state.items() if k != "pid"}) for state in (before, after[-1].state)]
     yield from dict.fromkeys(doubt.kind for doubt in judge(*alone) if doubt.kind != "busy")

@@ -21,11 +21,11 @@ _SEEN = {
 _MOST_CHANGES = 3
 _SLOWED = 0.98
 _WAITED = 0.25
-"""Of what the wall clock shows, the share that the CPU time of a call may show where calls only waited."""
+"""CPU time may grow by this share of the growth of wall time where calls only waited."""
 
 
 def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
-    """What the configurations did when they were called for long: levels, changes of level, misses."""
+    """Write the sustained runs of the configurations: levels, changes of level, misses."""
     paced = parts[0].paced
     pace = f", a call every {units.time(paced.every_s)}" if paced else ""
     streams, where = parts[0].streams, "one fresh process each"
@@ -89,7 +89,7 @@ def _changes(part: SustainedPart, page: Page) -> None:
 
 
 def _why(change: Change) -> str:
-    """What the device reports of the time after a change to slower."""
+    """The device's reasons for a change to slower."""
     longer = change.ratio - 1
     if longer <= 0:
         return ""

@@ -12,7 +12,7 @@ from gnomon.report.conditions import LimitPart
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SolveDocument(FirstVersion):
-    """What `gnomon solve` found: choices by slot, their code as a text, the cost in each objective, and a proof.
+    """The answer of `gnomon solve`: choices by slot, their code as a text, the cost in each objective, and a proof.
 
     `bound` is in weighted units, null where none is proved; `seconds` is what reading and solving took. `free` is the
     least weighted cost without the limits, null where it is not known.
@@ -38,7 +38,7 @@ class SolveDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePart:
-    """What is minimised, and its unit."""
+    """An objective and its unit."""
 
     name: str
     unit: str
@@ -59,7 +59,7 @@ class FrontPointPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FrontDocument(FirstVersion):
-    """What `gnomon front` found, and what is proved of it; `swept` is what `--sweep` limits."""
+    """The answer of `gnomon front` with its proof; `swept` is the objective that `--sweep` limits."""
 
     format: Literal["gnomon-front"] = "gnomon-front"
     certificate: str | Mapping[str, float]

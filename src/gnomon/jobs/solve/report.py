@@ -29,7 +29,7 @@ def solve_report(document: SolveDocument, page: Page) -> None:
 
 
 def limit_line(limit: LimitPart, cost: Callable[[float], str]) -> str:
-    """What is used of a limit, and what more of it would save; `cost` writes what is minimised."""
+    """The use of a limit, and the saving of a larger one; `cost` writes the objective."""
     used, most, slack = (units.limited(n, limit.unit) for n in (limit.used, limit.at_most, limit.slack))
     saved = cost(limit.price * limit.at_most / 100) if limit.price and limit.at_most else ""
     saves = f"; 1 % more saves about {saved}" if saved else ""
@@ -59,14 +59,14 @@ def front_report(document: FrontDocument, page: Page) -> None:
 
 
 def _swept_proof(certificate: str | Mapping[str, float]) -> str:
-    """What a certificate, as JSON, says about the points of a sweep."""
+    """A certificate, as JSON, in words about the points of a sweep."""
     if isinstance(certificate, Mapping):
         return f"each proved within {100 * certificate['epsilon']:.3g} % of the least"
     return "each proved" if certificate == "exact" else "the best found; not all are proved"
 
 
 def proof(certificate: str | Mapping[str, float]) -> str:
-    """What a certificate, as JSON, says about the points."""
+    """A certificate, as JSON, in words about the points."""
     if certificate == "exact":
         return "proved to be all there are"
     if isinstance(certificate, Mapping):
