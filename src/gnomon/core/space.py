@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gnomon.errors import ProblemError
@@ -13,7 +14,6 @@ if TYPE_CHECKING:  # who reads a model makes spaces, and does without numpy
     import numpy as np
     import numpy.typing as npt
 
-_TEXT_DIGITS = 4000  # below the interpreter's limit on the digits of one conversion
 _MOST_TOLD = 20  # choices in a message
 _MOST_COMPARED = 1000
 _LONGEST = 200
@@ -181,28 +181,18 @@ def _some_choices(slot: Slot, name: str) -> str:
 def decimal(code: int) -> str:
     """A code of any size in decimal digits.
 
-    `str` refuses integers beyond a number of digits that spaces of thousands of slots exceed.
+    By `Decimal`, as `str` refuses integers of more digits than the codes of thousands of slots have.
     """
     if code < 0:
         raise ProblemError("a code is never negative", hint="use a code from 0")
-    chunk = 10**_TEXT_DIGITS
-    parts: list[str] = []
-    while code >= chunk:
-        code, low = divmod(code, chunk)
-        parts.append(str(low).zfill(_TEXT_DIGITS))
-    parts.append(str(code))
-    return "".join(reversed(parts))
+    return str(Decimal(code))
 
 
 def parse_decimal(text: str) -> int:
     """The code that `decimal` wrote, of any size. Raises ProblemError for anything but ASCII digits."""
     if not (text.isascii() and text.isdigit()):
         raise ProblemError("a code is written in the digits 0 to 9 alone", hint="correct the code")
-    first = len(text) % _TEXT_DIGITS
-    code = int(text[:first] or "0")
-    for start in range(first, len(text), _TEXT_DIGITS):
-        code = code * 10**_TEXT_DIGITS + int(text[start : start + _TEXT_DIGITS])
-    return code
+    return int(Decimal(text))
 
 
 def _product(factors: list[int]) -> int:
