@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
-from gnomon.core.strict_json import Complaints, Strict, complaint, is_line, shown, shown_key
+from gnomon.core.strict_json import Complaints, Strict, complaint, is_line, refuse_constant, shown, shown_key
 from gnomon.errors import ProblemError, RecordError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -127,12 +127,8 @@ def _finite(text: str) -> float:
     return number
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 # To make a decoder for each text takes half as long as to decode a short one.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=_finite)
 
 
 def not_that(path: str, expected: str, value: Any) -> RecordError:

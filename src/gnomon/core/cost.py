@@ -322,6 +322,13 @@ def _grouped(tables: Sequence[tuple[tuple[int, ...], Floats]]) -> tuple[TableGro
     )
 
 
+def add_pair(tables: dict[tuple[int, int], Floats], first: int, second: int, table: Floats) -> None:
+    """Add a table (choices of first, choices of second, ..) to those of the pairs of slots, lower slot first."""
+    key, oriented = ((first, second), table) if first < second else ((second, first), table.swapaxes(0, 1))
+    before = tables.get(key)
+    tables[key] = oriented if before is None else before + oriented
+
+
 def magnitude(tables: Floats) -> float:
     """Sum over the tables of each one's largest finite magnitude: a bound on every partial sum."""
     finite = np.where(np.isinf(tables), 0.0, np.abs(tables)).reshape(len(tables), -1)

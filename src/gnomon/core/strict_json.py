@@ -34,13 +34,14 @@ class Strict:
         try:
             if isinstance(text, bytes):
                 text = text.decode("utf-8-sig")
-            return json.loads(text, object_pairs_hook=self._unique, parse_constant=self._constant)
+            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse_constant)
         except UnicodeDecodeError as error:
             self.fail("$", not_utf8(text, error))
         except json.JSONDecodeError as error:
             self.fail("$", f"not JSON: {error.msg} in line {error.lineno}, column {error.colno}")
-        except ValueError:
-            self.fail("$", "a number of more than 4300 digits")  # the most that Python converts
+        except ValueError as error:
+            too_long = str(error).startswith("Exceeds the limit")  # of the digits that Python converts
+            self.fail("$", "a number of more than 4300 digits" if too_long else str(error))
         except RecursionError:
             self.fail("$", "nested too deeply")
 
@@ -54,15 +55,6 @@ class Strict:
         """Raise the ProblemError of what is wrong at a path of the file."""
         raise ProblemError(f"the {self.what} is malformed: {path}: {what}", hint=self.hint if hint is None else hint)
 
-    def _unique(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        try:
-            return unique(pairs)
-        except ValueError as error:
-            self.fail("$", str(error))
-
-    def _constant(self, name: str) -> NoReturn:
-        self.fail("$", f"{name} is not a JSON number")
-
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs, as json.loads hands them over. ValueError for a key that is there twice."""
@@ -71,6 +63,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise ValueError(f"the key {shown(twice)} is given twice in one object")
     return entries
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """ValueError for NaN and the infinities, which json.loads would accept."""
+    raise ValueError(f"{name} is not a JSON number")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import CostModel, Floats, Ints
+from gnomon.core.cost import CostModel, Floats, Ints, add_pair
 from gnomon.core.solver.ordering import Limits, best_order
 
 _LABELS_A_SLOT = 4.0
@@ -219,9 +219,7 @@ def _joint_pairs(model: CostModel) -> Pairs:
     for group in model.pair_groups:
         for (i, j), table in zip(group.members.tolist(), group.tables, strict=True):
             if table.any():
-                key, oriented = ((i, j), table) if i < j else ((j, i), table.swapaxes(0, 1))
-                before = tables.get(key)
-                tables[key] = oriented if before is None else before + oriented
+                add_pair(tables, i, j, table)
     return tables
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import CostModel, Objective, PairCost
+from gnomon.core.cost import CostModel, Objective, PairCost, add_pair
 from gnomon.core.graph import Graph
 from gnomon.core.pricing.price import Array, bounded_least_squares
 from gnomon.core.space import Slot, Space
@@ -327,17 +327,17 @@ def transfer_model(
             if tensor.writer is None:
                 alone += spread[HOME]
             else:
-                _add(tables, tensor.writer, hub, spread)
+                add_pair(tables, tensor.writer, hub, spread)
             costs.append(alone)
             reads = np.array([[0.0 if s in own else np.inf for own in there] for s in range(sides)])
             for reader in tensor.readers:
-                _add(tables, reader, hub, reads)
+                add_pair(tables, reader, hub, reads)
             continue
         for reader in tensor.readers:
             if tensor.writer is None:
                 costs[reader] += ways[HOME]
             else:
-                _add(tables, tensor.writer, reader, ways)
+                add_pair(tables, tensor.writer, reader, ways)
         if tensor.returned and tensor.writer is not None:
             costs[tensor.writer] += ways[:, HOME]
     return CostModel(
@@ -351,12 +351,6 @@ def transfer_model(
 def _subsets(sides: int) -> list[frozenset[int]]:
     every = range(sides)
     return [frozenset(own) for size in range(1, sides + 1) for own in itertools.combinations(every, size)]
-
-
-def _add(tables: dict[tuple[int, int], Array], first: int, second: int, table: Array) -> None:
-    if first > second:
-        first, second, table = second, first, table.T
-    tables[first, second] = tables[first, second] + table if (first, second) in tables else table
 
 
 class _Rows:

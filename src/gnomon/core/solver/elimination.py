@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, magnitude, never, weighted_sum
+from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, add_pair, magnitude, never, weighted_sum
 from gnomon.core.solver.ordering import Order, best_order
 from gnomon.errors import ProblemError
 
@@ -77,8 +77,7 @@ class Energy:
         pairwise: dict[tuple[int, int], Floats] = {}
         for (i, j), table in self.pairwise.items():
             if i in place and j in place:
-                a, b = place[i], place[j]
-                pairwise[(a, b) if a < b else (b, a)] = table if a < b else table.T
+                add_pair(pairwise, place[i], place[j], table)
         return Energy(tuple(self.unary[i] for i in members), pairwise)
 
 
@@ -96,9 +95,7 @@ def weigh(model: CostModel, weights: Floats) -> Energy:
         costs = weighted_sum(group.tables, weights)
         total += magnitude(costs)
         for (first, second), table in zip(group.members.tolist(), costs, strict=True):
-            key, oriented = ((first, second), table) if first < second else ((second, first), table.T)
-            before = pairwise.get(key)
-            pairwise[key] = oriented if before is None else before + oriented
+            add_pair(pairwise, first, second, table)
     if not math.isfinite(total):
         raise ProblemError("the weighted costs overflow double precision", hint="use smaller weights")
     return Energy(tuple(unary), pairwise)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Limit, magnitude
+from gnomon.core.cost import CostModel, Floats, Limit, add_pair, magnitude
 from gnomon.core.solver.elimination import Energy
 from gnomon.core.solver.prune import ScalarCharge
 from gnomon.errors import InfeasibleError
@@ -48,9 +48,7 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
     pairwise: dict[tuple[int, int], Floats] = {}
     for pair, table in zip(model.pairs, limit.pairs, strict=False):
         if table.any():
-            first, second = pair.first, pair.second
-            key, use = ((first, second), table) if first < second else ((second, first), table.T)
-            pairwise[key] = use + pairwise.get(key, 0.0)
+            add_pair(pairwise, pair.first, pair.second, table)
     tables = [*limit.slots, *pairwise.values(), np.array(limit.charges)]
     total = sum(magnitude(table.reshape(1, -1)) for table in tables if table.size)
     whole = total < _WHOLE and all(bool((np.floor(table) == table).all()) for table in tables)

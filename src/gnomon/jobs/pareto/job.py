@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost
+from gnomon.core.cost import Charge, CostModel, Floats, Objective, PairCost, add_pair
 from gnomon.core.front.front import Certificate, exact_front
 from gnomon.core.pricing.transfers import transfer_model
 from gnomon.core.space import Slot, Space
@@ -418,10 +418,9 @@ def priced_model(
             if a == b:
                 costs[a][:, axis] += np.array([pair.cost[c, c, 0] for c in columns[a]])
                 continue
-            table = np.asarray(pair.cost[np.ix_(columns[a], columns[b])][:, :, 0])
-            first, second, table = (a, b, table) if a < b else (b, a, table.T)
-            total = tables.setdefault((first, second), np.zeros((*table.shape, count)))
-            total[:, :, axis] += table
+            table = np.zeros((len(columns[a]), len(columns[b]), count))
+            table[:, :, axis] = pair.cost[np.ix_(columns[a], columns[b])][:, :, 0]
+            add_pair(tables, a, b, table)
     paid = []
     for backend, size in charges.items():
         if MEMORY in at and math.isfinite(size) and any(backend in slot.choices for slot in space.space.slots):
