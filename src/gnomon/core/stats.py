@@ -493,11 +493,6 @@ def _student(alpha: float, freedom: float) -> float:
     return _between(lambda df: student_quantile(1 - alpha / 2, df), freedom)
 
 
-def _p_of(t: float, freedom: float) -> float:
-    """How likely |T| is beyond t."""
-    return _between(lambda df: 1 - _student_central(abs(t), df), freedom)
-
-
 def _between(value_of: Callable[[int], float], freedom: float) -> float:
     """A value of fractional degrees of freedom, between those of whole ones."""
     below = max(1, math.floor(freedom))
@@ -622,13 +617,15 @@ def compare_by_turns(a: Side, b: Side, *, doubt: float = 0.0) -> Apart:
 def _apart(first: float, second: float, error: float, freedom: float, drift: float = 0.0) -> Apart:
     """Two sides of these logarithms."""
     apart = second - first
-    p = 1.0 if error == 0 and apart == 0 else 0.0 if error == 0 else _p_of(apart / error, freedom)
+    p = float(apart == 0 or not math.isfinite(error))
+    if 0 < error < math.inf:
+        p = _between(lambda df: 1 - _student_central(abs(apart / error), df), freedom)
     return Apart(
         before_s=math.exp(first),
         after_s=math.exp(second),
         error=error,
         freedom=freedom,
-        p=p if math.isfinite(error) else 1.0,
+        p=p,
         drift=drift,
     )
 

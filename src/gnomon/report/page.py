@@ -208,6 +208,10 @@ class Page:
         """A sentence, wrapped between words: no number is torn from its unit."""
         self._wrapped(sentence, first=" " * indent, style=style)
 
+    def note(self, sentence: str) -> None:
+        """A sentence below a table."""
+        self.line(sentence, indent=1, style="dim")
+
     def path(self, label: str, path: str) -> None:
         """A labelled path or command, never wrapped, so that it can be copied."""
         self._print(f"  {label:<8} {clean(path)}")

@@ -303,7 +303,8 @@ class _Search:
         if waiting:
             self.bound, self.prices = waiting[0].bound, waiting[0].prices
         while True:
-            waiting = sorted((self._pruned(node) for node in waiting if node.bound < self.upto), key=lambda n: n.bound)
+            waiting = [replace(n, kept=n.kept & (n.bounds < self.upto)) for n in waiting if n.bound < self.upto]
+            waiting.sort(key=lambda n: n.bound)
             if not waiting:
                 break
             self.bound = max(self.bound, min(waiting[0].bound, self.value))
@@ -322,9 +323,6 @@ class _Search:
             branched = [n for n, r in zip(batch, ready, strict=True) if not r] + failed
             waiting += done + self._bounded([child for node in branched for child in self._branches(node)], _ROUNDS)
         self.bound = self.value
-
-    def _pruned(self, node: _Node) -> _Node:
-        return replace(node, kept=node.kept & (node.bounds < self.upto))
 
     def _shrunk(self, nodes: list[_Node]) -> list[_Node]:
         """The nodes, in a core of what is left in any of them where that is much less."""

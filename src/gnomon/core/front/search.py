@@ -112,11 +112,6 @@ class Search:
         """The budget of a pass that wants at most so many labels."""
         return Budget(most=most, room=self.limits.labels, out_of_time=self.out_of_time)
 
-    def in_time(self) -> None:
-        """Raises Stopped where the time is over."""
-        if self.out_of_time():
-            raise Stopped
-
     def learn(self, assignments: Ints) -> None:
         """Add those of some assignments (N, slots) that keep all limits; of equal costs the one found first stays.
 

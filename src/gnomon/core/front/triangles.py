@@ -321,7 +321,8 @@ class TriangleSearch:
         most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * (len(_MERGED_RATIOS[0]) + 2)))
         waiting = [runs[start : start + most] for start in range(0, len(runs), most)]
         while waiting:
-            self.search.in_time()
+            if self.search.out_of_time():
+                raise Stopped
             part = waiting.pop(0)
             try:
                 self._regions(entry, part, step)

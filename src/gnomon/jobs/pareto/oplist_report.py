@@ -46,7 +46,7 @@ def oplist_report(document: OplistDocument, page: Page) -> None:
         loads = f"operators of type {', '.join(unknown)}" if model.format in ("tflite", "circle") else ""
         page.item(f"onert does not load {loads or f'{model.format} models'}.", "There is no oplist of the model.")
     elif document.file is None:
-        page.line("To write the oplist: --out oplist.json", indent=1, style="dim")
+        page.note("To write the oplist: --out oplist.json")
     else:
         page.path("file", document.file)
 

@@ -177,24 +177,16 @@ def _front(document: ParetoDocument, page: Page) -> None:
     page.draw("gnomon.jobs.pareto.picture:front_charts", document)
     _points(document, [(str(point.number), point) for point in front], page)
     if document.sessions > 1:
-        page.line(
+        page.note(
             f"Measured in {document.sessions} sessions, as not all fit at once. One point ran in each, and by it "
-            "all are scaled to one speed; points of different sessions are compared less precisely.",
-            indent=1,
-            style="dim",
+            "all are scaled to one speed; points of different sessions are compared less precisely."
         )
     if document.clock == "mixed":
-        page.line(
-            "Two points by CPU time are compared by it; a point by wall time with any other one by wall time.",
-            indent=1,
-            style="dim",
-        )
+        page.note("Two points by CPU time are compared by it; a point by wall time with any other one by wall time.")
     if any(note(document, point) for point in front):
-        page.line(
+        page.note(
             "indistinguishable from N: equal within noise in every objective; possibly dominated by N: N is better in "
-            "one, and no worse within noise.",
-            indent=1,
-            style="dim",
+            "one, and no worse within noise."
         )
     plain = next((point for point in front if point.number == document.enough), None)
     if plain:
@@ -213,11 +205,9 @@ def _others(document: ParetoDocument, page: Page) -> None:
         page.heading(f"{beside} and dominated")
         marks = [*ascii_lowercase, *[""] * len(alive)]
         _points(document, list(zip(marks, alive, strict=False)), page)
-        page.line(
+        page.note(
             "dominated by N: N is surely better by more than 1 % in an objective (95 % for all points together), "
-            "surely worse in none, and by no more than 1 % within noise.",
-            indent=1,
-            style="dim",
+            "surely worse in none, and by no more than 1 % within noise."
         )
     for point in others:
         if point.estimates is None:

@@ -17,6 +17,7 @@ from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.measure.energy import ENERGY, untold
+from gnomon.report.plain import untaken
 from gnomon.runtimes.tunings import THREADS, Tuning, tuned, tunings
 from gnomon.search.base import Assignment, Cost, Told
 from gnomon.search.hlps import Coarse
@@ -200,8 +201,9 @@ def decision_space(
     if len(targets) > 1:
         slots.append(Slot(CONFIGURATION, tuple(t.configuration.name for t in targets)))
     slots += [Slot(name, tried) for name, tried in values.items() if len(tried) > 1]
+    names: set[str] = set()  # operators have any names, also those of the other slots
     return DecisionSpace(
-        space=Space(tuple(_named(slots))),
+        space=Space(tuple(replace(slot, name=untaken(slot.name, names, " #")) for slot in slots)),
         grouping=grouping,
         by=by,
         backends=backends,
@@ -256,21 +258,6 @@ def _operator_slots(grouping: Grouping, target: Target, backends: tuple[str, ...
             )
         slots.append(Slot(group.name, choices))
     return slots
-
-
-def _named(slots: Sequence[Slot]) -> list[Slot]:
-    """The slots, a name that is there already getting a number: operators are named by whoever made the model."""
-    seen: dict[str, int] = {}
-    named = []
-    for slot in slots:
-        count = seen[slot.name] = seen.get(slot.name, 0) + 1
-        name = slot.name
-        while count > 1 and (name == slot.name or name in seen):
-            name = f"{slot.name} #{count}"
-            count += 1
-        seen.setdefault(name, 1)
-        named.append(slot if name == slot.name else Slot(name, slot.choices))
-    return named
 
 
 _VISITS = 3

@@ -139,7 +139,7 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     summaries = [summary for c in alive if (summary := c.summary(clock))]
     notes.append(counted(summaries))
     with page.details("what the columns are"):
-        page.line("; ".join(notes) + ".", indent=1, style="dim")
+        page.note("; ".join(notes) + ".")
     processes = max(summary.processes for summary in summaries)
     certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
     for contender in document.contenders:
@@ -247,7 +247,7 @@ def _plan(document: PlaceDocument, page: Page) -> None:
         page.line(f"No times of operators are reported by {listed(mute)}.", indent=1)
     _expensive(document, shown, [(label, kernel) for label, kernel in own if not kernel.operators], bool(mute), page)
     if len(shown) < len(columns):
-        page.line(f"{len(columns) - len(shown)} more places are in --json.", indent=1, style="dim")
+        page.note(f"{len(columns) - len(shown)} more places are in --json.")
 
 
 def _expensive(
@@ -287,7 +287,7 @@ def _expensive(
         notes.append("with 3: in one kernel with operator 3, whose time has its own")
     if has_kernels:
         notes.append("(no operator): a kernel that belongs to no single operator of the model")
-    page.line("Times: " + "; ".join(notes) + ".", indent=1, style="dim")
+    page.note("Times: " + "; ".join(notes) + ".")
 
 
 def _cell(row: PlacedOperator, name: str, document: PlaceDocument) -> str:
@@ -405,7 +405,7 @@ def profile_report(document: ProfileDocument, page: Page) -> None:
         )
     )
     with page.details("what the columns are"):
-        page.line(f"{counted([c.wall for c in columns])}.", indent=1, style="dim")
+        page.note(f"{counted([c.wall for c in columns])}.")
     compared = [(c.label, c.against_fastest) for c in columns]
     certainty(compared, columns[0].label, max(c.wall.processes for c in columns), page)
     _restless([c.label for c in columns if c.wall.trend], page)
@@ -505,7 +505,7 @@ def _inside(column: ColumnPart, document: ProfileDocument, page: Page) -> None:
             .number("alone", itemgetter(5))
         )
         if len(apart) > most:
-            page.line(f"{len(apart) - most} more kernels were taken apart; they are in --json.", indent=1, style="dim")
+            page.note(f"{len(apart) - most} more kernels were taken apart; they are in --json.")
     for part in whole[:most]:
         page.item(f"{column.label}, {part.kernel}: {part.why}")
     if whole[most:]:
