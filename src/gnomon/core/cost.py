@@ -337,7 +337,7 @@ def magnitude(tables: Floats) -> float:
 
 
 class OutOfTime(Exception):
-    """The caller's `Stop` ended the work."""
+    """The time, or the room, for some work is over."""
 
 
 Stop = Callable[[float], bool]

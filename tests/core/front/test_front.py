@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.core.solver.placement_problems import every_cost, random_limits, random_problem
 
-from gnomon.core.cost import Charge, CostModel, Objective, PairCost
+from gnomon.core.cost import Charge, CostModel, Objective, OutOfTime, PairCost
 from gnomon.core.front import labels as front_labels
 from gnomon.core.front import triangles as front_triangles
 from gnomon.core.front.dominance import nondominated
@@ -224,7 +224,7 @@ def test_three_objectives_that_run_out_of_room_keep_what_was_proved(monkeypatch:
     def once(self: front_labels.LabelPass) -> None:
         passes[0] += 1
         if passes[0] > 1:
-            raise front_labels.Stopped
+            raise OutOfTime
         run(self)
 
     monkeypatch.setattr(front_labels.LabelPass, "run", once)

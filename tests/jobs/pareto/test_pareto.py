@@ -192,7 +192,7 @@ def test_dumps_that_cannot_be_searched(tmp_path: Path) -> None:
 def test_volume_counts_failures_as_nothing() -> None:
     space = Space((Slot("a", ("0", "1", "2", "3")),))
     costs: dict[tuple[int, ...], Cost | None] = {(0,): (4.0, 1.0), (1,): None, (2,): (1.0, 4.0), (3,): (5.0, 5.0)}
-    found = search(space, Plan(name="brute"), costs.__getitem__, clock=lambda: 0.0)
+    found = search(space, Plan(name="brute"), costs.__getitem__)
     assert len(found.volume) == 4
     assert found.volume[0] == found.volume[1] < found.volume[2] == found.volume[3]
     assert [t.assignment for t in found.front] == [(2,), (0,)]

@@ -244,7 +244,6 @@ def test_two_phases_spend_what_was_given(iterations: int) -> None:
         Plan(name="hlps", iterations=iterations),
         lambda a: (float(sum(a)), float(-a[0])),
         coarse=coarse,
-        clock=lambda: 0.0,
     )
     assert len(found.trials) == min(iterations, space.space.size)
     assert len({t.assignment for t in found.trials}) == len(found.trials)

@@ -24,10 +24,6 @@ _CHUNK = 1 << 19  # sums that are formed at once
 _SUMS = 20  # times the labels that a bucket may have: from here on sets are made smaller before sums are formed
 
 
-class Stopped(Exception):
-    """The time, or the room for labels, is over."""
-
-
 class TooMany(Exception):
     """A pass has more labels than it may have."""
 
@@ -103,7 +99,7 @@ class LabelPass(ABC):
         return self.held[len(self.plan.buckets) - 1]
 
     def run(self) -> None:
-        """Fill the buckets. Raises Stopped where time or room are over."""
+        """Fill the buckets. Raises OutOfTime where time or room are over."""
         minima = minimise_weighted(self.plan, self.weights.reshape(-1, self.weights.shape[2]))[0]
         last = {child: number for number, bucket in enumerate(self.plan.buckets) for child in bucket.children}
         for number, (bucket, rest) in enumerate(zip(self.plan.buckets, beyond(self.plan, minima), strict=True)):
@@ -115,7 +111,7 @@ class LabelPass(ABC):
             self.links.append(tuple(link.astype(np.int32) for link in labels.links))
             self.count += len(labels.row)
             if self.count > self.budget.room:
-                raise Stopped
+                raise OutOfTime
 
     def assignments(self, chosen: Ints) -> Ints:
         """The assignments (N, slots) of some of the labels that are left, by number."""
@@ -203,7 +199,7 @@ class LabelPass(ABC):
         cuts = np.searchsorted(ends, range(_CHUNK, total, _CHUNK)).tolist() if total > _CHUNK else []
         for first, last in pairwise([0, *dict.fromkeys(cuts), len(ends)]):
             if self.budget.out_of_time():
-                raise Stopped
+                raise OutOfTime
             counts = lengths[first:last]
             own = np.repeat(np.arange(first, last), counts)
             begins = starts[first:last] - (np.cumsum(counts) - counts)
@@ -243,10 +239,7 @@ class IdealPass(LabelPass):
         """The labels that no other of their group is nowhere worse than."""
         order = np.argsort(groups, kind="stable")
         parts = np.split(order, starts_of(groups[order])[1:])
-        try:
-            kept = [part[nondominated(labels.costs[:, part].T, lambda _: self.budget.out_of_time())] for part in parts]
-        except OutOfTime:
-            raise Stopped from None
+        kept = [part[nondominated(labels.costs[:, part].T, lambda _: self.budget.out_of_time())] for part in parts]
         return labels.take(np.concatenate(kept))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop, never
-from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, falling, starts_of
+from gnomon.core.front.labels import Budget, LabelPass, Labels, falling, starts_of
 from gnomon.core.front.plan import Minima, Plan, beyond, is_narrow, minimise_weighted, plan_of
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.limits import Cap, caps_of
@@ -245,7 +245,7 @@ def minimise_within(energy: Energy, caps: Sequence[Cap], stop: Stop = never) -> 
     if plan is None:
         return None
     search = _Search(energy, caps, stop, core, plan)
-    with suppress(OutOfTime, Stopped):
+    with suppress(OutOfTime):
         search.run()
     bound = min(search.bound, search.value)
     return Bounded(assignment=search.best, value=search.value, bound=bound, prices=search.prices, free=search.free)

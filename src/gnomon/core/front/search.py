@@ -16,9 +16,9 @@ from itertools import combinations
 
 import numpy as np
 
-from gnomon.core.cost import CostModel, Floats, Ints, Objective, magnitude
+from gnomon.core.cost import CostModel, Floats, Ints, Objective, OutOfTime, magnitude
 from gnomon.core.front.dominance import nondominated
-from gnomon.core.front.labels import Budget, IdealPass, Stopped
+from gnomon.core.front.labels import Budget, IdealPass
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.solver.limits import caps_of
 from gnomon.errors import UsageError
@@ -207,7 +207,7 @@ def search_many(search: Search, cases: list[Case], relaxed: Plan) -> float:
             labels = IdealPass(case.plan, front, search.budget(search.limits.labels), most)
             try:
                 labels.run()
-            except Stopped:
+            except OutOfTime:
                 return min(proved, ideal_factor(search.costs, lowest))
             search.learn(labels.assignments(np.arange(len(labels.left.row))))
         proved = factor

@@ -20,10 +20,10 @@ from itertools import count, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gnomon.core.cost import Floats, Ints
+from gnomon.core.cost import Floats, Ints, OutOfTime
 from gnomon.core.front.dominance import covered, nondominated
 from gnomon.core.front.hull import Hull, corners, end_factor, least_factors, plane_factors, proven_factor, support
-from gnomon.core.front.labels import Budget, LabelPass, Labels, Stopped, TooMany, falling, starts_of
+from gnomon.core.front.labels import Budget, LabelPass, Labels, TooMany, falling, starts_of
 from gnomon.core.front.plan import Plan, minimise_weighted
 from gnomon.core.front.search import BATCH_ENTRIES, Case, Search
 
@@ -287,12 +287,12 @@ class TriangleSearch:
                     hulls.append(proofs)
             self.open = hulls
             self.search.show(self._factor())
-        with suppress(Stopped):
+        with suppress(OutOfTime):
             self._search()
         return self._factor()
 
     def _search(self) -> None:
-        """Passes until all that is asked for is proved. Raises Stopped."""
+        """Passes until all that is asked for is proved. Raises OutOfTime."""
         search, factor = self.search, self._factor()
         for step in _steps(search.factor):
             if factor <= search.factor:
@@ -315,14 +315,14 @@ class TriangleSearch:
         return max((float(entry.factors(spots).max(initial=1.0)) for entry in self.open), default=1.0)
 
     def _pass(self, entry: Proofs, step: Step) -> None:
-        """A pass for all corners that are not proved within the step's factor. Raises Stopped."""
+        """A pass for all corners that are not proved within the step's factor. Raises OutOfTime."""
         spots = corners(self.search.costs)
         runs = _runs(entry, spots[entry.factors(spots) > step.factor], step.factor)
         most = max(1, _BOUND_ENTRIES // (entry.case.plan.entries * (len(_MERGED_RATIOS[0]) + 2)))
         waiting = [runs[start : start + most] for start in range(0, len(runs), most)]
         while waiting:
             if self.search.out_of_time():
-                raise Stopped
+                raise OutOfTime
             part = waiting.pop(0)
             try:
                 self._regions(entry, part, step)

@@ -87,19 +87,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRun:
-    """A placement that was run: the side of each operator, and seconds of the whole or of steps (or both).
+    """A placement that was run: the side of each operator, seconds of the whole, and those of steps if it was traced.
 
     A step apart computes one operator whose inputs lie at home, too, and waits until its outputs do: away, it fetches
     them all; it brings only what was written at home. A step that is not `apart` was timed within the whole run: it
-    brings what its operators are the first to read there, and fetches what is read elsewhere. `weight` says how much
-    the run counts against others.
+    brings what its operators are the first to read there, and fetches what is read elsewhere.
     """
 
     sides: Sides
-    total_s: float | None = None
+    total_s: float
     steps: tuple[Step, ...] = ()
     apart: bool = True
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +210,10 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
     Errors are taken as relative to what was measured. Unknown are each operator's time on each side on which it was
     seen, the fixed time and the time a byte of each direction (coming home in two parts, since a step away fetches
     while the reader at home turns the tensor into its own layout) and the part that no step shows, the base, and
-    the cost of taking a step. ValueError if no run is whole.
+    the cost of taking a step. ValueError without a run.
     """
-    whole = [run for run in runs if run.total_s is not None]
-    if not whole:
-        raise ValueError("no whole run to price from")
+    if not runs:
+        raise ValueError("no run to price from")
     sizes = [size for group in wiring.written for size in group]
     unit = max(float(np.mean(sizes)) if sizes else 1.0, 1.0)
     rows = _Rows(wiring, sides, unit)
@@ -240,7 +237,7 @@ def fit_transfers(wiring: Wiring, runs: Sequence[PlacedRun], *, sides: int = 2) 
         base_s=float(unknowns[sides * count + _BASE]),
         error=0.0,
     )
-    gaps = [abs(prices.total_s(run.sides) / run.total_s - 1) for run in whole if run.total_s]
+    gaps = [abs(prices.total_s(run.sides) / run.total_s - 1) for run in runs if run.total_s]
     return replace(prices, error=float(np.median(gaps)))
 
 
@@ -251,15 +248,14 @@ def _equations(rows: _Rows, runs: Sequence[PlacedRun], sides: int) -> tuple[Arra
     """
     left, right, of = [], [], []
     for number, run in enumerate(runs):
-        if run.total_s is not None:
-            sigma = _WHOLE_ERROR * run.total_s / run.weight
-            left.append(rows.whole(run.sides) / sigma)
-            right.append(run.total_s / sigma)
-            of.append(-1)
+        sigma = _WHOLE_ERROR * run.total_s
+        left.append(rows.whole(run.sides) / sigma)
+        right.append(run.total_s / sigma)
+        of.append(-1)
         floor = _STEP_FLOOR * sum(step.time_s for step in run.steps)
         for step in run.steps:
             if step.time_s > 0:
-                sigma = (_STEP_ERROR * step.time_s + floor) / run.weight
+                sigma = _STEP_ERROR * step.time_s + floor
                 left.append((rows.apart if run.apart else rows.within)(run.sides, step.operators) / sigma)
                 right.append(step.time_s / sigma)
                 of.append(sides * number + run.sides[step.operators[0]])

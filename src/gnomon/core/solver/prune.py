@@ -120,10 +120,6 @@ _SOLVES = 400
 _HINT = "allow another choice there, or another pair of choices between neighbours"
 
 
-class _TooDearError(Exception):
-    pass
-
-
 def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleError:
     """The error for an energy that forbids everything; it names the slot, or the few slots, that show it.
 
@@ -139,7 +135,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
             )
         return InfeasibleError(f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT)
     members: list[int] = []
-    with contextlib.suppress(_TooDearError, OutOfTime):
+    with contextlib.suppress(OutOfTime):
         members = _smallest(energy, stop)
     if not members:
         return InfeasibleError(
@@ -161,7 +157,7 @@ def _smallest(energy: Energy, stop: Stop) -> list[int]:
         part = energy.induced(sorted(members))
         minimum = minimise(part, stop=stop) if left >= 0 else None
         if minimum is None:
-            raise _TooDearError
+            raise OutOfTime
         return part.value(minimum.assignment) == float("inf")
 
     everything = list(range(len(energy.unary)))

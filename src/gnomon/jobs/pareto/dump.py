@@ -177,7 +177,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     evaluate = Recorded(dump, asked.objectives)
     space, code = evaluate.space, evaluate.code
     coarse = coarse_of(dump, space)
-    searches = in_one_box([search(space, plan, evaluate, coarse=coarse, clock=time.monotonic) for plan in asked.plans])
+    searches = in_one_box([search(space, plan, evaluate, coarse=coarse) for plan in asked.plans])
     outcome = joined(searches)
     lacking = sum(t.cost is None for t in outcome.trials)
     if not outcome.results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,7 +170,7 @@ def _search(
 ) -> tuple[tuple[Searched, ...], Certificate, dict[str, str]]:
     """The results of each search, what is proved of them all, and what the objectives' numbers are made of."""
     if asked.plan.strategy == EXACT:
-        exact, certificate, prices = exact_search(evaluator, asked.objectives, time.monotonic)
+        exact, certificate, prices = exact_search(evaluator, asked.objectives)
         return (exact,), certificate, prices
     done = 0
     searches: list[Searched] = []
@@ -188,9 +188,7 @@ def _search(
     steps.expect(sum(plan.budget(space.space) for plan in asked.plans))
     for plan in asked.plans:
         before = evaluator.replayed
-        outcome = search(
-            space.space, plan, evaluator, coarse=space.coarse(), on_told=advance, clock=time.monotonic, stop=stop
-        )
+        outcome = search(space.space, plan, evaluator, coarse=space.coarse(), on_told=advance, stop=stop)
         searches.append(replace(outcome, replayed=evaluator.replayed - before))
     steps.end()
     whole = joined(searches)
@@ -297,9 +295,7 @@ _LIMIT_S = 60.0
 _MOST_POINTS = 4096
 
 
-def exact_search(
-    evaluator: Evaluator, objectives: Sequence[str], clock: Callable[[], float]
-) -> tuple[Searched, Certificate, dict[str, str]]:
+def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searched, Certificate, dict[str, str]]:
     """The exact front of latency and peak memory by prices that add up; the proof then measures it as any other.
 
     UsageError for other objectives, for a runtime with one backend, and for options with several values: no profile
@@ -307,7 +303,7 @@ def exact_search(
     """
     lab, space = evaluator.lab, evaluator.space
     _check(space, objectives)
-    start = clock()
+    start = time.monotonic()
     placer = inside_placer(lab, space.chosen_target((0,) * len(space.space.slots)))
     alive = profile_singles(lab, placer.singles())
     deciding = "wall" if space.parallel else choose_clock(lab, (lab.runner.known(c.key) for c in alive))
@@ -318,12 +314,12 @@ def exact_search(
         memory = [(c, GOALS[MEMORY].value(lab.runner.known(c.key), deciding)) for c in alive]
         base, charges = memory_charges(memory, space.backends[0])
     model = priced_model(space, latency_model(priced), base, charges, objectives)
-    front = exact_front(model, epsilon=0.0, out_of_time=lambda: clock() - start > _LIMIT_S)
+    front = exact_front(model, epsilon=0.0, out_of_time=lambda: time.monotonic() - start > _LIMIT_S)
     trials = tuple(
         Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]
     )
-    outcome = searched(space.space, Trail(told=trials, exhausted=True), seconds=clock() - start)
+    outcome = searched(space.space, Trail(told=trials, exhausted=True), seconds=time.monotonic() - start)
     # None of these was run: what a search reached when has no meaning.
     outcome = replace(outcome, volume=(), beside=_singles(model, space))
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"

@@ -175,12 +175,10 @@ def _oplist(grouping: Grouping, kinds: Sequence[str]) -> OpList:
 
 def _not_onert(graph: Graph, opcodes: dict[str, str | None]) -> ModelError:
     unknown = ", ".join(name for name, opcode in opcodes.items() if opcode is None)
+    refused, other = f"operators of type {unknown}", "a model without them"
     if graph.format not in _ONERT_FORMATS:
-        return ModelError(
-            f"onert does not load {graph.format} models, so there is no oplist to write",
-            hint="Give a TFLite or Circle model, or leave --out out to see the slots alone.",
-        )
+        refused, other = f"{graph.format} models", "a TFLite or Circle model"
     return ModelError(
-        f"onert does not load operators of type {unknown}, so there is no oplist to write",
-        hint="Give a model without them, or leave --out out to see the slots alone.",
+        f"onert does not load {refused}, so there is no oplist to write",
+        hint=f"Give {other}, or leave --out out to see the slots alone.",
     )

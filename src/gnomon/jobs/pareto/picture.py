@@ -35,13 +35,9 @@ def front_charts(document: ParetoDocument) -> list[Chart]:
     The first two objectives are the axes; a single one is drawn over the evaluations.
     """
     whole = _by_one_clock(document)
-    drawn = replace(whole, points=tuple(point for point in whole.points if _is_known(point)))
+    finite_points = (p for p in whole.points if all(finite(e.value) is not None for e in p.estimates or ()))
+    drawn = replace(whole, points=tuple(finite_points))
     return [_front(drawn, whole), *_volume(document)] if drawn.front else []
-
-
-def _is_known(point: PointPart) -> bool:
-    """Whether a point has a place, or failed."""
-    return all(finite(estimate.value) is not None for estimate in point.estimates or ())
 
 
 def _by_one_clock(document: ParetoDocument) -> ParetoDocument:

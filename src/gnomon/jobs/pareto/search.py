@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -115,7 +116,6 @@ def search(
     *,
     coarse: Coarse | None = None,
     on_told: Callable[[Told], None] | None = None,
-    clock: Callable[[], float],
     stop: Callable[[], bool] | None = None,
 ) -> Searched:
     """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` says so.
@@ -123,7 +123,7 @@ def search(
     With `coarse`, HLPS first searches that space, with half of the evaluations at most unless it is small. Errors of
     `evaluate` pass through.
     """
-    start = clock()
+    start = time.monotonic()
     budget = plan.budget(space)
     options: dict[str, object] = {}
     if plan.strategy == "hlps" and coarse is not None:
@@ -136,7 +136,7 @@ def search(
         # Each phase had its own limit: what both have left is searched from what they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
         trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
-    return searched(space, trail, seconds=clock() - start)
+    return searched(space, trail, seconds=time.monotonic() - start)
 
 
 def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:

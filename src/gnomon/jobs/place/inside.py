@@ -447,7 +447,7 @@ class TransferPlacer(InsidePlacer):
         being slow, as all count for the prices.
         """
         effort = self.lab.request.effort
-        runs = [run.total_s for run in self._runs.values() if run.total_s is not None]
+        runs = [run.total_s for run in self._runs.values()]
         usual = max(sum(runs) / len(runs), 1e-9) if runs else 1e-9
         rounds = int(_PRICING_S / (_CALLS_OF_A_VISIT * number * max(usual, effort.block_s)))
         return replace(
