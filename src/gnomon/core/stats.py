@@ -254,27 +254,18 @@ def _student_central(t: float, df: int) -> float:
     return math.sin(angle) * total
 
 
-def _student_interval(logs: Array, confidence: float) -> tuple[float, float]:
-    """Interval of the geometric mean, given logarithms of independent values."""
-    if logs.size < 2:
-        return UNKNOWN
-    half = student_quantile((1 + confidence) / 2, logs.size - 1) * float(logs.std(ddof=1)) / math.sqrt(logs.size)
-    centre = float(logs.mean())
-    return math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
+def _interval(logs: Array, confidence: float, cut: int = 0) -> tuple[float, float, float]:
+    """Geometric mean, given logarithms of independent values, and its interval; without `cut` values at either end.
 
-
-def _trimmed_interval(logs: Array, confidence: float) -> tuple[float, float, float]:
-    """Geometric mean without the outer fifth at either end (at least one value), and its interval.
-
-    Student's interval with the winsorised variance: Tukey and McLaughlin, "Less Vulnerable Confidence and Significance
-    Procedures for Location Based on a Single Sample", 1963.
+    Student's interval, with the winsorised variance of what is cut: Tukey and McLaughlin, "Less Vulnerable Confidence
+    and Significance Procedures for Location Based on a Single Sample", 1963.
     """
-    ordered = np.sort(logs)
-    cut = max(1, logs.size // 5)
-    kept = ordered[cut : logs.size - cut]
-    spread = float(np.clip(ordered, kept[0], kept[-1]).std(ddof=1))
-    half = student_quantile((1 + confidence) / 2, kept.size - 1) * spread * math.sqrt(logs.size) / kept.size
+    kept = np.sort(logs)[cut : logs.size - cut] if cut else logs
     centre = float(kept.mean())
+    if kept.size < 2:
+        return math.exp(centre), *UNKNOWN
+    spread = float(np.clip(logs, kept.min(), kept.max()).std(ddof=1))
+    half = student_quantile((1 + confidence) / 2, kept.size - 1) * spread * math.sqrt(logs.size) / kept.size
     return math.exp(centre), math.exp(min(centre - half, 700.0)), math.exp(min(centre + half, 700.0))
 
 
@@ -299,7 +290,7 @@ def median_interval(blocks: Sequence[Block]) -> tuple[float, float]:
     if not pooled or min(pooled) <= 0:
         return UNKNOWN
     if len(groups) > 1:
-        low, high = _student_interval(np.log([median(values) for values in groups.values()]), 0.95)
+        _, low, high = _interval(np.log([median(values) for values in groups.values()]), 0.95)
     else:
         low, high = order_statistic_interval([median(b.values_s) for b in blocks if b.values_s])
         if math.isinf(high):
@@ -392,19 +383,15 @@ def compare(
         raise ValueError("the two configurations share no block of positive times")
     unit: Literal["process", "block"] = "process" if len(paired) > 1 else "block"
     logs = np.asarray([median(p) for p in paired.values()] if unit == "process" else next(iter(paired.values())))
-    ratio = math.exp(float(logs.mean()))
-    low, high = _student_interval(logs, confidence)
     trimmed = unit == "process" and _disturbed(logs)
-    if trimmed:
-        ratio, low, high = _trimmed_interval(logs, confidence)
+    ratio, low, high = _interval(logs, confidence, cut=max(1, logs.size // 5) if trimmed else 0)
     threshold = relevant if relevant is not None else (0.01 if unit == "process" else 0.05)
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if abs(math.log(ratio)) >= math.log1p(threshold):
         verdict = "faster" if high < 1 else "slower" if low > 1 else "tie"
-    bounds = _bounded(low, high)
-    pairs = int(logs.size)
+    ends = _bounded(low, high)
     return Comparison(
-        ratio=ratio, low=bounds[0], high=bounds[1], verdict=verdict, pairs=pairs, unit=unit, trimmed=trimmed
+        ratio=ratio, low=ends[0], high=ends[1], verdict=verdict, pairs=logs.size, unit=unit, trimmed=trimmed
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gnomon.core.codec import fields_of
 from gnomon.core.graph import Graph
@@ -21,6 +21,7 @@ from gnomon.jobs.place.document import (
     ContenderPart,
     DecisionPart,
     InsidePart,
+    MeasuredPart,
     PlaceDocument,
     PlacedOperator,
     ProfileDocument,
@@ -240,24 +241,29 @@ def column_part(
 ) -> ColumnPart:
     """A configuration by its runs without profiler and those with it, compared with the best."""
     return ColumnPart(
-        label=contender.label,
+        **_measured_part(contender, measured, traced),
         level_s=level(measured, clock),
         against_fastest=None if measured.key == best.key else versus(measured, best, clock),
         wall=summarise(blocks(measured, "wall")),
-        cpu=cpu_summary(measured),
         load_s=measured.fact("load_ns") * 1e-9,
         first_call_s=measured.fact("first_call_ns") * 1e-9,
-        peak_rss_bytes=measured.fact("peak_rss_bytes"),
-        accelerators=contender.accelerators,
-        device_memory_bytes=held_bytes(measured),
-        difference=difference_part(measured.fact("difference")),
         unattributed_s=times.unattributed_s,
         profiler_overhead_s=times.overhead_s,
         kernels=tuple(map(kernel_part, kernels(contender.graph, traced))),
-        runs=runs_part(measured, contender.graph, traced),
         inside=inside,
-        settings=contender.settings,
     )
+
+
+def _measured_part(contender: Contender, measured: Measured, traced: Measured | None) -> dict[str, Any]:
+    """The values of the fields of `MeasuredPart` but for the kernels, by name."""
+    return {
+        **fields_of(MeasuredPart, contender),
+        "cpu": cpu_summary(measured) if measured.ok else None,
+        "difference": difference_part(measured.fact("difference")),
+        "peak_rss_bytes": measured.fact("peak_rss_bytes"),
+        "device_memory_bytes": held_bytes(measured),
+        "runs": runs_part(measured, contender.graph, traced),
+    }
 
 
 def _taken_apart(
@@ -384,25 +390,21 @@ def contender_part(
     level_s = level(measured, clock) if proved.ok else None
     # What was not measured again since it was priced is what it was priced by.
     predicted_s = None if measured.key == contender.key else contender.predicted_s
-    backends, own = contender.backends, {"threads": None if contender.usual else contender.threads}
+    backends = contender.backends
+    own = {"threads": None if contender.usual else contender.threads, "predicted_s": predicted_s}
     return ContenderPart(
-        **fields_of(ContenderPart, contender) | own | {"predicted_s": predicted_s},
+        **_measured_part(contender, measured, traced) | fields_of(ContenderPart, contender) | own,
         configurations=tuple(part.configuration.name for part in contender.parts),
         measured=summarise(blocks(measured, "wall")) if proved.ok else None,
-        cpu=cpu_summary(measured) if proved.ok else None,
         level_s=level_s,
         prediction_error=predicted_s / level_s - 1 if predicted_s is not None and level_s else None,
         against_best=proved.against_best,
-        difference=difference_part(measured.fact("difference")),
-        peak_rss_bytes=measured.fact("peak_rss_bytes"),
-        device_memory_bytes=held_bytes(measured),
         failure=measured.failure,
         assignment=tuple(backends.get(row.index) for row in rows),
         operators_s=tuple(times.times_s.get(row.index) if times else None for row in rows),
         unattributed_s=times.unattributed_s if times else None,
         profiler_overhead_s=times.overhead_s if times else None,
         kernels=tuple(map(kernel_part, times.own)) if times else (),
-        runs=runs_part(measured, contender.graph, traced),
     )
 
 

@@ -145,7 +145,12 @@ class Insides:
             return whole("its operators are placed one by one")
         if target.placed.graph is not self.lab.graph:
             return whole("the runtime takes the model converted")
-        cutter = self._open()
+        if self._cutter is None:
+            try:
+                self._cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
+            except ModelError as error:
+                self._cutter = error
+        cutter = self._cutter
         if isinstance(cutter, ModelError):
             return whole(cutter.message)
         moving = [index for index in cutter.order if index in kernel.operators]
@@ -154,7 +159,7 @@ class Insides:
 
         def ask(number: int, spans: Sequence[Span]) -> Mapping[Span, Measured]:
             left_s = self._until_s - time.monotonic()
-            candidates = {span: self._candidate(contender, moving, span, number) for span in spans}
+            candidates = {span: self._candidate(contender, cutter, moving, span, number) for span in spans}
             recorded = all(self.lab.runner.known(c.key).runs for c in candidates.values())
             if self.lab.runner.over("inside kernels") or (left_s <= 0 and not recorded):
                 raise MeasurementError("the time for it was over", hint="Give more --budget or --max-time.")
@@ -167,18 +172,12 @@ class Insides:
 
         return take_apart(kernel, moving, ask, self.clock)
 
-    def _open(self) -> Cutter | ModelError:
-        if self._cutter is None:
-            try:
-                self._cutter = open_cutter(self.lab.read.source, self.lab.graph.format)
-            except ModelError as error:
-                self._cutter = error
-        return self._cutter
-
-    def _candidate(self, contender: Contender, moving: Sequence[int], span: Span, number: int) -> Candidate:
+    def _candidate(
+        self, contender: Contender, cutter: Cutter, moving: Sequence[int], span: Span, number: int
+    ) -> Candidate:
         """A part of the kernel as a model of its own, in the contender's configuration."""
         target = contender.parts[0].target
-        segment, path = self._cut(tuple(moving[span[0] : span[1]]))
+        segment, path = self._cut(cutter, tuple(moving[span[0] : span[1]]))
         placed = placed_segment(self.lab.graph, segment, path)
         job = self.lab.job([target.runtime.segment(placed, target.configuration, {})])
         tensors: dict[str, Tensor] = {
@@ -195,12 +194,9 @@ class Insides:
             check=False,  # the reference is of the whole model's outputs
         )
 
-    def _cut(self, operators: tuple[int, ...]) -> tuple[Segment, str]:
+    def _cut(self, cutter: Cutter, operators: tuple[int, ...]) -> tuple[Segment, str]:
         """The part of these operators, and its path on the device. ModelError for operators that cannot be cut out."""
         if operators not in self._segments:
-            cutter = self._open()
-            if isinstance(cutter, ModelError):
-                raise cutter
             place = {index: k for k, index in enumerate(cutter.order)}
             path = self.folder / f"part-{len(self._segments)}.{self.lab.graph.format}"
             segment = cutter.part([place[index] for index in operators], path)

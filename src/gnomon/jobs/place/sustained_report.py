@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gnomon.core.stats import Summary
-from gnomon.jobs.place.document import Change, Cooling, Level, SustainedPart
+from gnomon.jobs.place.document import Change, Cooling, SustainedPart
 from gnomon.report import units
 from gnomon.report.page import Page, Table
 from gnomon.report.parts import failure_text
@@ -37,8 +37,8 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
     table = Table(part for part in parts if part.first).text("configuration", lambda part: part.label, least=20)
     if streams > 1:
         table.text("requests/s", lambda part: _rate(part.request) if part.request else "")
-    table.number("at first", lambda part: _level_s(part.first), units.time)
-    table.number("at the end", lambda part: _level_s(part.last), units.time)
+    table.number("at first", lambda part: part.first.median_s if part.first else None, units.time)
+    table.number("at the end", lambda part: part.last.median_s if part.last else None, units.time)
     table.number("p50", lambda part: part.p50_s, units.time).number("p90", lambda part: part.p90_s, units.time)
     table.number("p99", lambda part: part.p99_s, units.time)
     table.number("longest", lambda part: part.max_s, units.time).number("calls", lambda part: part.calls)
@@ -67,10 +67,6 @@ def _rate(request: Summary) -> str:
     """Requests a second with their 95 % interval, by the time a request."""
     low, high = (None if bound_s is None else 1 / bound_s for bound_s in (request.high_s, request.low_s))
     return f"{units.digits(1 / request.median_s)} {units.ratio_interval(low, high)}"
-
-
-def _level_s(level: Level | None) -> float | None:
-    return None if level is None else level.median_s
 
 
 def _changes(part: SustainedPart, page: Page) -> None:
