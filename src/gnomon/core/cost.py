@@ -113,8 +113,7 @@ class CostModel:
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
             raise ProblemError(
-                f"{len(self.slot_costs)} slot costs for {len(slots)} slots",
-                hint="give one array of costs a slot",
+                f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give one array of costs a slot"
             )
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
@@ -127,8 +126,7 @@ class CostModel:
             a, b = pair.first, pair.second
             if not (0 <= a < len(slots) and 0 <= b < len(slots)) or a == b:
                 raise ProblemError(
-                    f"pair {index} joins slots {a} and {b}",
-                    hint=f"join two different slots below {len(slots)}",
+                    f"pair {index} joins slots {a} and {b}", hint=f"join two different slots below {len(slots)}"
                 )
             if np.shape(pair.cost) != (sizes[a], sizes[b], count):
                 raise ProblemError(
@@ -157,8 +155,7 @@ class CostModel:
                 where = group.members[int(np.argwhere(bad)[0][0])]
                 names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
                 raise ProblemError(
-                    f"a cost of {names} is NaN or minus infinity",
-                    hint="use finite costs, or +inf for impossible",
+                    f"a cost of {names} is NaN or minus infinity", hint="use finite costs, or +inf for impossible"
                 )
             total += magnitude(group.tables)
         total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
@@ -208,8 +205,7 @@ class CostModel:
         if weights is None or not weights:
             if len(names) > 1:
                 raise UsageError(
-                    f"{len(names)} objectives need weights: {', '.join(names)}",
-                    hint="give a weight to at least one",
+                    f"{len(names)} objectives need weights: {', '.join(names)}", hint="give a weight to at least one"
                 )
             return np.ones(1)
         unknown = [str(name) for name in weights if name not in names]

@@ -123,11 +123,7 @@ def may_be_as_fast(verdict: str, ratio: float) -> bool:
 def blocks_of(runs: Iterable[Run], *, clock: Literal["wall", "cpu"] = "wall") -> tuple[Block, ...]:
     """The times of the runs that succeeded without profiler, in order of process and block."""
     blocks = [
-        Block(
-            process=r.process,
-            block=r.block,
-            values_s=r.samples.wall_s if clock == "wall" else r.samples.cpu_s,
-        )
+        Block(process=r.process, block=r.block, values_s=r.samples.wall_s if clock == "wall" else r.samples.cpu_s)
         for r in runs
         if r.samples is not None and not r.profiled and r.samples.wall_ns
     ]
@@ -607,14 +603,7 @@ def _apart(first: float, second: float, error: float, freedom: float, drift: flo
     p = float(apart == 0 or not math.isfinite(error))
     if 0 < error < math.inf:
         p = _between(lambda df: 1 - _student_central(abs(apart / error), df), freedom)
-    return Apart(
-        before_s=math.exp(first),
-        after_s=math.exp(second),
-        error=error,
-        freedom=freedom,
-        p=p,
-        drift=drift,
-    )
+    return Apart(before_s=math.exp(first), after_s=math.exp(second), error=error, freedom=freedom, p=p, drift=drift)
 
 
 _MEMORIES, _SHARES = (0.5, 4.0), (0.5, 0.9, 0.99, 0.999)

@@ -334,11 +334,7 @@ def _buckets(unary: Sequence[Floats], pairs: Pairs, graph: dict[int, set[int]], 
 
 
 def _terms(
-    costs: Floats,
-    pairs: Pairs,
-    scope: tuple[int, ...],
-    shape: tuple[int, ...],
-    neighbours: list[int],
+    costs: Floats, pairs: Pairs, scope: tuple[int, ...], shape: tuple[int, ...], neighbours: list[int]
 ) -> Floats:
     """Costs of the scope's last slot, and of its pairs with neighbours in the scope, over the whole scope."""
     v, count = scope[-1], costs.shape[-1]

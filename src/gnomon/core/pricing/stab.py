@@ -206,12 +206,7 @@ def exact_decision(traces: Mapping[str, Trace]) -> ExactDecision:
     if alone.predicted_us is not None and (chosen.predicted_us is None or chosen.predicted_us >= alone.predicted_us):
         chosen = alone
     return ExactDecision(
-        types=types,
-        prices_us=prices,
-        chosen=chosen,
-        singles=singles,
-        best_single=best,
-        lacks=_lacks(traces, prices),
+        types=types, prices_us=prices, chosen=chosen, singles=singles, best_single=best, lacks=_lacks(traces, prices)
     )
 
 

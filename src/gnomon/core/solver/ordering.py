@@ -45,10 +45,7 @@ class Order:
 
 
 def best_order(
-    neighbours: Mapping[int, AbstractSet[int]],
-    sizes: Sequence[int],
-    limits: Limits | None = None,
-    stop: Stop = never,
+    neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits | None = None, stop: Stop = never
 ) -> Order | None:
     """A good elimination order of the slots in `neighbours`, or None if all that were tried exceed the limits.
 

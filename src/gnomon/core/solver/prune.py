@@ -130,8 +130,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
         name = space.slots[slot].name
         if not (energy.unary[slot] < float("inf")).any():
             return InfeasibleError(
-                f"slot '{name}' has no allowed choice",
-                hint="make one of its choices possible, or leave the slot out",
+                f"slot '{name}' has no allowed choice", hint="make one of its choices possible, or leave the slot out"
             )
         return InfeasibleError(f"slot '{name}' has no choice left that fits what its neighbours allow", hint=_HINT)
     members: list[int] = []
@@ -139,8 +138,7 @@ def infeasible(space: Space, energy: Energy, stop: Stop = never) -> InfeasibleEr
         members = _smallest(energy, stop)
     if not members:
         return InfeasibleError(
-            f"no combination of the {len(space.slots)} slots' choices is allowed, though each slot has some",
-            hint=_HINT,
+            f"no combination of the {len(space.slots)} slots' choices is allowed, though each slot has some", hint=_HINT
         )
     names = [f"'{space.slots[i].name}'" for i in sorted(members)]
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
@@ -356,10 +354,7 @@ def _within(shares: Floats, most: float) -> Floats:
 
 
 def minimise_charged(
-    energy: Energy,
-    charges: Sequence[ScalarCharge],
-    max_solves: float = math.inf,
-    stop: Stop = never,
+    energy: Energy, charges: Sequence[ScalarCharge], max_solves: float = math.inf, stop: Stop = never
 ) -> Minimum | None:
     """The exact minimum of energy plus charges, or None beyond the limits.
 

@@ -14,14 +14,7 @@ from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
 from gnomon.core.solver.ordering import degeneracy
-from gnomon.core.solver.prune import (
-    ScalarCharge,
-    charged_value,
-    infeasible,
-    minimise_charged,
-    surviving,
-    weigh_charges,
-)
+from gnomon.core.solver.prune import ScalarCharge, charged_value, infeasible, minimise_charged, surviving, weigh_charges
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
 
 if TYPE_CHECKING:
@@ -104,8 +97,7 @@ def solve(
             raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
         if method == "elimination":
             raise UsageError(
-                "the problem is too wide for elimination within the limits",
-                hint="use the method 'auto' or 'milp'",
+                "the problem is too wide for elimination within the limits", hint="use the method 'auto' or 'milp'"
             )
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)

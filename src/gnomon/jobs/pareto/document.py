@@ -14,13 +14,7 @@ from gnomon.errors import MeasurementError, exit_code_of
 from gnomon.measure.environment import Doubt
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart
-from gnomon.session.document import (
-    EnvironmentPart,
-    GraphPart,
-    ModelPart,
-    OperatorPart,
-    RunsPart,
-)
+from gnomon.session.document import EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
 from gnomon.session.objectives import LATENCY, Estimate, goal_of
 from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
@@ -213,11 +207,7 @@ def objective_parts(names: tuple[str, ...], prices: Mapping[str, str]) -> tuple[
 def space_part(space: Space, codes: Space, operator_slots: int, by: str | None) -> SpacePart:
     """A decision space, and the space of the codes."""
     return SpacePart(
-        by=by,
-        size=decimal(space.size),
-        codes=decimal(codes.size),
-        operator_slots=operator_slots,
-        slots=space.slots,
+        by=by, size=decimal(space.size), codes=decimal(codes.size), operator_slots=operator_slots, slots=space.slots
     )
 
 

@@ -102,11 +102,7 @@ def pareto(asked: ParetoRequest, *, watch: Watch | None = None, tell: Tell | Non
 
 
 def _measured(
-    asked: ParetoRequest,
-    request: ModelRequest,
-    goals: Sequence[Goal],
-    watch: Watch | None,
-    tell: Tell | None,
+    asked: ParetoRequest, request: ModelRequest, goals: Sequence[Goal], watch: Watch | None, tell: Tell | None
 ) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.

@@ -77,12 +77,7 @@ def _front(document: ParetoDocument, whole: ParetoDocument) -> Chart:
     samples, beyond = _samples(document, axes, single=single)
     source = "by the prices" if document.search.predicted else "sampled" if document.model else "in the dump"
     groups = [
-        Group(
-            name=f"{source} ({beyond} far outside)" if beyond else source,
-            marks=samples,
-            kind="dots",
-            look=_SAMPLE,
-        ),
+        Group(name=f"{source} ({beyond} far outside)" if beyond else source, marks=samples, kind="dots", look=_SAMPLE),
         *_points(document, whole, measured, place),
     ]
     if len(document.objectives) == 2:

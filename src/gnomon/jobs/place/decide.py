@@ -161,9 +161,7 @@ def _profiled(
     traces = {c.label: lab.runner.known(trace_of(c).key) for c in alive}
     times = {
         c.label: breakdown(
-            c.graph,
-            by_clock(kernels(c.graph, traces[c.label]), traces[c.label], clock),
-            level(field[c.label], clock),
+            c.graph, by_clock(kernels(c.graph, traces[c.label]), traces[c.label], clock), level(field[c.label], clock)
         )
         for c in alive
     }
@@ -375,11 +373,7 @@ def operator_rows(
 
 
 def contender_part(
-    proved: Proved,
-    clock: Clock,
-    rows: Sequence[PlacedOperator],
-    times: Breakdown | None,
-    traced: Measured | None,
+    proved: Proved, clock: Clock, rows: Sequence[PlacedOperator], times: Breakdown | None, traced: Measured | None
 ) -> ContenderPart:
     """A contender and its runs, by the clock that compares it.
 

@@ -19,14 +19,7 @@ from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart, LimitPart
 from gnomon.report.plain import listed
 from gnomon.runtimes.base import Accelerator
-from gnomon.session.document import (
-    DifferencePart,
-    EnvironmentPart,
-    GraphPart,
-    ModelPart,
-    OperatorPart,
-    RunsPart,
-)
+from gnomon.session.document import DifferencePart, EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
 from gnomon.session.kernels import KernelPart
 from gnomon.session.prove import Default, Verified
 from gnomon.session.targets import Missing

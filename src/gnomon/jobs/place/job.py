@@ -107,12 +107,7 @@ def profile_by_turns(
 
 
 def place(
-    request: ModelRequest,
-    out: Path,
-    *,
-    overwrite: bool = False,
-    watch: Watch | None = None,
-    tell: Tell | None = None,
+    request: ModelRequest, out: Path, *, overwrite: bool = False, watch: Watch | None = None, tell: Tell | None = None
 ) -> PlaceDocument:
     """Profile, price, solve, prove, write the package of the winner to `out`, and run it.
 
