@@ -105,7 +105,7 @@ class Graph:
     @property
     def macs(self) -> int | None:
         """Multiply-accumulates of one inference, or None where some operator's are unknown."""
-        return _sum([op.macs for op in self.operators])
+        return sum_of_known([op.macs for op in self.operators])
 
 
 By = Literal["type", "group", "operator"]
@@ -175,10 +175,10 @@ def grouped(graph: Graph, by: By, kinds: Sequence[str] | None = None) -> Groupin
 
 def data_bytes(graph: Graph, operator: Operator) -> int | None:
     """The bytes that an operator reads and writes in one inference, with constants; None where a shape is not fixed."""
-    return _sum([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
+    return sum_of_known([graph.tensors[tensor].size_bytes for tensor in (*operator.inputs, *operator.outputs)])
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
+def sum_of_known(values: Sequence[int | None]) -> int | None:
     """The sum of values that are all known, else None."""
     return None if None in values else sum(value or 0 for value in values)
 

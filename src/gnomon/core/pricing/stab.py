@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gnomon.core.graph import sum_of_known
 from gnomon.core.sample import Trace, TraceOperator
 from gnomon.errors import ProblemError
 
@@ -89,7 +90,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
                 best[index] = fastest
     default = min(wholes, key=lambda b: wholes[b])  # the first of equals, in the order of the list
     mapped = {index: backend for index, backend in best.items() if backend != default}
-    totals = {b: _sum([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
+    totals = {b: sum_of_known([row.get(b, row.get(_CPU)) for row in times.values()]) for b in backends}
     scheduled = [row.get(best.get(i, "") if types[i] in candidates else _CPU) for i, row in times.items()]
     return StabDecision(
         default=default,
@@ -97,7 +98,7 @@ def published_decision(traces: Mapping[str, Trace]) -> StabDecision:
         typed=dict.fromkeys(OP_LIST.get(default, ()), default),
         backends=backends,
         told_us=totals,
-        scheduled_us=_sum(scheduled),
+        scheduled_us=sum_of_known(scheduled),
         ended_by=_ended_by(times, mapped, default),
     )
 
@@ -126,10 +127,6 @@ def _fastest(times: Mapping[str, int], backends: tuple[str, ...]) -> str | None:
         if backend in times and (least == 0 or times[backend] < least):
             chosen, least = backend, times[backend]
     return chosen
-
-
-def _sum(values: list[int | None]) -> int | None:
-    return None if None in values else sum(v for v in values if v is not None)
 
 
 def _ended_by(times: Mapping[int, Mapping[str, int]], mapped: Mapping[int, str], default: str) -> str:

@@ -176,10 +176,8 @@ def _profiled(
     own = [op.name for op in lab.graph.operators]
     alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
     resolutions_s = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in alive}
-    conditions = conditions_part(lab)
     return ProfileDocument(
-        model=model_part(request.model, lab.graph),
-        graph=graph_part(lab.graph),
+        **_facts(lab, lab.graph, field),
         clock=clock,
         fastest=fastest,
         tied=tuple(
@@ -202,14 +200,23 @@ def _profiled(
             *_weighed(doubts(lab, sensitivity), {c.label: c.level_s for c in columns}),
             *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
         ),
-        environments=environment_parts(lab.runner.environments, labels_of(field)),
         sustained=sustained,
         resolutions_s={label: resolution_s for label, resolution_s in resolutions_s.items() if resolution_s},
-        threads=conditions.threads,
-        conditions=conditions,
         turns=(),
-        **measured_facts(lab),
     )
+
+
+def _facts(lab: Lab, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
+    """The fields of both documents that say what was measured of a graph, where and how; `field` is by label."""
+    conditions = conditions_part(lab)
+    return {
+        "model": model_part(lab.request.model, graph),
+        "graph": graph_part(graph),
+        "environments": environment_parts(lab.runner.environments, labels_of(field)),
+        "threads": conditions.threads,
+        "conditions": conditions,
+        **measured_facts(lab),
+    }
 
 
 def _contenders(lab: Lab, folder: Path) -> list[Contender]:
@@ -460,7 +467,7 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
     limits = Limits(lab.request.under)
     limits.check(lab.graph, lab.targets)
-    request, sensitivity = lab.request, reference(lab)
+    sensitivity = reference(lab)
     inside, across, others, refused = _price(lab, folder, limits)
     contenders = [c for r in inside for c in r.contenders] + list(across.contenders if across else ()) + others
     lab.runner.note("labels", {f"proof/{c.key}": c.label for c in contenders})
@@ -479,10 +486,8 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
     solution = _solution_of(chosen, inside, across)
     warnings = _weighed(_all_doubts(lab, verdict, sensitivity), {c.label: c.level_s for c in parts if c.level_s})
     field = [(proved.contender, proved.measured) for proved in verdict.proved]
-    conditions = conditions_part(lab)
     return PlaceDocument(
-        model=model_part(request.model, chosen.graph),
-        graph=graph_part(chosen.graph),
+        **_facts(lab, chosen.graph, {contender.label: measured for contender, measured in field}),
         clock=verdict.clock,
         decision=decision_part(verdict),
         contenders=parts,
@@ -499,17 +504,11 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
         reference_checked_by=checked_by(sensitivity, field, warnings),
         reference_agreement=sensitivity.agreement,
         doubts=warnings,
-        environments=environment_parts(
-            lab.runner.environments, labels_of({contender.label: measured for contender, measured in field})
-        ),
         package=str(out),
         program=PROGRAM if (out / PROGRAM).is_file() else None,
         run=run_line({**chosen.candidate.job, "environment": dict(chosen.candidate.environment)}),
         pictures=(),
         resolutions_s=_resolutions(inside, rows, verdict),
-        threads=conditions.threads,
-        conditions=conditions,
-        **measured_facts(lab),
     )
 
 

@@ -77,25 +77,19 @@ def run_lanes(
     def lane() -> None:
         stop_at(ending)
         with suppress(Empty):
-            while not ending.is_set():
-                if not each(left.get_nowait()):
-                    return
-
-    def each(names: Sequence[str]) -> bool:
-        """Whether the lane may go on to another machine."""
-        for name in names:
-            if ending.is_set():
-                return False
-            try:
-                answers.put((name, job(name)))
-            except GnomonError as error:
-                answers.put((name, error))
-            except Stopped:
-                return False
-            except BaseException as error:  # the thread that waits raises it, and ends the others
-                answers.put((name, error))
-                return False
-        return True
+            while True:
+                for name in left.get_nowait():
+                    if ending.is_set():
+                        return
+                    try:
+                        answers.put((name, job(name)))
+                    except GnomonError as error:
+                        answers.put((name, error))
+                    except Stopped:
+                        return
+                    except BaseException as error:  # the thread that waits raises it, and ends the others
+                        answers.put((name, error))
+                        return
 
     threads = [threading.Thread(target=lane, name=f"gnomon-lane-{n}", daemon=True) for n in range(lanes)]
     ended: dict[str, T | GnomonError] = {}

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
 
+from gnomon.core.changes import LEAST, change_points
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.core.stats import Block, median, quantile, summarise
 from gnomon.errors import UsageError
@@ -211,8 +212,6 @@ def sustained(
     label: str, asked: Sustain, runs: Sequence[Run], cooling: Cooling | None, failure: Failure | None
 ) -> SustainedPart:
     """The summary of the runs of a configuration; `failure` is what ended it."""
-    from gnomon.core.changes import LEAST
-
     rows = tuple(_rows(asked, runs))
     parts = [[row for row in rows if row.part == part] for part in dict.fromkeys(row.part for row in rows)]
     ran_s = sum(part[-1].since_s for part in parts)
@@ -343,8 +342,6 @@ def _level(rows: Sequence[Row]) -> Level | None:
 
 
 def _changes(rows: Sequence[Row]) -> Iterator[Change]:
-    from gnomon.core.changes import change_points
-
     middles = [max(median(row.samples.wall_s), 1e-9) for row in rows]
     starts = change_points(middles)
     for (start, at), (_, end) in pairwise(pairwise([0, *starts, len(rows)])):
