@@ -20,7 +20,7 @@ from gnomon.jobs.pareto import search as pareto_search
 from gnomon.jobs.pareto.document import ParetoDocument
 from gnomon.jobs.pareto.job import pareto
 from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import Plan, search
+from gnomon.jobs.pareto.search import Plan, search, search_parts
 from gnomon.jobs.pareto.space import Evaluator
 from gnomon.measure.effort import Effort
 from gnomon.search.base import Assignment, Cost
@@ -193,8 +193,9 @@ def test_volume_counts_failures_as_nothing() -> None:
     space = Space((Slot("a", ("0", "1", "2", "3")),))
     costs: dict[tuple[int, ...], Cost | None] = {(0,): (4.0, 1.0), (1,): None, (2,): (1.0, 4.0), (3,): (5.0, 5.0)}
     found = search(space, Plan(name="brute"), costs.__getitem__)
-    assert len(found.volume) == 4
-    assert found.volume[0] == found.volume[1] < found.volume[2] == found.volume[3]
+    volume = [share or 0.0 for share in search_parts([Plan(name="brute")], [found])[0].volume]
+    assert len(volume) == 4
+    assert volume[0] == volume[1] < volume[2] == volume[3]
     assert [t.assignment for t in found.front] == [(2,), (0,)]
     assert found.complete
 

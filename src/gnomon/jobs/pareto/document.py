@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from gnomon.core.codec import fields_of
 from gnomon.core.sample import Failure
 from gnomon.core.space import Slot, Space, decimal
 from gnomon.errors import MeasurementError, exit_code_of
@@ -20,7 +19,6 @@ from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from gnomon.jobs.pareto.search import Plan, Searched
     from gnomon.search.base import Assignment, Cost, Told
 
 
@@ -209,25 +207,6 @@ def space_part(space: Space, codes: Space, operator_slots: int, by: str | None) 
     return SpacePart(
         by=by, size=decimal(space.size), codes=decimal(codes.size), operator_slots=operator_slots, slots=space.slots
     )
-
-
-def search_part(name: str, plan: Plan, searched: Searched) -> SearchPart:
-    """The part of a search."""
-    predicted = plan.strategy == "exact"
-    return SearchPart(
-        name=name,
-        strategy=plan.strategy,
-        seed=plan.seed,
-        evaluations=0 if predicted else len(searched.trials),
-        predicted=predicted,
-        failed=sum(t.cost is None for t in searched.trials),
-        **fields_of(SearchPart, searched),
-    )
-
-
-def search_parts(plans: tuple[Plan, ...], searches: tuple[Searched, ...]) -> tuple[SearchPart, ...]:
-    """The part of each search, in the order of the request."""
-    return tuple(search_part(plan.name, plan, searched) for plan, searched in zip(plans, searches, strict=True))
 
 
 class Coded(Protocol):

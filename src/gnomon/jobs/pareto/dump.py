@@ -19,17 +19,14 @@ from gnomon.jobs.pareto.document import (
     ParetoDocument,
     objective_parts,
     sample_parts,
-    search_part,
-    search_parts,
     space_part,
 )
 from gnomon.jobs.pareto.prove import sampled_points
 from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Plan, Searched, in_one_box, joined, search, searched
+from gnomon.jobs.pareto.search import EXACT, Plan, Searched, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, mix_in_words, space_by_type
 from gnomon.measure.environment import Doubt
 from gnomon.search.base import Assignment, Cost
-from gnomon.search.driver import Trail
 from gnomon.search.hlps import Coarse
 from gnomon.session.objectives import LATENCY, MEMORY
 from gnomon.system.files import read_regular, save_text
@@ -177,7 +174,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     evaluate = Recorded(dump, asked.objectives)
     space, code = evaluate.space, evaluate.code
     coarse = coarse_of(dump, space)
-    searches = in_one_box([search(space, plan, evaluate, coarse=coarse) for plan in asked.plans])
+    searches = [search(space, plan, evaluate, coarse=coarse) for plan in asked.plans]
     outcome = joined(searches)
     lacking = sum(t.cost is None for t in outcome.trials)
     if not outcome.results:
@@ -194,12 +191,13 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
     if asked.dumpfile is not None:
         save_dump(dump_again(dump, {code(t.assignment) for t in outcome.trials}, asked.plan, outcome), asked.dumpfile)
     complete = outcome.complete and not lacking
+    whole, each = search_parts(asked.plans, searches)
     return ParetoDocument(
         source=str(source),
         objectives=objective_parts(asked.objectives, dict.fromkeys(asked.objectives, "as the dump has it")),
         space=space_part(space, dump.space, len(space.slots), None),
-        search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, outcome),
-        searches=search_parts(asked.plans, searches),
+        search=whole,
+        searches=each,
         certificate="complete" if complete else "heuristic",
         samples=sample_parts(evaluate, outcome.trials),
         points=tuple(sampled_points(outcome.front, evaluate)),
@@ -229,7 +227,7 @@ class PartialDump:
         rows = self._evaluator.dump_rows()
         if not rows:
             return
-        none = searched(space.space, Trail(told=()), seconds=begin_s - self._start_s)
+        none = Searched(space=space.space, trials=(), exhausted=False, seconds=begin_s - self._start_s)
         dump = dump_of(space, rows, self._asked.plan, none)
         with suppress(UsageError):
             save_dump(replace(dump, sample_count=None if dump.sample_count is None else evaluations), path)

@@ -22,8 +22,6 @@ from gnomon.jobs.pareto.document import (
     objective_parts,
     point_part,
     sample_parts,
-    search_part,
-    search_parts,
     space_part,
 )
 from gnomon.jobs.pareto.dump import PartialDump, check_dumpable, check_room, dump_of, save_dump, search_dump
@@ -38,14 +36,13 @@ from gnomon.jobs.pareto.prove import (
     worth_proving,
 )
 from gnomon.jobs.pareto.records import ParetoRequest
-from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, in_one_box, joined, search, searched
+from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
 from gnomon.measure.campaign import Measured
 from gnomon.measure.environment import Doubt
 from gnomon.measure.progress import Steps, Tell, Watch
 from gnomon.search.base import Assignment, Told
-from gnomon.search.driver import Trail
 from gnomon.session.contender import AGAIN, Contender, choose_clock, not_compared, profile_singles
 from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
 from gnomon.session.model_session import Lab, conditions_part, measured_facts, open_lab, stopped_doubts
@@ -125,6 +122,7 @@ def _measured(
         warnings = (*doubts(lab, sensitivity), *failed, *extra)
         plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
         graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
+        whole, each = search_parts(asked.plans, searches)
         return ParetoDocument(
             model=model_part(request.model, graph),
             graph=graph_part(graph),
@@ -133,8 +131,8 @@ def _measured(
             sample_clock=evaluator.clock or "wall",
             objectives=objective_parts(asked.objectives, prices),
             space=space_part(space.space, space.published, space.operator_slots, asked.by),
-            search=search_part(" and ".join(plan.name for plan in asked.plans), asked.plan, searched),
-            searches=search_parts(asked.plans, searches),
+            search=whole,
+            searches=each,
             certificate=certificate.document(),
             samples=sample_parts(space, searched.trials),
             proved=worth.sessions > 0,
@@ -196,7 +194,7 @@ def _search(
         )
     kind = Certificate(kind="complete" if whole.complete and not evaluator.unmeasured else "heuristic")
     prices = {goal.name: goal.told_by(evaluator.lab.counters) for goal in goals_of(asked.objectives)}
-    return in_one_box(searches), kind, prices
+    return tuple(searches), kind, prices
 
 
 Tried = Mapping[Assignment, tuple[Contender, Measured]]
@@ -315,9 +313,13 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
         Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]
     )
-    outcome = searched(space.space, Trail(told=trials, exhausted=True), seconds=time.monotonic() - start)
-    # None of these was run: what a search reached when has no meaning.
-    outcome = replace(outcome, volume=(), beside=_singles(model, space))
+    outcome = Searched(
+        space=space.space,
+        trials=trials,
+        exhausted=True,
+        seconds=time.monotonic() - start,
+        beside=_singles(model, space),
+    )
     extra = ", ".join(f"{backend} {charge / 2**20:.1f} MiB" for backend, charge in charges.items()) or "none"
     prices = {
         LATENCY: "the sum of each operator's time in profiled whole runs of the single backends"

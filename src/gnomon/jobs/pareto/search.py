@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from gnomon.core.codec import fields_of
 from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominated
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
+from gnomon.jobs.pareto.document import SearchPart
 from gnomon.search.base import Assignment, Cost, Told
-from gnomon.search.driver import Evaluate, Trail, known_strategies, load_strategy, make_strategy, run
+from gnomon.search.driver import Evaluate, known_strategies, load_strategy, make_strategy, run
 from gnomon.search.hlps import Coarse
 from gnomon.search.simple import MOST_ASSIGNMENTS
 
@@ -75,18 +77,14 @@ def check_plans(plans: Sequence[Plan]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """The outcome of a search: every trial in order, and the share of the volume that was dominated after each.
+    """The outcome of a search: every trial in order.
 
-    `reference` is the corner of that volume, a tenth beyond the worst result in each objective: 1 would be a point that
-    is the best in all. Both are empty with more objectives than are computed. `replayed` says how many evaluations were
-    in the record already. `exhausted` says that the strategy has nothing more to ask.
-    `beside` are results that the proof measures beside the front, wherever they lie.
+    `replayed` says how many evaluations were in the record already. `exhausted` says that the strategy has nothing more
+    to ask. `beside` are results that the proof measures beside the front, wherever they lie.
     """
 
     space: Space
     trials: tuple[Told, ...]
-    volume: tuple[float, ...]
-    reference: tuple[float, ...]
     exhausted: bool
     seconds: float
     replayed: int = 0
@@ -136,33 +134,8 @@ def search(
         # Each phase had its own limit: what both have left is searched from what they found.
         more = make_strategy(plan.strategy, space, seed=plan.seed, samples=budget)
         trail = run(more, evaluate, budget=budget, told=trail.told, on_told=on_told, stop=stop)
-    return searched(space, trail, seconds=time.monotonic() - start)
-
-
-def searched(space: Space, trail: Trail, *, seconds: float) -> Searched:
-    """The outcome of a trail."""
-    ideal, reference = _box(trail.told)
-    return Searched(
-        space=space,
-        trials=trail.told,
-        volume=tuple(_volumes(trail.told, ideal, reference)) if ideal else (),
-        reference=reference,
-        exhausted=trail.exhausted,
-        seconds=seconds,
-    )
-
-
-def in_one_box(searches: Sequence[Searched]) -> tuple[Searched, ...]:
-    """Searches of one space with volumes that can be compared: all in the box of the results of all of them."""
-    ideal, reference = _box([trial for outcome in searches for trial in outcome.trials])
-    return tuple(
-        replace(
-            outcome,
-            volume=tuple(_volumes(outcome.trials, ideal, reference)) if ideal and outcome.volume else (),
-            reference=reference,
-        )
-        for outcome in searches
-    )
+    took_s = time.monotonic() - start
+    return Searched(space=space, trials=trail.told, exhausted=trail.exhausted, seconds=took_s)
 
 
 def joined(searches: Sequence[Searched]) -> Searched:
@@ -172,12 +145,41 @@ def joined(searches: Sequence[Searched]) -> Searched:
     trials: dict[Assignment, Told] = {}
     for result in (trial for outcome in searches for trial in outcome.trials):
         trials.setdefault(result.assignment, result)
-    whole = searched(
-        searches[0].space,
-        Trail(told=tuple(trials.values()), exhausted=all(outcome.exhausted for outcome in searches)),
+    return Searched(
+        space=searches[0].space,
+        trials=tuple(trials.values()),
+        exhausted=all(outcome.exhausted for outcome in searches),
         seconds=sum(outcome.seconds for outcome in searches),
+        replayed=sum(outcome.replayed for outcome in searches),
     )
-    return replace(whole, replayed=sum(outcome.replayed for outcome in searches))
+
+
+def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[SearchPart, tuple[SearchPart, ...]]:
+    """The part of all searches of one space together, and of each, with volumes in the box of all results.
+
+    `reference` is the corner of that box, a tenth beyond the worst result in each objective: a volume of 1 would be a
+    point that is the best in all. Both are empty with more objectives than are computed, and the volume is for prices,
+    of which none was run.
+    """
+    whole = joined(searches)
+    ideal, reference = _box(whole.trials)
+
+    def part(name: str, plan: Plan, outcome: Searched) -> SearchPart:
+        predicted = plan.strategy == EXACT
+        return SearchPart(
+            name=name,
+            strategy=plan.strategy,
+            seed=plan.seed,
+            evaluations=0 if predicted else len(outcome.trials),
+            predicted=predicted,
+            failed=sum(t.cost is None for t in outcome.trials),
+            volume=tuple(_volumes(outcome.trials, ideal, reference)) if ideal and not predicted else (),
+            reference=reference,
+            **fields_of(SearchPart, outcome),
+        )
+
+    each = tuple(part(plan.name, plan, outcome) for plan, outcome in zip(plans, searches, strict=True))
+    return part(" and ".join(plan.name for plan in plans), plans[0], whole), each
 
 
 def _box(trials: Sequence[Told]) -> tuple[Cost, Cost]:
