@@ -44,7 +44,7 @@ def timed(name: str, model: CostModel, epsilon: float, limit_s: float) -> dict[s
         now = time.perf_counter() - wall
         seen.append({"wall_s": round(now, 3), "points": len(front), "certificate": front.certificate.document()})
 
-    front = exact_front(model, epsilon=epsilon, out_of_time=lambda: time.perf_counter() - wall > limit_s, watch=watch)
+    front = exact_front(model, epsilon=epsilon, left_s=lambda: wall + limit_s - time.perf_counter(), watch=watch)
     return {
         "problem": name,
         "slots": len(model.space.slots),

@@ -175,7 +175,7 @@ def test_no_front_on_the_way_or_at_the_end_claims_more_than_is_true(seed: int, k
     model, seen, left = MADE[kind](seed), list[Front](), iter(range(2 * seed))
     options: dict[str, dict[str, Any]] = {
         "epsilon": {"epsilon": 0.1},
-        "early": {"out_of_time": lambda: next(left, None) is None},
+        "early": {"left_s": lambda: float(next(left, None) is not None)},
         "wide": {"limits": FrontLimits(table_entries=4)},
         "whole": {},
     }
@@ -195,7 +195,7 @@ def test_charges_that_only_the_dearest_end_pays_leave_that_end_open() -> None:
     objectives = (Objective("t"), Objective("m"))
     model = CostModel(Space((Slot("a", ("x", "y")),)), objectives, costs, charges=(Charge("x", np.array([5.0, 0.0])),))
     seen: list[Front] = []
-    front = exact_front(model, out_of_time=lambda: True, watch=seen.append)
+    front = exact_front(model, left_s=lambda: 0.0, watch=seen.append)
     for early in (*seen, front):
         assert early.costs.tolist() == [[6.0, 1.0]]
         assert early.certificate.epsilon == pytest.approx(5.0)
@@ -209,7 +209,7 @@ def test_a_factor_is_not_claimed_of_negative_costs(calls: int, limits: FrontLimi
     space = Space((Slot("a", ("x", "y")), Slot("b", ("x", "y"))))
     model = CostModel(space, (Objective("t"), Objective("m")), costs)
     left, seen = iter(range(calls)), list[Front]()
-    last = exact_front(model, out_of_time=lambda: next(left, None) is None, limits=limits, watch=seen.append)
+    last = exact_front(model, left_s=lambda: float(next(left, None) is not None), limits=limits, watch=seen.append)
     assert "heuristic" in {front.certificate.kind for front in (*seen, last)}
     assert all(front.certificate.kind != "epsilon" for front in (*seen, last))
 
@@ -281,5 +281,5 @@ def test_an_early_end_between_passes(calls: int, much_merged: None) -> None:
     model = graph(7, 30, 2)
     exact = exact_front(model).costs
     left = iter(range(calls))
-    front = exact_front(model, epsilon=0.0001, out_of_time=lambda: next(left, None) is None)
+    front = exact_front(model, epsilon=0.0001, left_s=lambda: float(next(left, None) is not None))
     assert factor_needed(model, front, exact) <= 1 + (front.certificate.epsilon or 0.0) + 1e-12

@@ -74,15 +74,14 @@ def exact_front(
     *,
     epsilon: float = 0.0,
     limits: FrontLimits | None = None,
-    out_of_time: Callable[[], bool] | None = None,
     left_s: Callable[[], float] | None = None,
     watch: Callable[[Front], Any] | None = None,
 ) -> Front:
     """The Pareto front of a model; with an `epsilon` above 0, points that cover it within that factor.
 
-    The certificate says what was reached: the search ends early where `out_of_time` says so, or at a limit, and then
-    what is proved until then counts. `left_s` tells how many seconds are left, and holds for HiGHS too, which takes
-    over where elimination is beyond the limits. `watch` is given the fronts on the way, each better than the last.
+    The certificate says what was reached: the search ends early where `left_s`, the seconds that are left, is 0, or
+    at a limit, and then what is proved until then counts. The time holds for HiGHS too, which takes over where
+    elimination is beyond the limits. `watch` is given the fronts on the way, each better than the last.
     Time and room grow with the number of points; two objectives are much faster than more.
 
     Raises UsageError for an invalid epsilon, or one above 0 where costs may be negative, and
@@ -96,10 +95,7 @@ def exact_front(
         if watch is not None and len(search.costs):
             watch(_front(search, factor, epsilon))
 
-    def over() -> bool:
-        return (out_of_time is not None and out_of_time()) or (left_s is not None and left_s() <= 0)
-
-    search = Search(model, factor=1.0 + epsilon, limits=limits, out_of_time=over, show=show, left_s=left_s)
+    search = Search(model, factor=1.0 + epsilon, limits=limits, show=show, left_s=left_s)
     factor = _run(search)
     if not len(search.costs) and model.limits:
         raise ProblemError("nothing that keeps the limits was found in time", hint="raise the time limit")

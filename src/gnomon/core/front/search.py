@@ -93,12 +93,11 @@ class Search:
         *,
         factor: float,
         limits: FrontLimits,
-        out_of_time: Callable[[], bool],
         show: Callable[[float], None],
         left_s: Callable[[], float] | None = None,
     ) -> None:
         self.model, self.factor, self.limits = model, factor, limits
-        self.out_of_time, self.show, self.left_s = out_of_time, show, left_s
+        self.show, self.left_s = show, left_s
         count = len(model.objectives)
         self.counted = _counted(model)
         self.most = np.array([cap.at_most for cap in caps_of(model)])
@@ -107,6 +106,10 @@ class Search:
         # A bound on the absolute value of each objective's partial sums.
         parts = tables(self.counted)
         self.magnitude = np.array([sum(magnitude(t[..., m]) for t in parts) for m in range(count + len(self.most))])
+
+    def out_of_time(self) -> bool:
+        """Whether no time is left."""
+        return self.left_s is not None and self.left_s() <= 0
 
     def budget(self, most: int) -> Budget:
         """The budget of a pass that wants at most so many labels."""

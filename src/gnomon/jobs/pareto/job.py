@@ -308,7 +308,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
         memory = [(c, GOALS[MEMORY].value(lab.runner.known(c.key), deciding)) for c in alive]
         base, charges = memory_charges(memory, space.backends[0])
     model = priced_model(space, latency_model(priced), base, charges, objectives)
-    front = exact_front(model, epsilon=0.0, out_of_time=lambda: time.monotonic() - start > _LIMIT_S)
+    front = exact_front(model, epsilon=0.0, left_s=lambda: start + _LIMIT_S - time.monotonic())
     trials = tuple(
         Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]

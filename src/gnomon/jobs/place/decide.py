@@ -318,8 +318,12 @@ def breakdowns(
         if contender.label in splits or any(part.configuration.name not in names for part in contender.parts):
             continue  # it was not profiled at these threads: times at others would divide another whole
         tables = _tables(contender.graph, splits, inside, across)
-        times = {i: tables[name].get(i) for i, name in columns(contender, frozenset(tables)).items() if name in tables}
-        seconds = {i: time_s for i, time_s in times.items() if time_s is not None}
+        seconds: dict[int, float] = {}
+        for part in contender.parts:
+            for index, backend in part.backends.items():
+                table = tables.get(f"{part.configuration.name}:{backend}", tables.get(backend, {}))
+                if index in table:
+                    seconds[index] = table[index]
         splits[contender.label] = divided(seconds, (), wholes_s[contender.label])
     return splits
 
@@ -338,16 +342,6 @@ def _tables(
         if contender.kind == "single" and contender.graph is graph and contender.label in splits:
             tables[contender.label] = dict(splits[contender.label].times_s)
     return tables
-
-
-def columns(contender: Contender, names: frozenset[str]) -> dict[int, str]:
-    """Operator index -> the name, of those known, under which the times on its backend are."""
-    places: dict[int, str] = {}
-    for part in contender.parts:
-        for index, backend in part.backends.items():
-            qualified = f"{part.configuration.name}:{backend}"
-            places[index] = qualified if qualified in names else backend
-    return places
 
 
 def operator_rows(
