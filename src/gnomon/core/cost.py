@@ -112,9 +112,7 @@ class CostModel:
             raise ProblemError("objectives must be named, each once", hint="give at least one objective")
         slots, count = self.space.slots, len(names)
         if len(self.slot_costs) != len(slots):
-            raise ProblemError(
-                f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give one array of costs a slot"
-            )
+            raise ProblemError(f"{len(self.slot_costs)} slot costs for {len(slots)} slots", hint="give an array a slot")
         sizes = [len(slot.choices) for slot in slots]
         for slot, size, cost in zip(slots, sizes, self.slot_costs, strict=True):
             if cost.shape != (size, count):
@@ -154,9 +152,7 @@ class CostModel:
             if bad.any():
                 where = group.members[int(np.argwhere(bad)[0][0])]
                 names = ", ".join(f"'{self.space.slots[i].name}'" for i in where)
-                raise ProblemError(
-                    f"a cost of {names} is NaN or minus infinity", hint="use finite costs, or +inf for impossible"
-                )
+                raise ProblemError(f"a cost of {names} is NaN or -inf", hint="use finite costs or +inf for impossible")
             total += magnitude(group.tables)
         total += sum(magnitude(np.asarray(charge.cost, dtype=np.float64)[None]) for charge in self.charges)
         if not math.isfinite(total):
@@ -204,9 +200,7 @@ class CostModel:
         hint = f"the objectives are: {', '.join(names)}"
         if weights is None or not weights:
             if len(names) > 1:
-                raise UsageError(
-                    f"{len(names)} objectives need weights: {', '.join(names)}", hint="give a weight to at least one"
-                )
+                raise UsageError(f"{len(names)} objectives need weights: {', '.join(names)}", hint="weigh at least one")
             return np.ones(1)
         unknown = [str(name) for name in weights if name not in names]
         if unknown:
@@ -287,9 +281,7 @@ def limit_on(model: CostModel, name: str, choices: Sequence[str], at_most: float
         labels = [np.array(slot.choices) for slot in slots]
         unlike = [(labels[pair.first][:, None] != labels[pair.second]).astype(float) for pair in model.pairs]
         return Limit(name=title, at_most=at_most, slots=tuple(0.0 * mask for mask in counted), pairs=tuple(unlike))
-    raise UsageError(
-        f"no objective is named '{name}'", hint=f"limit one of: {', '.join([*names, SWITCHES, OPERATORS])}"
-    )
+    raise UsageError(f"no objective is named '{name}'", hint=f"use one of: {', '.join([*names, SWITCHES, OPERATORS])}")
 
 
 def weighted_sum(costs: Floats, vector: Floats) -> Floats:

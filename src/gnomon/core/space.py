@@ -154,9 +154,7 @@ class Space:
     def indices(self, names: Sequence[str]) -> tuple[int, ...]:
         """The assignment that gives each slot the choice of that name. Raises ProblemError for unknown names."""
         if len(names) != len(self.slots):
-            raise ProblemError(
-                f"{len(names)} choices are given for {len(self.slots)} slots", hint="give one choice a slot"
-            )
+            raise ProblemError(f"{len(names)} choices for {len(self.slots)} slots", hint="give one choice a slot")
         chosen: list[int] = []
         for slot, name in zip(self.slots, names, strict=True):
             if name not in slot.choices:

@@ -232,9 +232,8 @@ def _student_central(t: float, df: int) -> float:
     if df >= _MANY:
         a = df - 0.5
         b, square = 48 * a * a, a * math.log1p(t * t / df)
-        more = (square + 3) / b - (((4 * square + 33) * square + 240) * square + 855) / (
-            10 * b * (b + 0.8 * square * square + 100)
-        )
+        scale = 10 * b * (b + 0.8 * square * square + 100)
+        more = (square + 3) / b - (((4 * square + 33) * square + 240) * square + 855) / scale
         return math.erf(math.sqrt(square / 2) * (1 + more))
     angle = math.atan(t / math.sqrt(df))
     square = math.cos(angle) ** 2
@@ -337,9 +336,7 @@ def summarise(blocks: Sequence[Block]) -> Summary:
     low_s, high_s = _bounded(*median_interval(blocks))
     # Blocks of one process lie apart in time, with other candidates between them: a trend shows there. One
     # long block shows it in its own samples.
-    medians = {
-        process: [median(b.values_s) for b in blocks if b.process == process and b.values_s] for process in groups
-    }
+    medians = {p: [median(b.values_s) for b in blocks if b.process == p and b.values_s] for p in groups}
     series = [medians[process] if len(medians[process]) >= 4 else values for process, values in groups.items()]
     series.append([median(s) for s in series])
     return Summary(

@@ -118,9 +118,7 @@ def repeated(items: Sequence[Hashable]) -> Iterator[tuple[int, int]]:
 _LONGEST_ESCAPE = 6
 _CLOSES = {"[": "]", "{": "}"}
 _WORDS = ("true", "false", "null", "NaN", "-Infinity", "Infinity")
-_BEGUN_WORD = re.compile(
-    "|".join(("", r"\.", "[eE][+-]?", *(word[:end] for word in _WORDS for end in range(1, len(word)))))
-)
+_BEGUN_WORD = re.compile("|".join(("", r"\.", "[eE][+-]?", *(w[:end] for w in _WORDS for end in range(1, len(w))))))
 
 
 def cut_off(text: str) -> bool:
@@ -133,10 +131,8 @@ def cut_off(text: str) -> bool:
         rest, fault = text[error.pos :], error.msg
     except (ValueError, RecursionError):
         return False
-    in_string = fault.startswith("Unterminated string") or (
-        fault.startswith("Invalid \\u") and len(rest) <= _LONGEST_ESCAPE
-    )
-    if not in_string and not _BEGUN_WORD.fullmatch(rest):
+    in_escape = fault.startswith("Invalid \\u") and len(rest) <= _LONGEST_ESCAPE
+    if not (in_escape or fault.startswith("Unterminated string") or _BEGUN_WORD.fullmatch(rest)):
         return False
     opened: list[str] = []
     for letter in re.findall(r"[][{}]", outside_strings(text)):

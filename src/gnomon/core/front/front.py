@@ -161,9 +161,7 @@ def _simple(model: CostModel) -> Ints:
     Pairs of slots may forbid them.
     """
     slots = model.space.slots
-    allowed: list[Floats] = [
-        np.where(np.isinf(cost).any(axis=1, keepdims=True), np.inf, cost) for cost in model.slot_costs
-    ]
+    allowed: list[Floats] = [np.where(np.isinf(c).any(axis=1, keepdims=True), np.inf, c) for c in model.slot_costs]
     cheapest = np.array([cost.argmin(axis=0) for cost in allowed])
     rows = [cheapest.T]
     for name in dict.fromkeys(choice for slot in slots for choice in slot.choices):

@@ -51,9 +51,8 @@ def plane_factors(spots: Floats, weights: Floats, bounds: Floats) -> Floats:
     factors = np.empty(len(spots))
     step = max(1, BATCH_ENTRIES // max(1, len(weights)))
     for start in range(0, len(spots), step):
-        factors[start : start + step] = least_factors(spots[start : start + step] @ weights.T, bounds).min(
-            axis=1, initial=np.inf
-        )
+        part = slice(start, start + step)
+        factors[part] = least_factors(spots[part] @ weights.T, bounds).min(axis=1, initial=np.inf)
     return factors
 
 

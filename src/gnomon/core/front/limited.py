@@ -89,9 +89,7 @@ class _Core:
         if is_narrow(len(sizes), self.ends):  # slots that are alike in size share buckets
             sizes = [self.unary.shape[1]] * len(sizes)
         unary = [costs[:size] for costs, size in zip(self.unary, sizes, strict=True)]
-        pairs = {
-            (i, j): table[: sizes[i], : sizes[j]] for (i, j), table in zip(self.ends.tolist(), self.joint, strict=True)
-        }
+        pairs = {(i, j): t[: sizes[i], : sizes[j]] for (i, j), t in zip(self.ends.tolist(), self.joint, strict=True)}
         return plan_of(unary, pairs, _LIMITS, wide=True)
 
     def contracted(self, kept: Kept) -> _Part:
@@ -282,9 +280,8 @@ class _Search:
         self.pool = np.zeros((0, len(self.slots)), dtype=np.int32)
         self.points = np.zeros((0, 1 + len(caps)))
         self.extra = _EXTRA
-        self.highest = sum(
-            float(np.where(np.isinf(t), -np.inf, t).max()) for t in (*energy.unary, *energy.pairwise.values())
-        )
+        tables = (*energy.unary, *energy.pairwise.values())
+        self.highest = sum(float(np.where(np.isinf(t), -np.inf, t).max()) for t in tables)
         self.count = 0
 
     @property

@@ -366,9 +366,8 @@ class TriangleSearch:
             if exact:
                 left = np.full((int(step.part < 1), weights.shape[1]), -np.inf)
                 left[:, 0] = limits[i, 0]
-            entry.regions.append(
-                Region(corners=runs[i], factor=step.factor, weights=weights[i], left=left - self.slack)
-            )
+            region = Region(corners=runs[i], factor=step.factor, weights=weights[i], left=left - self.slack)
+            entry.regions.append(region)
 
     def _learn(self, labels: LabelPass, charge: Floats) -> None:
         """Add what the labels that are left lead to, as far as no point is known that is nowhere worse."""

@@ -50,9 +50,7 @@ class StabDecision:
         By index where the map has it, else by type, else on the first of BACKENDS, which is cpu: also a candidate
         whose fastest backend is the default, if the default's per-type keys do not name its type.
         """
-        return {
-            index: self.mapped.get(index, self.typed.get(type_, self.backends[0])) for index, type_ in operators.items()
-        }
+        return {i: self.mapped.get(i, self.typed.get(kind, self.backends[0])) for i, kind in operators.items()}
 
 
 def published_index(operator: TraceOperator) -> int:
@@ -279,9 +277,7 @@ def _lacks(traces: Mapping[str, Trace], prices: Mapping[int, Mapping[str, float]
         sentences.append(f"{alone} of {len(prices)} operators have a time on one backend only, so they stay there.")
     permutes = sum(1 for trace in traces.values() for op in trace.main if op.type == PERMUTE)
     if permutes:
-        sentences.append(
-            f"onert added {permutes} Permute operators in these runs, which belong to no operator of the model."
-        )
+        sentences.append(f"onert added {permutes} Permute operators, which belong to no operator of the model.")
     sentences.append("Nothing is known of what a change of backend costs between operators.")
     if any(trace.graph is None for trace in traces.values()):
         missing = ", ".join(b for b, trace in traces.items() if trace.graph is None)

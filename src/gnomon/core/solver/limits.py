@@ -60,9 +60,8 @@ def _cap(number: int, limit: Limit, model: CostModel) -> Cap:
 def forbidden_as(energy: Energy, cap: Cap) -> Energy:
     """The uses of a cap as an energy, with everything forbidden that another energy forbids."""
     unary = [np.where(np.isinf(cost), np.inf, use) for cost, use in zip(energy.unary, cap.use.unary, strict=True)]
-    pairwise = {
-        key: np.where(np.isinf(cost), np.inf, cap.use.pairwise.get(key, 0.0)) for key, cost in energy.pairwise.items()
-    }
+    uses = cap.use.pairwise
+    pairwise = {key: np.where(np.isinf(cost), np.inf, uses.get(key, 0.0)) for key, cost in energy.pairwise.items()}
     return Energy(tuple(unary), pairwise)
 
 

@@ -354,20 +354,18 @@ def _within(shares: Floats, most: float) -> Floats:
 
 
 def minimise_charged(
-    energy: Energy, charges: Sequence[ScalarCharge], max_solves: float = math.inf, stop: Stop = never
+    energy: Energy, charges: Sequence[ScalarCharge], solves: float = math.inf, stop: Stop = never
 ) -> Minimum | None:
     """The exact minimum of energy plus charges, or None beyond the limits.
 
-    After `max_solves` minima, or when `stop` says so, it is the best one found, with its bound; OutOfTime before the
+    After `solves` minima, or when `stop` says so, it is the best one found, with its bound; OutOfTime before the
     first.
     """
     root = minimise(energy, stop=stop)
     if root is None or not charges or (least := energy.value(root.assignment)) == np.inf:
         return root
     value = charged_value(energy, charges, root.assignment)
-    search = _ChargeSearch(
-        energy=energy, charges=charges, solves=max_solves, stop=stop, best=root.assignment, value=value
-    )
+    search = _ChargeSearch(energy=energy, charges=charges, solves=solves, stop=stop, best=root.assignment, value=value)
     free_of_cost = frozenset(c for c, charge in enumerate(charges) if not charge.cost)
     shares = tuple(np.zeros(len(charge.slots)) for charge in charges)
     open_ = [_Node(paid=free_of_cost, shares=shares, bound=least)]

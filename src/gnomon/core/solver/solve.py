@@ -90,9 +90,7 @@ def solve(
         if method == "elimination" and time.over(0.0):
             raise ProblemError("elimination found nothing within the time limit", hint="raise it, or leave it out")
         if method == "elimination":
-            raise UsageError(
-                "the problem is too wide for elimination within the limits", hint="use the method 'auto' or 'milp'"
-            )
+            raise UsageError("the problem is too wide for elimination", hint="use the method 'auto' or 'milp'")
     if minimum is not None and caps and not np.isfinite(energy.value(minimum.assignment)):
         raise infeasible(model.space, energy, time.over)
     return _with_highs(model, vector, energy, charges, caps, time, minimum)
@@ -230,9 +228,7 @@ def _with_highs(
         both = [candidate for candidate in (best, before.assignment) if candidate is not None]
         best = min(both, key=lambda candidate: charged_value(energy, charges, candidate))
     if best is None:
-        raise ProblemError(
-            "no allowed assignment was found within the time limit", hint="raise the time limit, or leave it out"
-        )
+        raise ProblemError("no allowed assignment was found in time", hint="raise the time limit, or leave it out")
     least_width = degeneracy({slot: {other for other, _ in pairs} for slot, pairs in enumerate(energy.around())})
     answer = solution(model, vector, energy, Minimum(assignment=best, width=least_width), time)
     least = max(result.bound, -np.inf if before is None or before.bound is None else before.bound)

@@ -182,9 +182,7 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
             f"the search met nothing that {source} holds, in {len(outcome.trials)} evaluations",
             hint="Use --search brute, or more --iterations.",
         )
-    doubts = [
-        Doubt(kind="dump", message=message, hint="See docs/formats/pareto-formats.md.") for message in dump.doubts
-    ]
+    doubts = [Doubt(kind="dump", message=text, hint="See docs/formats/pareto-formats.md.") for text in dump.doubts]
     if lacking:
         message = f"{lacking} of the {len(outcome.trials)} assignments that were asked for are not in the dump"
         doubts.append(Doubt(kind="lacking", message=message, hint="They count as failed."))

@@ -23,7 +23,7 @@ _LONGEST = 3.0
 _LEAST_SPAN = 0.1
 """The least span of an axis, as a share of its largest value: a difference below 1 % shall not look like one."""
 
-_SAMPLE = Look(colour="#777777")
+_SAMPLE, _STAIRS = Look(colour="#777777"), Look(colour=LOOKS[0].colour, dash="5 3")
 _DOMINATED = Look(colour="#D55E00", shape="square", hollow=True)
 
 Place = Callable[[PointPart], tuple[Value, Value]]
@@ -82,9 +82,7 @@ def _front(document: ParetoDocument, whole: ParetoDocument) -> Chart:
     ]
     if len(document.objectives) == 2:
         steps = _stairs([tuple(v.value or 0.0 for v in place(point)) for point in document.front])
-        groups.insert(
-            1, Group(marks=line(steps), look=Look(colour=LOOKS[0].colour, dash="5 3"), kind="none", line="steps")
-        )
+        groups.insert(1, Group(marks=line(steps), look=_STAIRS, kind="none", line="steps"))
     spans = [_span([place(point)[k] for point in measured], samples, along) for k, along in enumerate("xy")]
     name = Path(document.model.path if document.model else document.source or "").name
     where = f" on {shorten(document.device, 30)}" if document.device else ""

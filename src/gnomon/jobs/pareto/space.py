@@ -329,11 +329,9 @@ class Evaluator:
         # Slow ones get all their visits: it is their noise that is asked for.
         effort = replace(self.effort(), laggard=1e9)
         measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
-        outcomes = {a: measured[c.key] for a, c in candidates.items()}
-        costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in outcomes.items()}
-        return {
-            a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in outcomes.items() if costs[a] is not None
-        }
+        runs = {a: measured[c.key] for a, c in candidates.items()}
+        costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in runs.items()}
+        return {a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in runs.items() if costs[a] is not None}
 
     def clock_of(self, assignment: Assignment, measured: Measured) -> Clock:
         """The clock of an assignment alone: CPU time where one thread works and it tells, else wall time."""

@@ -81,9 +81,7 @@ def deploy(
     said = done.stderr.strip().splitlines() or ["it did not end in time"]
     if not done.ok:
         kind = {_NO_ROOM: DeviceError, _MISSING: RuntimeMissingError}.get(done.returncode or 0, MeasurementError)
-        raise kind(
-            f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="All is there as it was."
-        )
+        raise kind(f"{clean(package.name)} was not deployed to {config.name}: {said[-1]}", hint="All is as it was.")
     *_, answer, folder = done.stdout.splitlines()
     timing = loads(answer)
     return DeployDocument(

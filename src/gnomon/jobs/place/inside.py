@@ -90,9 +90,8 @@ class InsidePlacer:
         """Everything that the backend takes on it, the rest on the first backend that takes it."""
         support = self.target.support.operators
         order = (backend, *(b for b in self.backends if b != backend))
-        return tuple(
-            self.backends.index(next(b for b in order if op.index in support[b])) for op in self.graph.operators
-        )
+        taken = (next(b for b in order if op.index in support[b]) for op in self.graph.operators)
+        return tuple(map(self.backends.index, taken))
 
     def contender(self, kind: Kind, label: str, assignment: Sequence[int], predicted_s: float | None) -> Contender:
         """A contender for an assignment of backend indices."""

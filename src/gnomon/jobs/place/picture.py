@@ -158,9 +158,8 @@ def segments(backends: Sequence[str], times_s: Sequence[float], visible_s: float
         for index in members:
             sums[backends[index]] = sums.get(backends[index], 0.0) + times_s[index]
         time_s = sum(sums.values())
-        yield Segment(
-            backend=max(sums, key=lambda name: sums[name]), start_s=start_s, time_s=time_s, operators=tuple(members)
-        )
+        backend = max(sums, key=sums.__getitem__)
+        yield Segment(backend=backend, start_s=start_s, time_s=time_s, operators=tuple(members))
         start_s += time_s
 
 

@@ -218,9 +218,7 @@ def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[
 def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
     if document.why_not_mixed and all(c.kind == "single" for c in document.contenders):
         ideal, why = document.ideal_s, document.why_not_mixed
-        free = (
-            f" Every block on its fastest runtime would take {units.time(ideal)}." if ideal and not page.brief else ""
-        )
+        free = f" Every block on its best runtime would take {units.time(ideal)}." if ideal and not page.brief else ""
         why = f"N{why[1:]}" if why.startswith("not cut") else f"Not mixed: {why}"
         page.line(f"{why}.{free}")
 

@@ -143,9 +143,7 @@ def sustain(lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Tel
     return tuple(parts)
 
 
-_NOT_ASKED = Failure(
-    stage="run", kind="refused", transient=False, message="it is not asked for several requests at once here"
-)
+_NOT_ASKED = Failure(stage="run", kind="refused", transient=False, message="it is not run for several requests at once")
 
 
 def _takes_streams(contender: Contender) -> bool:

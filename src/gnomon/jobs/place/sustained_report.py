@@ -49,9 +49,7 @@ def sustained_text(parts: Sequence[SustainedPart], page: Page) -> None:
         first_s = max(part.first.seconds for part in parts if part.first)
         last_s = max(part.last.seconds for part in parts if part.last)
         table.note = f"at first, at the end: of the first {_duration(first_s)} and of the last {_duration(last_s)}"
-        table.note += (
-            "; late: still running when the next was due; skipped: slots in which none began." if paced else "."
-        )
+        table.note += "; late: still running when the next was due; skipped: slots without a call." if paced else "."
         page.table(table)
     for part in parts:
         if streams == 1:  # seconds in several processes show no level that stays
