@@ -13,7 +13,7 @@ from tests.core.solver.placement_problems import exhaustive, graph_problem, rand
 from gnomon.core.cost import CostModel, Limit, limit_on
 from gnomon.core.front import limited
 from gnomon.core.front.limited import solve_within
-from gnomon.core.front.plan import beyond, make_plan, minimise_weighted, plan_of
+from gnomon.core.front.plan import beyond, joint_pairs, minimise_weighted, plan_of
 from gnomon.core.solver.ordering import Limits
 from gnomon.core.solver.solve import solve
 from gnomon.errors import InfeasibleError
@@ -104,7 +104,7 @@ def test_a_price_bounds_what_more_saves() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_wide_plan_has_the_same_minima(seed: int) -> None:
     model = placement(seed, 30)
-    narrow = make_plan(model, Limits())
+    narrow = plan_of(model.slot_costs, joint_pairs(model), Limits())
     pairs = {(pair.first, pair.second): pair.cost for pair in model.pairs}
     wide = plan_of(model.slot_costs, pairs, Limits(), wide=True)
     assert narrow is not None and wide is not None and len(wide.buckets) < len(narrow.buckets)

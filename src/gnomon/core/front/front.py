@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime
-from gnomon.core.front.plan import make_plan
+from gnomon.core.front.plan import joint_pairs, plan_of
 from gnomon.core.front.search import FrontLimits, Search, cases, charged_choices, search_many
 from gnomon.core.front.triangles import TriangleSearch
 from gnomon.core.front.wide import search_wide, solved
@@ -121,7 +121,7 @@ def _run(search: Search) -> float:
     counted = search.counted
     charges, forbidden = charged_choices(counted)
     entries = float(limits.table_entries)
-    plan = make_plan(counted, Limits(table_entries=entries, total_entries=entries))
+    plan = plan_of(counted.slot_costs, joint_pairs(counted), Limits(table_entries=entries, total_entries=entries))
     if plan is None or len(charges) > limits.charges:
         return search_wide(search)
     relaxed, parts = plan.forbidding(forbidden), cases(counted, plan)

@@ -158,13 +158,10 @@ class Plan:
         return sorted(children, key=lambda child: child[0])
 
 
-def make_plan(model: CostModel, limits: Limits) -> Plan | None:
-    """The plan of a model, charges left out, or None where its tables would exceed the limits."""
-    return plan_of(model.slot_costs, _joint_pairs(model), limits)
-
-
 def plan_of(unary: Sequence[Floats], pairs: Pairs, limits: Limits, *, wide: bool = False) -> Plan | None:
     """The plan of costs (choices, objectives) a slot, and (choices, choices, objectives) a pair, lower slot first.
+
+    None where its tables would exceed the limits.
 
     One that is `wide` has few large buckets: slots with two neighbours or fewer are eliminated in rounds of such as are
     not neighbours, so that a chain of n slots takes about log2(n).
@@ -213,7 +210,7 @@ def is_narrow(count: int, ends: Ints) -> bool:
     return not _rounds(around)[1]
 
 
-def _joint_pairs(model: CostModel) -> Pairs:
+def joint_pairs(model: CostModel) -> Pairs:
     """The table of each pair of slots, lower slot first; all-zero ones left out."""
     tables: Pairs = {}
     for group in model.pair_groups:

@@ -52,8 +52,9 @@ def best_order(
     `sizes[slot]` is the number of choices. The graph is not changed. Deterministic. Raises OutOfTime.
     """
     limits = limits or Limits()
-    if _exceeds(neighbours, sizes, limits):
-        return None
+    smallest = min((sizes[v] for v in neighbours), default=1)
+    if (degeneracy(neighbours) + 1) * math.log(smallest) > math.log(limits.table_entries) + 1e-9:
+        return None  # whatever the order
     if (perfect := _perfect(neighbours)) is not None:
         return _within(perfect, sizes, limits)
     first = _greedy(neighbours, sizes, limits, stop, by_size=False)
@@ -151,12 +152,6 @@ def degeneracy(neighbours: Mapping[int, AbstractSet[int]]) -> int:
                 degree[u] -= 1
                 heapq.heappush(heap, (degree[u], u))
     return least
-
-
-def _exceeds(neighbours: Mapping[int, AbstractSet[int]], sizes: Sequence[int], limits: Limits) -> bool:
-    """Whether it is plain that no order is within the limits."""
-    smallest = min((sizes[v] for v in neighbours), default=1)
-    return (degeneracy(neighbours) + 1) * math.log(smallest) > math.log(limits.table_entries) + 1e-9
 
 
 class _Fill:

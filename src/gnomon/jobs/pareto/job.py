@@ -123,6 +123,7 @@ def _measured(
         plain = enough(points) if worth.sessions and request.effort.processes_most > 1 else None
         graph = space.targets[0].placed.graph if space.operator_slots else lab.graph
         whole, each = search_parts(asked.plans, searches)
+        again = {space.label(a): measured for a, (_, measured) in tried.items()}
         return ParetoDocument(
             model=model_part(request.model, graph),
             graph=graph_part(graph),
@@ -151,9 +152,7 @@ def _measured(
             reference=sensitivity.reference or None,
             reference_checked_by=checked_by(sensitivity, tried.values(), warnings),
             doubts=warnings,
-            environments=environment_parts(
-                lab.runner.environments, labels_of({space.label(a): measured for a, (_, measured) in tried.items()})
-            ),
+            environments=environment_parts(lab.runner.environments, labels_of(again)),
             conditions=conditions_part(lab, space.options.get("threads", ())),
             **measured_facts(lab),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -175,7 +175,6 @@ def _profiled(
     # A model that was converted has operators of its own, which are not those of the rows.
     own = [op.name for op in lab.graph.operators]
     alike = {c.label: times[c.label] for c in alive if [op.name for op in c.graph.operators] == own}
-    resolutions_s = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in alive}
     return ProfileDocument(
         **_facts(lab, lab.graph, field),
         clock=clock,
@@ -201,7 +200,7 @@ def _profiled(
             *first_runs((c, [lab.runner.known(c.key)]) for c in alive),
         ),
         sustained=sustained,
-        resolutions_s={label: resolution_s for label, resolution_s in resolutions_s.items() if resolution_s},
+        resolutions_s=_coarse(alive),
         turns=(),
     )
 
@@ -448,13 +447,15 @@ def _resolutions(inside: Sequence[InsideResult], rows: Sequence[PlacedOperator],
         for result in inside
         for backend in result.backends
         for name in (backend, f"{result.target.configuration.name}:{backend}")
-        if name in shown
+        if name in shown and resolution_of(result.target.runtime)
     }
-    places |= {
-        proved.contender.label: max(resolution_of(part.target.runtime) for part in proved.contender.parts)
-        for proved in verdict.proved
-    }
-    return {name: seconds for name, seconds in places.items() if seconds}
+    return places | _coarse(proved.contender for proved in verdict.proved)
+
+
+def _coarse(contenders: Iterable[Contender]) -> dict[str, float]:
+    """The seconds in which the profilers of contenders count, by label; without those that count finely."""
+    every = {c.label: max(resolution_of(part.target.runtime) for part in c.parts) for c in contenders}
+    return {label: seconds for label, seconds in every.items() if seconds}
 
 
 def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
@@ -509,8 +510,8 @@ def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocu
 def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: AcrossResult | None) -> Solution | None:
     """The solution of the problem in which a contender was among the choices."""
     own = {part.configuration.name for part in chosen.parts}
-    solutions = [result.solution for result in inside if {result.target.configuration.name} == own]
-    return next(iter(solutions), across.solution if across else None)
+    solutions = (result.solution for result in inside if {result.target.configuration.name} == own)
+    return next(solutions, across.solution if across else None)
 
 
 def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:

@@ -42,9 +42,8 @@ def front_report(document: FrontDocument, page: Page) -> None:
     if document.swept is None:
         page.headline(f"{many(len(points), 'trade-off')}: {proof(document.certificate)}.")
     else:
-        page.headline(
-            f"The least at {many(len(points), 'limit')} of {document.swept.name}: {_swept_proof(document.certificate)}."
-        )
+        limits = f"{many(len(points), 'limit')} of {document.swept.name}"
+        page.headline(f"The least at {limits}: {_swept_proof(document.certificate)}.")
     shown = points if page.every else [points[i] for i in _spread(len(points))]
     note = "" if len(shown) == len(points) else f"{len(shown)} of {len(points)} are shown; --json has all."
     table = Table(shown, note=note)
