@@ -24,7 +24,7 @@ def new_package(
 
     KIND is job, runtime or device. The package works as it is, under NAME: change it line by line into your own.
 
-    Raises UsageError where NAME is no name or is taken, and where the folder exists.
+    Raises UsageError where NAME is not a name or is taken, and where the folder exists.
     """
     from gnomon.jobs.new.job import new_package as write
 
