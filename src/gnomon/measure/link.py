@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import io
 import json
-import marshal
 import os
 import platform
+import py_compile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.util import MAGIC_NUMBER, source_hash
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, Self, cast
 
@@ -108,11 +108,9 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
         )
 
 
-_AGENT = Path(__file__).parents[1] / "agent"
+_AGENT = Path(str(resources.files("gnomon.agent")))
 _MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_UNCHECKED = (1).to_bytes(4, "little")
-"""The flags of PEP 552 of a compiled file that is used without a look at the source."""
 
 
 @functools.cache
@@ -126,17 +124,20 @@ def packed_agent(*, compiled: bool = False) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
         for path in sorted(_AGENT.rglob("*.py")):
-            name, source = f"gnomon_agent/{path.relative_to(_AGENT).as_posix()}", path.read_bytes()
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), source)
+            name = f"gnomon_agent/{path.relative_to(_AGENT).as_posix()}"
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes())
             if compiled:
-                archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(source, name))
+                archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(path, name))
     return buffer.getvalue()
 
 
-def _compiled(source: bytes, name: str) -> bytes:
+def _compiled(path: Path, name: str) -> bytes:
     """A module of the agent as the file of its compiled form that is used without a look at the source."""
-    code = compile(source, name, "exec", dont_inherit=True)
-    return MAGIC_NUMBER + _UNCHECKED + source_hash(source) + marshal.dumps(code)
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    with guarded_folder("gnomon-compiled-") as folder:
+        target = folder / "module.pyc"
+        py_compile.compile(str(path), str(target), name, doraise=True, invalidation_mode=unchecked)
+        return target.read_bytes()
 
 
 class AgentLink:
