@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from gnomon.core.stats import Comparison, Summary
+from gnomon.core.stats import Comparison
 from gnomon.jobs.place.document import (
     ColumnPart,
     ContenderPart,
@@ -103,12 +103,13 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
     clock, decision, best = document.clock, document.decision, document.decision.best_single
     if not page.brief:
         page.heading(f"One inference, decided by {units.CLOCKS[clock]} (median, [95 % interval])")
-    alive = sorted((c for c in document.contenders if c.summary(clock)), key=lambda c: c.level_s or 0.0)
+    summaries = {c.label: summary for c in document.contenders if (summary := c.summary(clock))}
+    alive = sorted((c for c in document.contenders if c.label in summaries), key=lambda c: c.level_s or 0.0)
     shown = _first_rows(alive, document) if page.brief else alive
     table = (
         Table(shown, split=6, chosen=lambda c: c.label == decision.chosen)
         .text("configuration", lambda c: c.label, least=20)
-        .times("CPU" if clock == "cpu" else "wall", lambda c: c.summary(clock), least=16)
+        .times("CPU" if clock == "cpu" else "wall", lambda c: summaries[c.label], least=16)
         .times("wall" if clock == "cpu" else "CPU", lambda c: c.summary("wall" if clock == "cpu" else "cpu"), None)
         .number("ratio", lambda c: "1" if c.label == best else units.digits(r.ratio) if (r := c.against_best) else "-")
         .text("to the best backend", lambda c: _against_best(c, document), least=21)
@@ -117,8 +118,17 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
         .number("max abs error", lambda c: c.difference.absolute if c.difference else None, units.small)
         .number("unattributed", lambda c: c.unattributed_s, units.time, extra=True)
         .number("profiler overhead", lambda c: c.profiler_overhead_s or None, units.time, extra=True)
+        .number("p90", lambda c: summaries[c.label].p90_s, units.time, extra=True)
+        .number("p99", lambda c: summaries[c.label].p99_s, units.time, extra=True)
+        .number("load", lambda c: c.runs.load_s, units.time, extra=True)
+        .number("first call", lambda c: c.runs.first_call_s, units.time, extra=True)
+        .number("samples", lambda c: f"{summaries[c.label].n} in {summaries[c.label].processes}", extra=True)
+        .bars(
+            f"Median {units.CLOCKS[clock]} of one inference, with its 95 % interval",
+            lambda c: ends_of(summaries[c.label]),
+        )
     )
-    page.table(with_samples(table, document))
+    page.table(table)
     page.draw("gnomon.jobs.place.picture:predicted_charts", document)
     if len(shown) < len(alive):
         page.omitted.append(many(len(alive) - len(shown), "more configuration"))
@@ -136,18 +146,17 @@ def contenders_table(document: PlaceDocument, page: Page) -> None:
             notes.append("one thread against one by CPU time, else the fastest 20 % of calls by wall time")
         else:
             notes.append("order and ratio are of the fastest 20 % of calls, which nothing else interrupted")
-    summaries = [summary for c in alive if (summary := c.summary(clock))]
-    notes.append(counted(summaries))
+    notes.append(counted(list(summaries.values())))
     with page.details("what the columns are"):
         page.note("; ".join(notes) + ".")
-    processes = max(summary.processes for summary in summaries)
+    processes = max(summary.processes for summary in summaries.values())
     certainty([(c.label, c.against_best) for c in shown], decision.best_single, processes, page)
     for contender in document.contenders:
         if contender.failure:
             how = "was refused" if contender.failure.kind in ("wrong-output", "refused") else "failed"
             page.item(f"{contender.label} {how}: {failure_text(contender.failure)}")
     with page.details("what rose or fell while measuring"):
-        _restless([c.label for c in alive if (summary := c.summary(clock)) and summary.trend], page)
+        _restless([c.label for c in alive if summaries[c.label].trend], page)
 
 
 def _limits(document: PlaceDocument, page: Page) -> None:
@@ -193,26 +202,6 @@ def _against_best(contender: ContenderPart, document: PlaceDocument) -> str:
     # A precision that was not asked for, by which nothing is chosen.
     coarser = "" if contender.precision in (*asked, "") else f" in {contender.precision}"
     return ("(best backend)" if best else bounds_and_outcome(ratio) if ratio else "") + coarser
-
-
-def with_samples(table: Table[ContenderPart], document: PlaceDocument) -> Table[ContenderPart]:
-    """The table with what pages show of the samples of contenders that ran: their times drawn, and further columns."""
-    clock = document.clock
-
-    def of(show: Callable[[Summary], str]) -> Callable[[ContenderPart], str]:
-        return lambda c: "-" if (summary := c.summary(clock)) is None else show(summary)
-
-    return (
-        table.number("p90", of(lambda summary: units.time(summary.p90_s)), extra=True)
-        .number("p99", of(lambda summary: units.time(summary.p99_s)), extra=True)
-        .number("load", lambda c: c.runs.load_s, units.time, extra=True)
-        .number("first call", lambda c: c.runs.first_call_s, units.time, extra=True)
-        .number("samples", of(lambda summary: f"{summary.n} in {summary.processes}"), extra=True)
-        .bars(
-            f"Median {units.CLOCKS[clock]} of one inference, with its 95 % interval",
-            lambda c: ends_of(c.summary(clock)),
-        )
-    )
 
 
 def _why_not_mixed(document: PlaceDocument, page: Page) -> None:
