@@ -6,17 +6,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnomon.core.brief import brief
 from gnomon.core.cost import CostModel, Floats, Ints, OutOfTime, Stop
 from gnomon.core.solver.elimination import Energy, Minimum, weigh
-from gnomon.core.solver.limits import Cap, caps_of, conflict, forbidden_as
-from gnomon.core.solver.milp import minimise_milp
 from gnomon.core.solver.ordering import degeneracy
 from gnomon.core.solver.prune import ScalarCharge, charged_value, infeasible, minimise_charged, surviving, weigh_charges
 from gnomon.errors import InfeasibleError, ProblemError, UsageError
+
+if TYPE_CHECKING:
+    from gnomon.core.solver.limits import Cap
 
 METHODS = ("auto", "elimination", "milp")
 _ENUMERATED_CHARGES = 12
@@ -78,7 +80,11 @@ def solve(
     time = Time(time_limit_s, clock_s)
     vector = model.weight_vector(weights)
     energy, charges = weigh_charges(model, vector, weigh(model, vector))
-    caps = caps_of(model)
+    caps: tuple[Cap, ...] = ()
+    if model.limits:
+        from gnomon.core.solver.limits import caps_of
+
+        caps = caps_of(model)
     minimum = start
     if method != "milp":
         minimum = _eliminate(energy, charges, time, every_subset=method == "elimination")
@@ -206,6 +212,8 @@ def _with_highs(
     before: Minimum | None,
 ) -> Solution:
     """The solution by HiGHS, from the best that elimination found before."""
+    from gnomon.core.solver.milp import minimise_milp
+
     stop = (lambda _: True) if caps else time.for_pruning()  # what costs more may use less
     kept = surviving(energy, _charged(energy, charges), stop)
     if kept is None:
@@ -240,6 +248,8 @@ def why_not(
     model: CostModel, energy: Energy, charges: Sequence[ScalarCharge], caps: Sequence[Cap], time: Time
 ) -> InfeasibleError:
     """The error for an energy of which nothing is allowed, or nothing that keeps the caps."""
+    from gnomon.core.solver.limits import conflict, forbidden_as
+    from gnomon.core.solver.milp import minimise_milp
 
     def least(cap: Cap, others: Sequence[Cap]) -> float:
         use = forbidden_as(energy, cap)
