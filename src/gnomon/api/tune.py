@@ -367,7 +367,7 @@ def overlay_analyze(
         portfolio=portfolio or 0,
         resamples=resamples,
         seed=options.get("seed", 0),
-        names=job.told_of(names, paths),
+        names=job.named_devices(names, paths),
         watch=on_progress,
     )
     document = analysis.document

@@ -196,7 +196,7 @@ class Bench:
     def connect(self, call_s: float = _CALL_S) -> None:
         """Begin a session, unless one is open, in which a call may take so many seconds.
 
-        DeviceError where the device cannot be had, with what the tracker says of it.
+        DeviceError where the device is unavailable, with the tracker's answer.
         """
         ends = self._servers is not None and time.monotonic() + call_s > self._ends_s
         if self._open and (ends or not self._worker.alive):  # a child that was lost had the session
@@ -232,8 +232,8 @@ class Bench:
     def _free(self) -> FreeServer | None:
         """A server of the device; None where it is this machine.
 
-        A function that did not return stays in its server until its session has come to its end, by the server's own
-        clock: it is waited for.
+        A function that did not return stays in its server until the session ends by the server's own clock, so wait for
+        that.
         """
         if self._servers is None:
             return None
@@ -241,7 +241,7 @@ class Bench:
         return self._servers.free(max(self._wait_s, left_s + _MARGIN_S), again=self._lost_in_turn > 0)
 
     def call(self, what: LayerCall | NetworkCall, loop: Loop) -> Timed | Failure:
-        """Call it once to compare its outputs, then time it. DeviceError only where the device cannot be had."""
+        """Call it once to compare its outputs, then time it. DeviceError only where the device is unavailable."""
         said = self._asked(what, loop)
         if isinstance(said, Failure) and said.kind in ("vanished", "crash"):
             try:

@@ -100,7 +100,7 @@ class _Bins:
         self.known_hosts: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, records: TuningRecords, columns: TrialColumns, mask: NDArray[np.bool_]) -> None:
-        """Sort in the trials of a set."""
+        """Add the trials of a set."""
         device = self.devices.index(records.device.key)
         layer_of, row_of = np.zeros((2, len(columns.names)), dtype=np.int32)
         met, host = _as_met(columns, mask), records.host
@@ -171,7 +171,7 @@ class _Bins:
         return place
 
     def _failed(self, records: TuningRecords, columns: TrialColumns, k: int, place: tuple[int, int, int]) -> None:
-        """Take a trial without times."""
+        """Add a trial without times."""
         layer, configuration = columns.names[columns.which[k]]
         failure = columns.failures.get(k) or _lie(columns.samples_of(k).tolist())
         if failure.stage == "check" or (failure.kind == "crash" and not failure.transient):
@@ -259,7 +259,7 @@ def without_times(times: LayerTimes) -> tuple[str, ...]:
 
 
 def _contradictions(record_sets: Sequence[TuningRecords], labels: Sequence[str]) -> Iterator[str]:
-    """How record sets contradict each other, a sentence each."""
+    """The contradictions between record sets, a sentence each."""
     first = record_sets[0]
     by_key: dict[str, int] = {}
     layers: dict[str, tuple[TuningLayer, int]] = {}

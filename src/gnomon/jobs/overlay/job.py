@@ -61,7 +61,7 @@ _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
 
 
-def told_of(devices: Sequence[str], logs: Sequence[Path]) -> Told:
+def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> Told:
     """The devices that a user names for logs: keys, "KEY=FILE" for one of the logs, or addresses.
 
     The key of a place is what records call it. UsageError for a file that is not one of the logs.

@@ -44,7 +44,7 @@ from gnomon.system.files import read_file, save_text
 
 _MANY = f"What primitives add is learned from {MOST_LEARNED} of the networks, drawn at random."
 _SIDE = 32
-"""The height and width of images that nothing is known of: nothing is made of them."""
+"""The height and width of images of unknown size, of which only shapes are made."""
 _DIGITS = 12
 _METHODS = f"Methods: {', '.join((*METHODS, IMPORTED))}."
 _MOST_PRIMITIVES = 1000

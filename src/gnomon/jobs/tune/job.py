@@ -189,7 +189,7 @@ def _round(
 ) -> int | Literal["exhausted", "failed"]:
     """One round of a layer: how many candidates were new, or why the search has no more.
 
-    Where the time is up in its midst the search gets no results any more: nobody will ask it.
+    Where the time is up midway the search gets no more results, as it is not asked again.
     """
     traces = tools.searches.ask(layer.layer, most)
     if isinstance(traces, Failure):
@@ -263,7 +263,7 @@ def _results(tools: Tools, layer: TuningLayer) -> list[tuple[Any, tuple[float, .
 
 
 def spent(campaign: TrialCampaign, layers: Iterable[TuningLayer]) -> int:
-    """How many candidates of layers the campaign has, whatever became of them."""
+    """How many candidates of layers the campaign has, failed ones too."""
     return sum(name != UNTUNED for layer in layers for name in pooled_trials(campaign.trials(layer.layer)))
 
 

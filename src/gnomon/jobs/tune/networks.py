@@ -49,7 +49,7 @@ def measure_calls(
     Whole networks that may be the fastest are visited by turns in each, several times, as a processor's speed wanders;
     and all networks in up to twice as many processes, until the median of each of these is known within 2 %. What
     failed once is not called again, and what the campaign has is not measured again. `watch` sees a step a call. The
-    bench has the machine's state meanwhile. DeviceError where the device cannot be had.
+    bench has the machine's state meanwhile. DeviceError where the device is unavailable.
     """
     failed: set[str] = set()
 

@@ -135,7 +135,7 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
 def epochs_of(rows: Iterable[AccuracyRow]) -> int | None:
     """How long most networks of a profile were trained from nothing here, of each its longest training; None: none was.
 
-    Networks of another length would be held against a promise that nobody made.
+    Networks that were trained for longer or shorter are not comparable.
     """
     longest: dict[tuple[str, str, int], int] = {}
     for row in rows:

@@ -102,7 +102,7 @@ def seen_networks(
 def _error(ones: Sequence[AccuracyRow], mean: float, noise: float) -> float:
     """The standard error of a network's mean accuracy, by its trainings' own where these were told with it.
 
-    How many images there were is not known of what was imported: then the noise of training alone is left.
+    The number of images behind an imported accuracy is unknown: then only the noise of training counts.
     """
     errors = [row.error for row in ones if row.error is not None]
     rest = len(ones) - len(errors)

@@ -265,7 +265,7 @@ def read_latency(path: Path) -> Iterator[LatencyRow]:
 
 
 def _rows(path: Path, kind: type[RowKind]) -> Iterator[RowKind]:
-    """The lines of a journal as what anybody may have written: ProblemError with all that is wrong with one."""
+    """The lines of a journal, which may come from anywhere: ProblemError with everything that is wrong in one."""
     with system_errors(UsageError, f"{path} cannot be read", hint="Give a readable profile."):
         for number, document in read_journal(path, _STRICT):
             complaints = Complaints(what="profile", hint=HINT)
