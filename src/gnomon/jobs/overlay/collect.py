@@ -225,10 +225,8 @@ class _Run:
                     meter.step(missing)
             elif isinstance(call, LayerCall) and candidate.layer.layer in compared:
                 calls[number] = replace(call, reference=None if candidate.trace is None else outputs)
-        processes = max((candidate.processes for candidate in wanted), default=0)
-        for number, _ in visits(
-            self._bench, calls, processes, self._loop.seed, lambda number, _: self._missing(wanted[number])
-        ):
+        processes, seed = max((candidate.processes for candidate in wanted), default=0), self._loop.seed
+        for number, _ in visits(self._bench, calls, processes, seed, lambda k, _: self._missing(wanted[k])):
             self._write(wanted[number], self._bench.call(calls[number], self._loop))
             meter.step()
         discard(*built)

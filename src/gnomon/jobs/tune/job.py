@@ -222,14 +222,13 @@ def _measure(tools: Tools, layer: TuningLayer, traces: Sequence[Any], step: Call
     if fresh and (best := best_trial(pooled.values())):
         # Beside the new ones, so that one lucky or busy moment does not decide its time for good.
         waiting.append((best.configuration, best.trace))
-    count, reference, size = 0, tools.references.get(layer.layer), tools.builders.count
+    count, reference, bench = 0, tools.references.get(layer.layer), tools.bench
+    size = tools.builders.count
     while waiting and not tools.over:
         batch, waiting = waiting[:size], waiting[size:]
         built = tools.builders.build([(layer, trace) for _, trace in batch])
         for (name, trace), call in zip(batch, built, strict=True):
-            said = (
-                call if isinstance(call, Failure) else tools.bench.call(replace(call, reference=reference), tools.loop)
-            )
+            said = call if isinstance(call, Failure) else bench.call(replace(call, reference=reference), tools.loop)
             tools.campaign.add(measured_trial(layer, trace, said))
             discard(call)
             if name in fresh:
