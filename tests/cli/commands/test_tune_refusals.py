@@ -87,7 +87,7 @@ GONE = "tvm://127.0.0.1:1/a"
         (3, "tune {none}", "does not exist .. check the path"),
         (3, "tune {broken}", "not a model"),
         (3, "tune {lite}", "not a model"),
-        (3, "tune {program}", "not an exported program"),
+        (3, "tune {program}", "not an exported PyTorch program"),
         (3, "tune {text}", "cannot be tuned"),
         (3, "tune {open}", "'x' is left open: 1,3,?,?"),
         (3, "tune {open} --shape x=1,3,8", "does not fit input 'x', which is 1,3,?,?"),
