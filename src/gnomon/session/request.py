@@ -108,10 +108,10 @@ class ModelRequest(MeasureRequest):
             )
 
 
-AnyRequest = TypeVar("AnyRequest", bound=MeasureRequest)
+Request = TypeVar("Request", bound=MeasureRequest)
 
 
-def timed(request: AnyRequest) -> AnyRequest:
+def timed(request: Request) -> Request:
     """The request with its clock running: from now on, unless it ran already."""
     return request if request.time is not None else replace(request, time=JobTime(request.max_time_s))
 
@@ -165,9 +165,7 @@ def device_met(runner: CampaignRunner | RecordedRunner) -> Iterator[None]:
         raise
 
 
-def patiently(
-    job: Callable[[AnyRequest], Found], request: AnyRequest, tell: Tell | None, *, recalls: bool = False
-) -> Found:
+def patiently(job: Callable[[Request], Found], request: Request, tell: Tell | None, *, recalls: bool = False) -> Found:
     """Do a job; if its device vanishes in the middle of it, wait up to `request.wait_s` for it and go on.
 
     What was measured is in the record, so that at most the visit under way is measured again. A job that `recalls` can
