@@ -58,7 +58,7 @@ def _device(document: Mapping[str, Any]) -> str:
     return str(device.get("key") or "") if isinstance(device, Mapping) else str(device)
 
 
-_ELSEWHERE = "Write it elsewhere: gnomon report last -o FILE"
+_ELSEWHERE = "gnomon report last -o FILE writes it elsewhere."
 _AGAIN = "Give --html a file in a folder that has room; nothing but the page is lost."
 """The hint where no record has the document."""
 
