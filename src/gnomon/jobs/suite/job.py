@@ -33,6 +33,7 @@ from gnomon.jobs.suite.plan import (
     LIKENESSES,
     REPEATED,
     Cell,
+    Suite,
     cells_of,
     identity,
     likeness,
@@ -82,47 +83,60 @@ def run_suite(asked: SuiteRequest, measure: Measure, *, tell: TellOf | None = No
     The failure of a cell is in what is returned. UsageError for what is wrong with the file, RecordError where another
     gnomon runs the suite or the record fails, DeviceError where the cluster does not answer.
     """
-    tell = tell or (lambda name, sentence: None)
     devices = load_devices()
     suite = read_suite(asked.path)
     cells = cells_of(suite, asked.path.absolute().parent, devices)
     for name in {name for cell in cells for name in cell.devices} - devices.keys():
         resolve(name)
     with open_store(asked.record) as store:
-        before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
-        context = Context(
-            device={},
-            versions={},
-            model_digest=hashlib.sha256("".join(cell.id for cell in cells).encode()).hexdigest(),
-            model_name=suite.name,
-            options={},
-            seed=0,
-            gnomon_version=gnomon.__version__,
-        )
-        question = Question(kind=KIND, context=before or context, details={})
-        campaign, resumed = open_campaign(store, question, fresh=asked.fresh)
-        cells = _gone_on(store, campaign.id, cells, tell)
-        noted = {"cells": [codec.to_json(cell) for cell in cells], "folder": str(asked.path.absolute().parent)}
-        if noted != last_note(store, campaign.id, _CELLS):
-            note(store, campaign.id, _CELLS, noted)
-        ended = _ended(store, campaign.id)
-        run = _Run(asked, campaign, measure, tell)
-        left = [cell for cell in cells if cell.id not in ended]
-        run.waiting = Waiting(left, ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended))
-        run.resumed, run.probed = resumed, suite.probe
-        run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
-        if left:
-            if asked.cluster is None:
-                run.here()
-            else:
-                with connected(asked.cluster) as client:
-                    run.on(client, store)
-        for cell in () if run.over() else run.waiting.rest():
-            message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
-            run.write(store, cell_part(cell, "failed", error=ErrorPart(kind="device", message=message, hint=_LEFT)))
-        if _ended(store, campaign.id).keys() >= {cell.id for cell in cells}:
-            note(store, campaign.id, FINISHED, {})
-        return _shown(store, campaign, asked.record, out=run.waiting.out)
+        return measure_cells(asked, suite, cells, measure, store, tell=tell)
+
+
+def measure_cells(
+    asked: SuiteRequest,
+    suite: Suite,
+    cells: tuple[Cell, ...],
+    measure: Measure,
+    store: Store,
+    *,
+    tell: TellOf | None = None,
+) -> SuiteDocument:
+    """As `run_suite`, of cells that are known; the store is that of `asked.record`."""
+    tell = tell or (lambda name, sentence: None)
+    before = None if asked.fresh else _interrupted(store, suite.name, cells, tell)
+    context = Context(
+        device={},
+        versions={},
+        model_digest=hashlib.sha256("".join(cell.id for cell in cells).encode()).hexdigest(),
+        model_name=suite.name,
+        options={},
+        seed=0,
+        gnomon_version=gnomon.__version__,
+    )
+    question = Question(kind=KIND, context=before or context, details={})
+    campaign, resumed = open_campaign(store, question, fresh=asked.fresh)
+    cells = _gone_on(store, campaign.id, cells, tell)
+    noted = {"cells": [codec.to_json(cell) for cell in cells], "folder": str(asked.path.absolute().parent)}
+    if noted != last_note(store, campaign.id, _CELLS):
+        note(store, campaign.id, _CELLS, noted)
+    ended = _ended(store, campaign.id)
+    run = _Run(asked, campaign, measure, tell)
+    left = [cell for cell in cells if cell.id not in ended]
+    run.waiting = Waiting(left, ((cell, ended[cell.id].device or "") for cell in cells if cell.id in ended))
+    run.resumed, run.probed = resumed, suite.probe
+    run.until_s = None if suite.max_time_s is None else time.monotonic() + suite.max_time_s
+    if left:
+        if asked.cluster is None:
+            run.here()
+        else:
+            with connected(asked.cluster) as client:
+                run.on(client, store)
+    for cell in () if run.over() else run.waiting.rest():
+        message = f"no device is left for it: {', '.join(cell.devices[:5])} failed"
+        run.write(store, cell_part(cell, "failed", error=ErrorPart(kind="device", message=message, hint=_LEFT)))
+    if _ended(store, campaign.id).keys() >= {cell.id for cell in cells}:
+        note(store, campaign.id, FINISHED, {})
+    return _shown(store, campaign, asked.record, out=run.waiting.out)
 
 
 def _interrupted(store: Store, name: str, cells: tuple[Cell, ...], tell: TellOf) -> Context | None:
