@@ -150,7 +150,7 @@ def read_plan(folder: Path, *, at: str) -> Plan:
         run_line(plan["job"])  # which has other parts than a job where it cannot be made
         plan["requirements"] = list(map(str, plan["requirements"]))
     except _UNREADABLE as error:
-        raise PackageError(f"{folder} is not a gnomon package: {error}", hint="Give one with plan.json.") from error
+        raise PackageError(f"{folder} is not a package of gnomon: {error}", hint="Give one with plan.json.") from error
     return plan
 
 
