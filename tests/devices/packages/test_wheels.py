@@ -339,7 +339,7 @@ def test_pip_is_asked_for_the_device_and_its_failures_are_told_apart(
     assert "There are wheels of 0.1, 0.2 for it." in says(lacking.format("0.1, 0.2")).hint
     assert "There are none" in says(lacking.format("none")).hint
     assert "cannot be reached" in says("WARNING: Retrying (Retry(total=4\n" + lacking.format("none")).message
-    assert "no pip" in says("python: No module named pip").message
+    assert "without pip" in says("python: No module named pip").message
     assert "pip says: ERROR: odd" in says("ERROR: odd").message
     asked = (tmp_path / "asked").read_text()
     for option in ("--no-deps", "--only-binary=:all:", "--python-version=3.11.4", "--platform=manylinux2014_aarch64"):
