@@ -64,7 +64,7 @@ def test_build(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     assert (found["measured"], found["space"], len(found["units"])) == (0, "tiny", 6)
     assert {"table", "clock", "overhead_s", "anchor", "fused", "evidence", "counts", "doubts"} <= found.keys()
     (tmp_path / "space.py").rename(tmp_path / "away.py")
-    assert "none of the known" not in call(capsys, "check", tmp_path / "t")[1]
+    assert "not a known one" not in call(capsys, "check", tmp_path / "t")[1]
     (tmp_path / "away.py").rename(tmp_path / "space.py")
     unlike = document(capsys, *args, "--fuse", "Conv+Relu", code=7)
     assert "fused chains" in unlike["error"]["message"]
