@@ -28,7 +28,7 @@ from gnomon.devices.opening import opened
 from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import THIS_MACHINE, ModelRequest
 
@@ -70,7 +70,7 @@ def beside(there: Board, name: str, record: Path) -> dict[str, Any]:
         labs = []
         for device in (THIS_MACHINE, there.config):
             request = ModelRequest(model=model_path(name), device=device, record=record, fresh=True, effort=effort)
-            lab = stack.enter_context(open_lab(request, kind="benchmark", question={"where": device.name}))
+            lab = stack.enter_context(open_session(request, kind="benchmark", question={"where": device.name}))
             reference(lab)
             labs.append((lab, InsidePlacer(lab, lab.targets[0]).singles()[0].candidate))
         pairs = []

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.common import arguments, model_path, own_record, publish, spread
 from gnomon.jobs.place.across import AcrossPlacer, random_chains
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles, trace_of
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 
@@ -28,7 +28,7 @@ CHAINS = 10
 def figures(name: str, record: Path) -> dict[str, Any]:
     """One model's chains."""
     request = ModelRequest(model=model_path(name), record=record, fresh=True)
-    with open_lab(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
+    with open_session(request, kind="chains", question={}) as lab, tempfile.TemporaryDirectory() as folder:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, Path(folder))
         alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])

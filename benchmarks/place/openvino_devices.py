@@ -21,9 +21,9 @@ from benchmarks.common import model_path, own_record, parser, publish, spread
 from gnomon.core.pricing.transfers import Sides
 from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import choose_clock, level, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 from gnomon.session.targets import describe
@@ -45,13 +45,13 @@ def figures(name: str, given: argparse.Namespace, record: Path) -> dict[str, Any
     request = ModelRequest(
         model=model_path(name),
         runtimes=("openvino", "onnxruntime"),
-        wish=Wish(backends=("cpu", given.away)),
+        wish=RunSettings(backends=("cpu", given.away)),
         shapes={"x": (1, 3, 48, 192)} if name.startswith("ppocr-cls") else {},
         record=record,
         effort=Effort(processes_least=1, processes_most=1),
         fresh=True,
     )
-    with open_lab(request, kind="devices", question={}) as lab:
+    with open_session(request, kind="devices", question={}) as lab:
         reference(lab)
         placer = TransferPlacer(lab, next(t for t in lab.targets if t.runtime.name == "openvino"))
         alive = profile_singles(lab, placer.singles())

@@ -29,9 +29,9 @@ from gnomon.core.pricing.transfers import HOME, Sides
 from gnomon.devices.config import load_devices
 from gnomon.jobs.place.inside import DRAWN, TransferPlacer, TransferResult
 from gnomon.measure.effort import Clock, Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
-from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.model_session import ModelSession, open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import THIS_MACHINE, ModelRequest
 from gnomon.session.targets import describe
@@ -110,7 +110,7 @@ def drawn(placer: TransferPlacer, number: int) -> list[Sides]:
 
 
 def compared(
-    lab: Lab, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
+    lab: ModelSession, placer: TransferPlacer, results: dict[Clock, TransferResult], number: int, anchor: Anchor
 ) -> list[dict[str, Any]]:
     """The placements, the plan and the single backends, each with its prediction and what it took by each clock."""
     wanted: dict[Sides, str] = {}
@@ -156,13 +156,13 @@ def main() -> None:
         request = ModelRequest(
             model=stretched(record.parent) if made else model_path(given.model),
             runtimes=tuple(dict.fromkeys((given.runtime, "onnxruntime"))),
-            wish=Wish(backends=tuple(given.backend) or ("cpu", "vulkan")),
+            wish=RunSettings(backends=tuple(given.backend) or ("cpu", "vulkan")),
             device=load_devices().get("local", THIS_MACHINE),
             record=record,
             effort=effort,
             fresh=True,
         )
-        with open_lab(request, kind="transfers", question={}) as lab:
+        with open_session(request, kind="transfers", question={}) as lab:
             reference(lab)
             target = next(t for t in lab.targets if t.runtime.name == given.runtime)
             begun = time.monotonic()

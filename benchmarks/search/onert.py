@@ -32,7 +32,7 @@ from gnomon.jobs.pareto.space import decision_space
 from gnomon.jobs.place.inside import inside_placer
 from gnomon.measure.progress import Progress
 from gnomon.session.contender import Anchor, choose_clock, level, measure_beside, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.objectives import LATENCY
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
@@ -130,7 +130,7 @@ def write_table(path: Path, priced: Priced, objectives: tuple[str, ...]) -> None
 def predicted(name: str, record: Path) -> dict[str, Any]:
     """Twenty random placements of operator types: what the profiles say, and what whole runs say."""
     request = ModelRequest(model=model_path(name), runtimes=("onert",), record=record, fresh=True)
-    with open_lab(request, kind="additive", question={}) as lab:
+    with open_session(request, kind="additive", question={}) as lab:
         space = decision_space(lab, "type", {})
         reference(lab)
         placer = inside_placer(lab, space.chosen_target((0,) * len(space.space.slots)))

@@ -29,7 +29,7 @@ from gnomon.errors import MeasurementError
 from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.measure.progress import Progress
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
@@ -70,7 +70,7 @@ def test_a_configuration_that_hangs_does_not_spoil_the_others(tmp_path: Path, sm
         "            time.sleep(3600)\n"
         "sys.meta_path.insert(0, Stuck())\n"
     )
-    wish = Wish(environments=({"PYTHONPATH": str(tmp_path / "stuck")},))
+    wish = RunSettings(environments=({"PYTHONPATH": str(tmp_path / "stuck")},))
     model = model_in(tmp_path, matmul_onnx())
     record = tmp_path / "record.sqlite"
     found = profile(
@@ -90,7 +90,7 @@ def test_a_setting_that_computes_wrongly_is_refused_and_the_users_own_does_not_l
     zoo_model: Zoo, small: Effort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUY_PATHS", "16")  # what the user's shell has must not reach the processes
-    wish = Wish(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
+    wish = RunSettings(backends=("cpu", "ruy"), environments=({"RUY_PATHS": "16"},))
     found = profile(ModelRequest(model=zoo_model("mix.circle"), effort=small, wish=wish))
     columns = {c.label.partition(" ")[0]: c for c in found.columns}
     if "onert[RUY_PATHS=16]:ruy" in columns:

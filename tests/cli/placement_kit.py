@@ -19,7 +19,7 @@ from gnomon.jobs.place.document import (
 )
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.models.model import Model
 from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
@@ -211,7 +211,7 @@ def document(
         "reference": "onert 0.1.0 on the model's file, unmodified",
         "reference_checked_by": "litert 2.3.0",
         "missing": (Missing(name="onert:train", reason="crashed with SIGSEGV", hint="Leave it out."),),
-        "doubts": (Doubt(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
+        "doubts": (Caveat(kind="busy", message="others used 30% of the machine", hint="Stop them."),),
         "environments": environment_parts(
             (environment("cpu", "ruy", "plan"),),
             labels_of({one.contender.label: one.measured for one in verdict.proved}),

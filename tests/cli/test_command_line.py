@@ -26,7 +26,7 @@ from gnomon.errors import CLOSED_PIPE, GnomonError, MeasurementError, ProblemErr
 from gnomon.jobs.runs.document import CampaignRow, RunDocument
 from gnomon.jobs.runs.report import run_report
 from gnomon.report.page import Page
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.request import ModelRequest
 from gnomon.values import shape
 
@@ -195,9 +195,11 @@ def test_options_reach_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_options_the_request_is_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert requested(monkeypatch, "m.onnx") == ModelRequest(
-        model=Path("m.onnx"), wish=Wish(usual=True, by_itself="too")
+        model=Path("m.onnx"), wish=RunSettings(usual=True, by_itself="too")
     )
-    assert requested(monkeypatch, "m.onnx", "-n", "1") == ModelRequest(model=Path("m.onnx"), wish=Wish(by_itself="too"))
+    assert requested(monkeypatch, "m.onnx", "-n", "1") == ModelRequest(
+        model=Path("m.onnx"), wish=RunSettings(by_itself="too")
+    )
 
 
 def test_the_python_api_refuses_unknown_options() -> None:

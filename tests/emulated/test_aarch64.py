@@ -26,7 +26,7 @@ from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings
 from gnomon.runtimes.onert import Onert
 from gnomon.session.model import place_model
 from gnomon.session.request import ModelRequest
@@ -94,7 +94,9 @@ def test_the_agent_probes_onert(board: LocalDevice) -> None:
         answer = link.ask({"onert": {"do": "probe", "runtime": "onert"}})["onert"]
     assert not isinstance(answer, Failure)
     assert answer["backends"] == ["cpu", "ruy", "train"]
-    configurations = Onert().configurations(Probe(version=answer["version"], backends=("cpu", "ruy")), Wish(threads=1))
+    configurations = Onert().configurations(
+        Probe(version=answer["version"], backends=("cpu", "ruy")), RunSettings(threads=1)
+    )
     assert [c.backends for c in configurations] == [("cpu", "ruy")]
 
 

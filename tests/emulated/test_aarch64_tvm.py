@@ -48,7 +48,7 @@ Document = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Lab:
+class ModelSession:
     """A tracker with a server of this machine and one of the emulated; what was made there, each once."""
 
     tracker: Tracker
@@ -95,7 +95,7 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelSession]:
     try:
         read_linker(read_target(TARGETS[ARM], here={}), None)
     except RuntimeMissingError as error:
@@ -106,7 +106,7 @@ def lab(arm: Emulated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
         tvmkit.tracked(tvmkit.wide_and_narrow()[:1]) as here,
         arm_server(arm, here.tracker, key=ARM, threads=2) as server,
     ):
-        yield Lab(tracker=here.tracker, server=server, folder=folder)
+        yield ModelSession(tracker=here.tracker, server=server, folder=folder)
 
 
 def machine_of(library: Path) -> int:
@@ -131,7 +131,7 @@ def check_same(error: float | None, compared_with: str) -> None:
         assert compared_with.startswith("ONNX Runtime")
 
 
-def test_two_architectures_are_behind_one_tracker(lab: Lab) -> None:
+def test_two_architectures_are_behind_one_tracker(lab: ModelSession) -> None:
     found = lab.tracker.summary()
     assert found.keys == (ARM, HERE)
     assert [found.queue(key).free for key in found.keys] == [1, 1]
@@ -140,7 +140,7 @@ def test_two_architectures_are_behind_one_tracker(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("key", [HERE, ARM])
-def test_a_network_is_tuned_on_each(lab: Lab, key: str) -> None:
+def test_a_network_is_tuned_on_each(lab: ModelSession, key: str) -> None:
     told = lab.tuned(key)
     assert told["trials"] == {"asked": TRIALS, "measured": TRIALS, "failed": 0, "before": 0}
     assert told["failures"] == []
@@ -158,7 +158,7 @@ def test_a_network_is_tuned_on_each(lab: Lab, key: str) -> None:
 
 
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
-def test_every_record_of_one_builds_and_runs_on_the_other(lab: Lab, host: str, key: str) -> None:
+def test_every_record_of_one_builds_and_runs_on_the_other(lab: ModelSession, host: str, key: str) -> None:
     told = lab.collected(host, key)
     assert (told["host"], told["device"]["key"], told["failures"]) == (host, key, [])
     assert sum(layer["measured"] for layer in told["layers"]) == TRIALS
@@ -171,7 +171,7 @@ def test_every_record_of_one_builds_and_runs_on_the_other(lab: Lab, host: str, k
     assert {t["server"] == lab.server.address for t in here} == {key == ARM}
 
 
-def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
+def test_one_choice_for_both_is_proved_on_both(lab: ModelSession) -> None:
     records = [lab.tuned(key)["records"] for key in (HERE, ARM)]
     records += [lab.collected(*pair)["records"] for pair in ((HERE, ARM), (ARM, HERE))]
     analyze = ("overlay", "analyze", *records)
@@ -194,7 +194,7 @@ def test_one_choice_for_both_is_proved_on_both(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("host", "key"), [(HERE, ARM), (ARM, HERE)])
-def test_a_library_of_the_other_is_refused_and_the_server_stays(lab: Lab, host: str, key: str) -> None:
+def test_a_library_of_the_other_is_refused_and_the_server_stays(lab: ModelSession, host: str, key: str) -> None:
     told = lab.gnomon("exec", lab.tuned(host)["library"], "--device", lab.address(key))
     assert told["network"] is None
     assert "cannot be loaded there" in told["failure"]["message"]

@@ -25,10 +25,10 @@ from gnomon.measure.campaign import CampaignRunner, Measured
 from gnomon.measure.effort import Effort
 from gnomon.models.load import convert
 from gnomon.models.ncnn.convert import find_pnnx
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.session import model as modelling
-from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.model_session import ModelSession, open_session
 from gnomon.session.reference import doubts, reference
 from gnomon.session.request import ModelRequest
 
@@ -176,7 +176,7 @@ def test_each_of_two_backends_is_decided_from_what_was_measured_of_both(
     runs = {contender.label: contender.runs for contender in live.contenders}
     assert set(runs) >= {"onert:cpu", "onert:ruy"}
     for backend in ("cpu", "ruy"):
-        found = place(replace(request, measure=False, wish=Wish(backends=(backend,))), tmp_path / backend)
+        found = place(replace(request, measure=False, wish=RunSettings(backends=(backend,))), tmp_path / backend)
         (contender,) = found.contenders
         assert contender.label == f"onert:{backend}"
         assert contender.runs == runs[contender.label]
@@ -197,7 +197,7 @@ def convertible(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("model"), matmul_onnx(depth=1))
 
 
-def measured_by_ncnn(lab: Lab, small: Effort) -> Measured:
+def measured_by_ncnn(lab: ModelSession, small: Effort) -> Measured:
     assert [t.runtime.name for t in lab.targets] == ["ncnn"]
     contender = AcrossPlacer(lab, lab.targets, Path()).whole(lab.targets[0])
     return lab.runner.measure("test", [contender.candidate], small)[contender.key]
@@ -222,7 +222,7 @@ def test_a_conversion_is_checked_by_this_machine_if_it_can(
         runtimes=("ncnn",),
         feeds={"x": tmp_path / "x.npy"},
     )
-    with open_lab(request, kind="test", question={}) as lab:
+    with open_session(request, kind="test", question={}) as lab:
         sensitivity = reference(lab)
         assert sensitivity.relative > 1e-3
         found = measured_by_ncnn(lab, small)
@@ -247,7 +247,7 @@ def test_an_unchecked_conversion_stays_one_in_the_record(
     request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
     told = []
     for measure in (True, False):
-        with open_lab(replace(request, measure=measure), kind="test", question={}) as lab:
+        with open_session(replace(request, measure=measure), kind="test", question={}) as lab:
             told.append({d.kind for d in doubts(lab, reference(lab))})
     assert ["unchecked-conversion" in kinds for kinds in told] == [True, True]
 
@@ -261,7 +261,7 @@ def test_a_wrong_conversion_is_refused(
         modelling, "convert", lambda model, source, wanted, folder: convert(model, other, wanted, folder)
     )
     request = ModelRequest(model=convertible, device=board.config(), effort=small, runtimes=("ncnn",))
-    with open_lab(request, kind="test", question={}) as lab:
+    with open_session(request, kind="test", question={}) as lab:
         reference(lab)
         found = measured_by_ncnn(lab, small)
     assert found.failure is not None

@@ -23,7 +23,7 @@ from gnomon.jobs.devices.visit import clean_cache
 from gnomon.jobs.place.job import place
 from gnomon.jobs.where.job import where
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.request import ModelRequest
 
 pytestmark = pytest.mark.devices
@@ -102,7 +102,7 @@ def test_where_a_model_runs_is_told_by_the_programs_trace(
 ) -> None:
     config = reached(server, monkeypatch)
     request = ModelRequest(
-        model=zoo_model("mix.circle"), device=config, runtimes=("onert",), wish=Wish(backends=("ruy",))
+        model=zoo_model("mix.circle"), device=config, runtimes=("onert",), wish=RunSettings(backends=("ruy",))
     )
     (part,) = where(request).loaded
     assert {backend: len(nodes) for backend, nodes in part.backends.items()} == {"ruy": 27, "cpu": 2}

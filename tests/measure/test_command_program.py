@@ -15,7 +15,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.measure.link import AgentLink, compute_reference
 from gnomon.measure.program import ProgramLink
-from gnomon.runtimes.base import PlacedModel, Probe, Wish
+from gnomon.runtimes.base import PlacedModel, Probe, RunSettings
 from gnomon.runtimes.commands import CommandProgram, CommandRuntime
 from gnomon.runtimes.declared import Declaration
 
@@ -53,7 +53,7 @@ def command(script: str = SCRIPT, **more: Any) -> CommandRuntime:
 
 
 def job(runtime: CommandRuntime, placed: PlacedModel) -> dict[str, Any]:
-    configuration = runtime.configurations(Probe(version="", backends=()), Wish())[0]
+    configuration = runtime.configurations(Probe(version="", backends=()), RunSettings())[0]
     return job_of(placed.graph, runtime.segment(placed, configuration, {}))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnomon.jobs.place.shared_report import unproved
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ from gnomon.measure.environment import Doubt
     ],
 )
 def test_only_what_another_runtime_computed_too_is_proved(kinds: Any, checked_by: str | None, said: str) -> None:
-    doubts = [Doubt(kind=kind, message="", hint="") for kind in kinds]
+    doubts = [Caveat(kind=kind, message="", hint="") for kind in kinds]
     assert unproved(doubts, "onnxruntime 1.32.0 without optimisations", checked_by) == said

@@ -18,7 +18,7 @@ from gnomon.devices.local import LocalDevice
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Support
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.wire import MeasuringRequest
 
@@ -101,7 +101,7 @@ def placed(path: Path) -> PlacedModel:
 
 def configured(probe: Probe, *backends: str) -> Configuration:
     """The configuration with these backends beside the CPU."""
-    return OnnxRuntime().configurations(probe, Wish(backends=("cpu", *backends)))[0]
+    return OnnxRuntime().configurations(probe, RunSettings(backends=("cpu", *backends)))[0]
 
 
 def chosen(own: Configuration, **backends: Collection[int]) -> dict[int, str]:

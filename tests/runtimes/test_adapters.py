@@ -21,7 +21,7 @@ from gnomon.errors import ModelError, UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import FORMATS
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Runtime, Support
 from gnomon.runtimes.executorch import ExecuTorch
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.mnn import Mnn
@@ -92,7 +92,7 @@ PROBE = Probe(version="1", backends=("ruy", "cpu", "train"))
 
 
 def onert(*backends: str) -> Configuration:
-    return Onert().configurations(PROBE, Wish(backends=backends))[0]
+    return Onert().configurations(PROBE, RunSettings(backends=backends))[0]
 
 
 def test_onerts_default_backend_comes_first() -> None:
@@ -101,7 +101,7 @@ def test_onerts_default_backend_comes_first() -> None:
 
 
 def test_onerts_gpu_computes_beside_the_processor() -> None:
-    (found,) = Onert().configurations(replace(PROBE, backends=("acl_cl", "cpu")), Wish())
+    (found,) = Onert().configurations(replace(PROBE, backends=("acl_cl", "cpu")), RunSettings())
     assert [a.backend for a in found.accelerators] == ["acl_cl"]
     assert not onert().accelerators
 
@@ -200,11 +200,11 @@ def test_a_default_of_onert_that_takes_all_is_asked_once_and_others_stay_beside_
 
 def test_precisions_that_the_processor_lacks_are_left_out() -> None:
     probe = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "BF16"]})
-    made = OpenVino().configurations(probe, Wish(precisions=("bfloat16", "float16", "float32")))
+    made = OpenVino().configurations(probe, RunSettings(precisions=("bfloat16", "float16", "float32")))
     assert [(c.name, c.precision) for c in made] == [("openvino", "float32"), ("openvino[bf16]", "bfloat16")]
     assert made[1].tolerance > made[0].tolerance
     with pytest.raises(UsageError, match="float3"):
-        OpenVino().configurations(probe, Wish(precisions=("float3",)))
+        OpenVino().configurations(probe, RunSettings(precisions=("float3",)))
 
 
 def test_the_registry() -> None:

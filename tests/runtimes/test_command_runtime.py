@@ -19,7 +19,7 @@ from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink, compute_reference
 from gnomon.models.load import load, load_unread
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings
 from gnomon.runtimes.commands import CommandRuntime
 from gnomon.runtimes.declared import Declaration
 from gnomon.session.model import place_model
@@ -69,7 +69,7 @@ def onnx(tmp_path: Path) -> PlacedModel:
 
 def measured(link: AgentLink, runtime: CommandRuntime, placed: PlacedModel, **more: Any) -> list[dict[str, Any]]:
     """The events of one process of the agent that measures a command's first configuration."""
-    configuration = runtime.configurations(PROBE, Wish(threads=2))[0]
+    configuration = runtime.configurations(PROBE, RunSettings(threads=2))[0]
     job = job_of(placed.graph, runtime.segment(placed, configuration, {}))
     effort = Effort(rounds=1, block_s=0.004, samples_least=3, sample_s=1e-9, warm_count=2, warm_s=0.0, timeout_s=60)
     entry = {"key": "c", "environment": {}, "tolerance": 1e-4, "calls_least": 3, "visits": [0]}
@@ -201,7 +201,7 @@ def test_what_a_process_left_goes_with_the_next(link: AgentLink, device: LocalDe
 
 def test_each_combination_of_its_choices_is_a_configuration() -> None:
     runtime = command("calls", "{model}", "{a}", choices={"a": ("x", "y"), "b": ("1", "2")})
-    made = runtime.configurations(PROBE, Wish(environments=({"K": "v"},)))
+    made = runtime.configurations(PROBE, RunSettings(environments=({"K": "v"},)))
     names = ["measurer[a=x,b=1]", "measurer[a=x,b=2]", "measurer[a=y,b=1]", "measurer[a=y,b=2]"]
     assert [one.name for one in made[:4]] == names
     assert [one.environment for one in made[4:]] == [{"K": "v"}] * 4
@@ -212,7 +212,7 @@ def test_each_combination_of_its_choices_is_a_configuration() -> None:
 def test_choices_have_a_limit() -> None:
     runtime = command("{model}", choices={name: tuple("abcde") for name in ("x", "y", "z")})
     with pytest.raises(UsageError, match="make 125 configurations"):
-        runtime.configurations(PROBE, Wish())
+        runtime.configurations(PROBE, RunSettings())
 
 
 def test_the_program_is_looked_for_on_the_device(link: AgentLink) -> None:
@@ -231,7 +231,7 @@ def test_the_program_is_looked_for_on_the_device(link: AgentLink) -> None:
 
 def test_a_plan_starts_a_program_only_where_that_is_allowed(onnx: PlacedModel, tmp_path: Path) -> None:
     runtime = command("calls", "{model}", "{runs}")
-    configuration: Configuration = runtime.configurations(PROBE, Wish())[0]
+    configuration: Configuration = runtime.configurations(PROBE, RunSettings())[0]
     folder = tmp_path / "package"
     folder.mkdir()
     packaged = runtime.package(load(onnx.path), configuration, {}, folder)

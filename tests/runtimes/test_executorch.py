@@ -12,7 +12,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.link import AgentLink
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.runtimes.executorch import ExecuTorch
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.testing.runtime import RuntimeContract
@@ -36,7 +36,7 @@ class TestExecuTorch(RuntimeContract):
 
 
 def configuration(*backends: str) -> Configuration:
-    return ExecuTorch().configurations(PROBE, Wish(backends=backends))[0]
+    return ExecuTorch().configurations(PROBE, RunSettings(backends=backends))[0]
 
 
 def test_backends_are_those_found_or_wished() -> None:

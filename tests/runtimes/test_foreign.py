@@ -11,7 +11,7 @@ import pytest
 from gnomon import plugins
 from gnomon.api import place as api
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Wish, chained_options
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, chained_options
 from gnomon.runtimes.mnn import Mnn
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 from gnomon.runtimes.openvino import OpenVino
@@ -27,7 +27,7 @@ class Short(Mnn):
     name = "short"
     driver = DRIVER
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """With options that have names of other runtimes' and mean something else."""
         own = {"settings": "fast", "accelerators": 2}
         return tuple(replace(c, options={**c.options, **own}) for c in super().configurations(probe, wish))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.runtimes.base import Probe, Runtime, Wish
+from gnomon.runtimes.base import Probe, RunSettings, Runtime
 from gnomon.runtimes.mnn import Mnn
 from gnomon.testing.runtime import RuntimeContract
 
@@ -24,7 +24,7 @@ class TestMnn(RuntimeContract):
 
 
 def test_its_one_backend() -> None:
-    for wish in (Wish(), Wish(backends=("cpu",)), Wish(backends=("mnn",))):
+    for wish in (RunSettings(), RunSettings(backends=("cpu",)), RunSettings(backends=("mnn",))):
         (made,) = Mnn().configurations(PROBE, wish)
         assert (made.name, made.backends, made.options) == ("mnn", ("cpu",), {"threads": 1})
         assert made.reported == {"cpu": "cpu"}

@@ -13,7 +13,7 @@ from gnomon.errors import UsageError
 from gnomon.formats.ncnn_param import parse_ncnn_param
 from gnomon.models.model import Model
 from gnomon.models.ncnn.model import load_ncnn
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Runtime
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.testing.runtime import RuntimeContract
 from gnomon.wire import DeviceFound
@@ -74,7 +74,7 @@ def placed(model: Model) -> PlacedModel:
 
 
 def configuration(*backends: str) -> Configuration:
-    return Ncnn().configurations(PROBE, Wish(backends=backends))[0]
+    return Ncnn().configurations(PROBE, RunSettings(backends=backends))[0]
 
 
 def test_the_cpu_is_the_default_and_cannot_be_left_out() -> None:
@@ -84,21 +84,21 @@ def test_the_cpu_is_the_default_and_cannot_be_left_out() -> None:
     with pytest.raises(UsageError, match="needs the backend 'cpu'"):
         configuration("vulkan")
     only = Probe(version="1", backends=("cpu",), details={"lacking": {"vulkan": "ncnn finds no Vulkan device"}})
-    assert Ncnn().configurations(only, Wish())[0].backends == ("cpu",)
+    assert Ncnn().configurations(only, RunSettings())[0].backends == ("cpu",)
     with pytest.raises(UsageError, match="no backend 'vulkan': ncnn finds no Vulkan device"):
-        Ncnn().configurations(only, Wish(backends=("cpu", "vulkan")))
+        Ncnn().configurations(only, RunSettings(backends=("cpu", "vulkan")))
 
 
 def test_vulkan_that_is_the_cpu_itself_is_measured_where_it_is_asked_for() -> None:
-    assert Ncnn().configurations(SOFTWARE, Wish())[0].backends == ("cpu",)
-    wished = Ncnn().configurations(SOFTWARE, Wish(backends=("cpu", "vulkan")))[0]
+    assert Ncnn().configurations(SOFTWARE, RunSettings())[0].backends == ("cpu",)
+    wished = Ncnn().configurations(SOFTWARE, RunSettings(backends=("cpu", "vulkan")))[0]
     assert wished.backends == ("cpu", "vulkan")
     assert [a.software for a in wished.accelerators] == [True]
 
 
 def test_one_of_several_devices_is_chosen_by_its_number_or_a_part_of_its_name() -> None:
     def named(*backends: str) -> list[tuple[str, list[object]]]:
-        made = Ncnn().configurations(SEVERAL, Wish(backends=("cpu", *backends)))
+        made = Ncnn().configurations(SEVERAL, RunSettings(backends=("cpu", *backends)))
         assert all(c.reported == {"cpu": "cpu", "vulkan": c.backends[1]} for c in made)
         return [(c.name, c.options["device"]) for c in made]
 
@@ -117,7 +117,7 @@ def test_a_package_names_the_device_only_where_it_is_not_the_usual_one(model: Mo
     for backend, kept in (("vulkan", False), ("vulkan1", True)):
         folder = tmp_path / backend
         folder.mkdir()
-        chosen = Ncnn().configurations(SEVERAL, Wish(backends=("cpu", backend)))[0]
+        chosen = Ncnn().configurations(SEVERAL, RunSettings(backends=("cpu", backend)))[0]
         made = Ncnn().package(model, chosen, {2: backend}, folder)
         assert made["options"]["vulkan"] == [2]
         assert ("device" in made["options"]) == kept

@@ -37,7 +37,7 @@ from gnomon.agent.drivers.onnxruntime.placed import supports
 from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings
 from gnomon.runtimes.onnxruntime import OnnxRuntime
 
 SOFTWARE = {"provider": "qnn", "module": "onnxruntime_qnn", "software": True, "options": {}}
@@ -58,26 +58,26 @@ def folded(configuration: Configuration) -> Configuration:
 
 def test_a_program_on_the_cpu_is_a_backend_only_where_it_is_wished() -> None:
     adapter = OnnxRuntime()
-    usual = adapter.configurations(probe(qnn=SOFTWARE), Wish())[0]
+    usual = adapter.configurations(probe(qnn=SOFTWARE), RunSettings())[0]
     assert usual.backends == ("onnxruntime",) and not usual.transfers
     assert usual.options == {"threads": 1, "provider": "CPUExecutionProvider"}
-    assert adapter.configurations(probe(qnn=SOFTWARE, cuda=REAL), Wish())[0].backends == ("cpu", "cuda")
-    wished = adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("qnn", "cpu")))[0]
+    assert adapter.configurations(probe(qnn=SOFTWARE, cuda=REAL), RunSettings())[0].backends == ("cpu", "cuda")
+    wished = adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("qnn", "cpu")))[0]
     assert wished.backends == ("cpu", "qnn") and wished.transfers and wished.steps_within
     assert wished.reported == {"CPUExecutionProvider": "cpu", "qnn": "qnn"}
-    assert adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("cpu",)))[0].backends == ("onnxruntime",)
+    assert adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("cpu",)))[0].backends == ("onnxruntime",)
 
 
 def test_what_cannot_be_placed_is_refused_with_a_next_step() -> None:
     adapter = OnnxRuntime()
     with pytest.raises(UsageError, match="needs the backend 'cpu'"):
-        adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("qnn",)))
+        adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("qnn",)))
     with pytest.raises(UsageError, match="no backend 'ggml': it shows no device"):
-        adapter.configurations(probe(qnn=SOFTWARE), Wish(backends=("cpu", "qnn", "ggml")))
+        adapter.configurations(probe(qnn=SOFTWARE), RunSettings(backends=("cpu", "qnn", "ggml")))
     with pytest.raises(UsageError, match=r"1\.24\.4 ignores") as refused:
-        adapter.configurations(probe("1.24.4", qnn=SOFTWARE), Wish(backends=("cpu", "qnn")))
+        adapter.configurations(probe("1.24.4", qnn=SOFTWARE), RunSettings(backends=("cpu", "qnn")))
     assert "1.25" in refused.value.hint
-    assert adapter.configurations(probe("1.24.4", cuda=REAL), Wish())[0].backends == ("onnxruntime",)
+    assert adapter.configurations(probe("1.24.4", cuda=REAL), RunSettings())[0].backends == ("onnxruntime",)
 
 
 def test_a_version_that_ignores_rules_loads_no_plan() -> None:
@@ -126,7 +126,7 @@ def test_the_processor_is_a_backend_where_there_is_nothing_beside_it() -> None:
     with linked({}) as link:
         found = probed(link)
     assert found.backends[0] == "cpu"
-    assert OnnxRuntime().configurations(found, Wish(backends=("cpu",)))[0].backends == ("onnxruntime",)
+    assert OnnxRuntime().configurations(found, RunSettings(backends=("cpu",)))[0].backends == ("onnxruntime",)
 
 
 @BOTH

@@ -20,7 +20,7 @@ from gnomon.core.sample import Failure
 from gnomon.errors import UsageError
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.testing.runtime import RuntimeContract
 
@@ -34,7 +34,7 @@ BOTH = ("cpu", "cpu-f32")
 class OnDevices(OpenVino):
     """The adapter, asked for two devices where nobody asks for any."""
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         return super().configurations(probe, replace(wish, backends=wish.backends or BOTH))
 
 
@@ -50,30 +50,30 @@ class TestOnDevices(RuntimeContract):
 
 def test_devices_are_placed_on_where_they_are_wished_or_real() -> None:
     adapter = OpenVino()
-    assert [c.backends for c in adapter.configurations(PROBE, Wish())] == [("openvino",)]
-    assert [c.backends for c in adapter.configurations(PROBE, Wish(backends=("cpu",)))] == [("openvino",)]
-    (mixed,) = adapter.configurations(PROBE, Wish(backends=("cpu-bf16", "cpu")))
+    assert [c.backends for c in adapter.configurations(PROBE, RunSettings())] == [("openvino",)]
+    assert [c.backends for c in adapter.configurations(PROBE, RunSettings(backends=("cpu",)))] == [("openvino",)]
+    (mixed,) = adapter.configurations(PROBE, RunSettings(backends=("cpu-bf16", "cpu")))
     assert (mixed.name, mixed.backends, mixed.precision) == ("openvino[devices]", ("cpu", "cpu-bf16"), "bfloat16")
     assert mixed.transfers and mixed.steps_within and mixed.tolerance == 0.05
     real = replace(PROBE, backends=("cpu", "gpu.0", "npu", "cpu-f32"))
-    whole, devices = adapter.configurations(real, Wish())
+    whole, devices = adapter.configurations(real, RunSettings())
     assert (whole.backends, devices.backends) == (("openvino",), ("cpu", "gpu.0", "npu"))
     assert devices.precision == "float16"  # what an NPU computes in
     assert not mixed.accelerators and not devices.accelerators
     cards = [{"backend": name, "name": name.upper(), "software": False} for name in ("gpu.0", "gpu.1")]
-    _, devices = adapter.configurations(replace(real, details=PRECISIONS | {"devices": cards}), Wish())
+    _, devices = adapter.configurations(replace(real, details=PRECISIONS | {"devices": cards}), RunSettings())
     assert [a.name for a in devices.accelerators] == ["GPU.0"]  # so that wall time decides
     named = replace(real, details=PRECISIONS | {"devices": {"cpu": "CPU", "gpu.0": "GPU"}})  # of an older record
-    assert not adapter.configurations(named, Wish())[1].accelerators
+    assert not adapter.configurations(named, RunSettings())[1].accelerators
     for backends, told in ((("cpu-bf16",), "needs the backend 'cpu'"), (("cpu", "gpu"), "no backend 'gpu'")):
         with pytest.raises(UsageError, match=told) as refused:
-            adapter.configurations(PROBE, Wish(backends=backends))
+            adapter.configurations(PROBE, RunSettings(backends=backends))
         assert refused.value.hint
 
 
 def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: AgentLink) -> None:
     placed = placed_here(net(tmp_path / "net.onnx"))
-    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    configuration = OnDevices().configurations(PROBE, RunSettings())[0]
     found = OnDevices().support(link.ask, placed, configuration)
     assert not found.failures
     assert set(found.operators) == set(BOTH) and all(len(taken) == 9 for taken in found.operators.values())
@@ -87,7 +87,7 @@ def test_what_is_computed_together_is_placed_together(tmp_path: Path, link: Agen
 
 def test_a_device_that_fails_is_left_out_and_the_cpu_must_not(tmp_path: Path) -> None:
     placed = placed_here(net(tmp_path / "net.onnx"))
-    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    configuration = OnDevices().configurations(PROBE, RunSettings())[0]
     crash = Failure(stage="probe", kind="crash", transient=False, message="crashed")
     good: Mapping[str, Any] = {"operators": list(range(9)), "kernels": [[0, 1, 2]], "unnamed": []}
     lacking = {**good, "operators": [0, 1, 3]}
@@ -130,7 +130,7 @@ except Refused as refused:
 
 def loaded(link: AgentLink, path: Path, places: Sequence[int], lie: str = "", backends: Sequence[str] = BOTH) -> Any:
     placed = placed_here(path)
-    configuration = OpenVino().configurations(PROBE, Wish(backends=tuple(backends)))[0]
+    configuration = OpenVino().configurations(PROBE, RunSettings(backends=tuple(backends)))[0]
     found = OpenVino().support(link.ask, placed, configuration)
     configuration = replace(configuration, options={**configuration.options, **found.options})
     assignment = {k: backends[places[found.folded.get(k, k)]] for k in range(len(places))}
@@ -196,7 +196,7 @@ print(json.dumps([hetero.submodels(compiled), sorted(compiled.get_property("EXEC
 
 def test_a_plain_program_places_as_the_package_says(tmp_path: Path, link: AgentLink) -> None:
     path = net(tmp_path / "net.onnx")
-    configuration = OnDevices().configurations(PROBE, Wish())[0]
+    configuration = OnDevices().configurations(PROBE, RunSettings())[0]
     found = OnDevices().support(link.ask, placed_here(path), configuration)
     configuration = replace(configuration, options={**configuration.options, **found.options})
     folder = tmp_path / "package"

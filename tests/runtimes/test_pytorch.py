@@ -16,7 +16,7 @@ from gnomon.errors import UsageError
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import KeptLink
 from gnomon.models.load import load
-from gnomon.runtimes.base import Probe, Runtime, Wish
+from gnomon.runtimes.base import Probe, RunSettings, Runtime
 from gnomon.runtimes.pytorch import PyTorch
 from gnomon.testing.runtime import RuntimeContract
 
@@ -92,7 +92,7 @@ class TestInductor:
 
 
 def names(*backends: str) -> list[str]:
-    return [c.name for c in PyTorch().configurations(PROBE, Wish(backends=backends))]
+    return [c.name for c in PyTorch().configurations(PROBE, RunSettings(backends=backends))]
 
 
 def test_it_is_compiled_only_where_that_is_asked_for() -> None:

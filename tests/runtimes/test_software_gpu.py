@@ -15,7 +15,7 @@ from tests.runtimes.test_ncnn import written
 from gnomon.core.sample import Failure
 from gnomon.measure.effort import Effort
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.testing.runtime import RuntimeContract
@@ -29,14 +29,14 @@ pytestmark = pytest.mark.usefixtures("on_software_gpu")
 class OnGpu(LiteRt):
     """The adapter as if its user had named the backend gpu."""
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         return super().configurations(probe, replace(wish, backends=wish.backends or ("gpu",)))
 
 
 class OnVulkan(Ncnn):
     """The adapter as if its user had named the backends cpu and vulkan."""
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         return super().configurations(probe, replace(wish, backends=wish.backends or ("cpu", "vulkan")))
 
 
@@ -74,7 +74,7 @@ def test_the_device_is_named_and_told_to_be_a_program(link: AgentLink) -> None:
         probe = probed(link, runtime)
         assert backend in probe.backends
         assert {(a.backend, a.name, a.software) for a in probe.accelerators} == {(backend, NAME, True)}
-        assert not any(a.software for c in runtime.configurations(probe, Wish()) for a in c.accelerators)
+        assert not any(a.software for c in runtime.configurations(probe, RunSettings()) for a in c.accelerators)
 
 
 def test_without_a_device_the_reason_is_told(link: AgentLink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_of_two_vulkan_devices_ncnn_takes_the_one_that_is_chosen(
     assert probe.backends == ("cpu", "vulkan", "vulkan0", "vulkan1")
     path = written(tmp_path)
     for part in ("swiftshader", "llvmpipe"):
-        (made,) = Ncnn().configurations(probe, Wish(backends=("cpu", f"vulkan:{part}")))
+        (made,) = Ncnn().configurations(probe, RunSettings(backends=("cpu", f"vulkan:{part}")))
         options = {**made.options, "vulkan": [2, 3], "shapes": [[3, 4, 5]]}
         segment: Any = {"runtime": "ncnn", "model": str(path), "options": options}
         segment |= {"inputs": [["in0", "x"]], "outputs": [["out0", "y"]]}

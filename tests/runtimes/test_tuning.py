@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.ncnn import Ncnn
 from gnomon.runtimes.onert import Onert, settings
@@ -53,7 +53,7 @@ def test_usual_values_stand_where_none_are_named() -> None:
 def test_options_of_sessions_are_tried_beside_each_clean_configuration_and_libraries_are_in_all() -> None:
     probe = Probe(version="1.32.0", backends=("cpu",))
     named = {"onnxruntime": {"/x.so": "1"}, "openvino": {"/y.so": "2"}}
-    wish = Wish(
+    wish = RunSettings(
         environments=({"A": "1"},), options=(("onnxruntime", {"k": "1"}), ("openvino", {"k": "2"})), libraries=named
     )
     made = {c.name: c for c in configurations(OnnxRuntime(), probe, replace(wish, usual=True, more_threads=(2,)))}
@@ -72,7 +72,7 @@ def test_options_of_sessions_are_tried_beside_each_clean_configuration_and_libra
 
 def test_runtimes_say_whether_they_take_options() -> None:
     theirs = Theirs()
-    wish = Wish(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
+    wish = RunSettings(options=(("onnxruntime", {"k": "1"}),), libraries={"openvino": {"/x.so": "1"}})
     check_options(wish, (OnnxRuntime(), OpenVino()))
     for wrong in ((OnnxRuntime(),), (OpenVino(), theirs)):
         with pytest.raises(UsageError, match="takes no options, or is not measured") as told:

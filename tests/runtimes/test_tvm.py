@@ -21,7 +21,7 @@ from gnomon.core.sample import Failure
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import ProblemError, UsageError
 from gnomon.measure.link import AgentLink
-from gnomon.runtimes.base import Probe, Runtime, Wish
+from gnomon.runtimes.base import Probe, RunSettings, Runtime
 from gnomon.runtimes.registry import all_runtimes, chosen_runtimes, usual
 from gnomon.runtimes.tvm import RECORDS, Tvm, best_traces
 from gnomon.testing.runtime import RuntimeContract
@@ -52,7 +52,7 @@ def test_tvm_is_tried_only_where_it_is_named() -> None:
 
 
 def test_its_one_backend() -> None:
-    for wish in (Wish(), Wish(backends=("llvm",)), Wish(backends=("tvm",))):
+    for wish in (RunSettings(), RunSettings(backends=("llvm",)), RunSettings(backends=("tvm",))):
         (made,) = Tvm().configurations(PROBE, wish)
         assert (made.name, made.backends, made.options) == ("tvm", ("llvm",), {"threads": 1})
 
@@ -81,7 +81,7 @@ def test_the_best_trace_of_a_layer_is_by_the_median_of_all_its_samples() -> None
 
 def test_records_that_cannot_be_used_are_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    wish = Wish(environments=({RECORDS: str(path)},))
+    wish = RunSettings(environments=({RECORDS: str(path)},))
     with pytest.raises(UsageError, match=r"r\.json does not exist") as refused:
         Tvm().configurations(PROBE, wish)
     assert RECORDS in refused.value.hint
@@ -114,7 +114,7 @@ def test_records_are_applied_and_those_of_another_model_are_refused(tmp_path: Pa
     model.write_bytes(small_net())
     other.write_bytes(layer_norm_net())
     assert write_records(model, path, layers=3) == 3
-    made = Tvm().configurations(PROBE, Wish(environments=({RECORDS: str(path), "A": "1"},)))
+    made = Tvm().configurations(PROBE, RunSettings(environments=({RECORDS: str(path), "A": "1"},)))
     clean, tuned = made
     assert tuned.name.startswith("tvm[records=box.m.float32#")
     assert tuned.name.endswith(",A=1]")

@@ -20,7 +20,7 @@ from tests.runtimes.test_ncnn import written as ncnn_net
 from gnomon.api.place import place
 from gnomon.jobs.place.report import place_report
 from gnomon.report.page import Page
-from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.base import Probe, RunSettings
 from gnomon.runtimes.executorch import ExecuTorch
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.mnn import Mnn
@@ -63,7 +63,7 @@ def test_the_program_runs_in_any_folder_and_its_call_computes(package: str, usua
     runtime, taken = RUNTIMES[package]
     backends = {"ncnn": "cpu", "torch": "eager", "executorch": "portable"}.get(package, "xnnpack")
     probe = Probe(version="9", backends=(backends,), details={"precisions": ["FP32"], "usual_precision": "f32"})
-    configuration = runtime.usual(probe) if usual else runtime.configurations(probe, Wish(threads=7))[0]
+    configuration = runtime.usual(probe) if usual else runtime.configurations(probe, RunSettings(threads=7))[0]
     program = written(tmp_path, runtime, configuration)
     assert program is not None and ("7" in program.partition("calls = []")[0]) is not usual
     saved = (
@@ -83,7 +83,9 @@ def test_inputs_of_the_users_own_are_read_and_a_runtime_without_such_lines_has_n
     (name,) = placed_here(model_of(tmp_path)).inputs
     program = written(tmp_path, OnnxRuntime(), OnnxRuntime().usual(probe), **{name: tmp_path / "x.npy"})
     assert program is not None and f"numpy.load({str(tmp_path / 'x.npy')!r})" in program
-    assert written(tmp_path, Tvm(), Tvm().configurations(Probe(version="9", backends=("llvm",)), Wish())[0]) is None
+    assert (
+        written(tmp_path, Tvm(), Tvm().configurations(Probe(version="9", backends=("llvm",)), RunSettings())[0]) is None
+    )
 
 
 def model_of(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from tests.search.searchkit import Priced, space_of
 
 from gnomon.core.front.dominance import nondominated
 from gnomon.errors import ProblemError, UsageError
-from gnomon.search.base import Archive, Assignment, Cost, Entry, Told
+from gnomon.search.base import Archive, Assignment, Cost, Entry, Evaluation
 from gnomon.search.driver import Trail, known_strategies, make_strategy, run
 from gnomon.search.simple import Exhaustive
 
@@ -40,7 +40,7 @@ def strategy(name: str, seed: int = 1) -> Any:
 @pytest.mark.parametrize("cut", [0, 1, 13, 29])
 def test_an_interrupted_search_is_gone_on_with_and_finds_the_same(name: str, cut: int) -> None:
     whole = run(strategy(name), Bench(), budget=40)
-    record: list[Told] = []
+    record: list[Evaluation] = []
     first = Bench(most=cut)
     with pytest.raises(KeyboardInterrupt):
         run(strategy(name), first, budget=40, on_told=record.append)
@@ -71,12 +71,12 @@ def test_a_space_that_is_done_is_told_to_be() -> None:
 
 def test_the_front_keeps_the_first_of_equal_costs_and_no_failure() -> None:
     costs: list[Cost | None] = [(2.0, 2.0), (1.0, 3.0), (2.0, 2.0), None, (2.0, 3.0)]
-    trail = Trail(told=tuple(Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)))
+    trail = Trail(told=tuple(Evaluation(assignment=(k,), cost=cost) for k, cost in enumerate(costs)))
     assert [told.assignment for told in trail.front] == [(1,), (0,)]
 
 
 def test_a_cost_that_cannot_be_is_not_recorded() -> None:
-    record: list[Told] = []
+    record: list[Evaluation] = []
     with pytest.raises(ProblemError):
         run(Exhaustive(PRICED.space), lambda _: (float("nan"),), budget=3, on_told=record.append)
     assert not record

@@ -30,9 +30,9 @@ from gnomon.measure.campaign import CampaignRunner
 from gnomon.measure.effort import Effort
 from gnomon.report.page import Page
 from gnomon.runtimes import registry
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session import judges
-from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.model_session import ModelSession, open_session
 from gnomon.session.reference import Sensitivity, reference
 from gnomon.session.request import ModelRequest
 
@@ -69,9 +69,9 @@ def judged(small: Effort, tmp_path: Path) -> Judged:
     """The reference of a model for runtimes that are named, with the lab that it was computed in."""
 
     @contextmanager
-    def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, Lab]]:
+    def run(path: Path, *runtimes: str) -> Iterator[tuple[Sensitivity, ModelSession]]:
         request = ModelRequest(model=path, runtimes=runtimes, effort=small)
-        with open_lab(request, kind="profile", question={}) as lab:
+        with open_session(request, kind="profile", question={}) as lab:
             yield reference(lab), lab
 
     return run
@@ -89,7 +89,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return keep
 
 
-def kinds(lab: Lab) -> set[str]:
+def kinds(lab: ModelSession) -> set[str]:
     return {doubt.kind for doubt in lab.doubts}
 
 
@@ -200,7 +200,7 @@ def test_float64_is_not_given_to_runtimes_that_compute_float32(placed: Any, tmp_
     told = [d for d in found.doubts if d.kind in ("precision", "precision-no-gain")]
     assert {"mnn", "openvino"} >= {d.message.partition("[")[0] for d in told} >= {"mnn"}
     assert "--precision float32" in told[0].hint
-    found, page = placed(path, "onnxruntime", "mnn", wish=Wish(precisions=("float32",)))
+    found, page = placed(path, "onnxruntime", "mnn", wish=RunSettings(precisions=("float32",)))
     assert {"mnn[float32]", "onnxruntime"} <= {contender.label for contender in found.contenders}
     found, page = placed(path, "mnn")
     assert "the model computes in float64, mnn[float32] in less" in page
@@ -247,7 +247,9 @@ def test_a_runtime_that_differs_from_itself_is_not_refused_for_that(
 def test_outputs_that_are_nearly_right_are_timed_and_never_chosen(
     placed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Lab, "tolerance", lambda lab, configuration: 1e-9 if configuration.runtime == "mnn" else 1e-3)
+    monkeypatch.setattr(
+        ModelSession, "tolerance", lambda lab, configuration: 1e-9 if configuration.runtime == "mnn" else 1e-3
+    )
     rng = np.random.default_rng(0)
     nodes = [node("MatMul", ["x", "w"], ["m"], "m"), node("Tanh", ["m"], ["y"], "t")]
     path = saved(tmp_path / "m.onnx", nodes, {"w": rng.standard_normal((16, 16)).astype(np.float32)})
@@ -274,13 +276,13 @@ def test_dimensions_stay_open_where_fixing_them_in_advance_changes_the_outputs_o
     x, y = (value(name, ["n", 16]) for name in "xy")
     save(model([node("Tanh", ["x"], ["y"], "t")], [x], [y]), tmp_path / "m.onnx")
 
-    def computed(link: Any, lab: Lab, judge: Any, **files: str) -> dict[str, Any] | None:
+    def computed(link: Any, lab: ModelSession, judge: Any, **files: str) -> dict[str, Any] | None:
         fixed = bool(judge.job["segments"][0]["options"].get("dims"))
         return {"difference": {"relative": float(fixed), "absolute": float(fixed)}} if answers else None
 
     monkeypatch.setattr(judges, "_computed", computed)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small, dims={"n": 64})
-    with open_lab(request, kind="profile", question={}) as lab:
+    with open_session(request, kind="profile", question={}) as lab:
         assert lab.placed.dims == {"n": 64}
         found = reference(lab)
         assert "left-open" in kinds(lab)
@@ -299,7 +301,7 @@ def test_where_none_answers_in_time_the_error_names_the_inputs_and_the_time_to_g
 
     monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime", "openvino"), effort=small)
-    with open_lab(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
+    with open_session(request, kind="profile", question={}) as lab, pytest.raises(MeasurementError) as told:
         reference(lab)
     assert f"--timeout {5 * small.timeout_s:.0f}" in told.value.hint
 
@@ -321,13 +323,13 @@ def test_inputs_that_were_not_given_and_ask_for_much_work_are_asked_for(
     monkeypatch.setattr(CampaignRunner, "reference", hangs)
     request = ModelRequest(model=tmp_path / "m.onnx", runtimes=("onnxruntime",), effort=small)
     with (
-        open_lab(request, kind="profile", question={}) as lab,
+        open_session(request, kind="profile", question={}) as lab,
         pytest.raises(MeasurementError, match="made-up") as slow,
     ):
         reference(lab)
     assert "--input n=n.npy" in slow.value.hint and "--timeout" in slow.value.hint
     assert len(limits_s) == 1 and limits_s[0] < small.timeout_s
     given = replace(request, feeds={"n": tmp_path / "n.npy"})
-    with open_lab(given, kind="profile", question={}) as lab, pytest.raises(MeasurementError, match="no runtime"):
+    with open_session(given, kind="profile", question={}) as lab, pytest.raises(MeasurementError, match="no runtime"):
         reference(lab)
     assert limits_s[1] == small.timeout_s

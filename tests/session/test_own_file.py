@@ -27,7 +27,7 @@ from gnomon.models.load import files_beside, load  # noqa: E402
 from gnomon.report.conditions import held_for  # noqa: E402
 from gnomon.session.contender import profile_singles, trace_of  # noqa: E402
 from gnomon.session.kernels import kernels  # noqa: E402
-from gnomon.session.model_session import Lab, conditions_part, open_lab  # noqa: E402
+from gnomon.session.model_session import ModelSession, conditions_part, open_session  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.prove import verify  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
@@ -49,13 +49,15 @@ def two_products(*names: str) -> Any:
 
 
 @contextmanager
-def opened(path: Path, effort: Effort, *runtimes: str, **more: Any) -> Iterator[Lab]:
-    with open_lab(ModelRequest(model=path, runtimes=runtimes, effort=effort, **more), kind="test", question={}) as lab:
+def opened(path: Path, effort: Effort, *runtimes: str, **more: Any) -> Iterator[ModelSession]:
+    with open_session(
+        ModelRequest(model=path, runtimes=runtimes, effort=effort, **more), kind="test", question={}
+    ) as lab:
         assert {t.runtime.name for t in lab.targets} == set(runtimes), lab.missing
         yield lab
 
 
-def loaded(lab: Lab) -> Mapping[str, set[bytes]]:
+def loaded(lab: ModelSession) -> Mapping[str, set[bytes]]:
     """What each runtime loads in its configurations."""
     found: dict[str, set[bytes]] = {}
     for target in lab.targets:
@@ -64,7 +66,7 @@ def loaded(lab: Lab) -> Mapping[str, set[bytes]]:
     return found
 
 
-def copied(lab: Lab) -> list[str]:
+def copied(lab: ModelSession) -> list[str]:
     return [d.message for d in lab.doubts if d.kind == "copy"]
 
 
@@ -168,7 +170,7 @@ def test_a_signature_is_run_where_it_is_asked_for_and_the_others_are_named(small
     path = tmp_path / "m.tflite"
     path.write_bytes(with_signatures({"small": tflite("softmax"), "large": tflite("conv", "softmax")}))
 
-    def doubted(lab: Lab) -> list[tuple[str, str]]:
+    def doubted(lab: ModelSession) -> list[tuple[str, str]]:
         return [(d.message, d.hint) for d in lab.doubts if d.kind == "signature"]
 
     with opened(path, small, "litert", "openvino", *onert) as lab:

@@ -12,12 +12,12 @@ from tests.cli.placement_kit import NO_JOB
 from gnomon.core.sample import Failure, Run, Samples
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.base import Probe, RunSettings
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.session.precision import precision_hints
 
 F32, BF16 = OpenVino().configurations(
-    Probe(version="1", backends=(), details={"precisions": ["FP32", "BF16"]}), Wish(precisions=("bfloat16",))
+    Probe(version="1", backends=(), details={"precisions": ["FP32", "BF16"]}), RunSettings(precisions=("bfloat16",))
 )
 
 
@@ -30,7 +30,7 @@ def measured(key: str, call_us: float, *, failure: Failure | None = None, off: f
     return Measured(key=key, runs=tuple(runs), failure=failure)
 
 
-class Lab:
+class ModelSession:
     """As much of a lab as hints ask for: what is measured takes the times that the test gives."""
 
     link = object()
@@ -41,7 +41,7 @@ class Lab:
         self, bf16: Measured, *, call_us: float = 1000.0, precisions: Any = ("FP32", "BF16"), wished: Any = ()
     ) -> None:
         self.probes = {"openvino": Probe(version="1", backends=(), details={"precisions": list(precisions)})}
-        self.request = SimpleNamespace(wish=Wish(precisions=wished), effort=Effort())
+        self.request = SimpleNamespace(wish=RunSettings(precisions=wished), effort=Effort())
         self.asked: list[Effort] = []
         self.bf16, self.call_us = bf16, call_us
         self.runner = SimpleNamespace(known=lambda key: measured(key, call_us), measure=self.measure, stopped="")
@@ -68,12 +68,12 @@ def contender() -> Any:
     return SimpleNamespace(parts=(part,), key="openvino", threads=1, candidate=Candidate(key="openvino", job=NO_JOB))
 
 
-def hints(lab: Lab) -> list[str]:
+def hints(lab: ModelSession) -> list[str]:
     return [d.message for d in precision_hints(lab, [contender()], "cpu")]  # type: ignore[arg-type]
 
 
 def test_what_it_would_bring_is_measured_in_one_process_and_told_with_its_spread() -> None:
-    lab = Lab(measured("bf16", 600.0, off=0.012))
+    lab = ModelSession(measured("bf16", 600.0, off=0.012))
     (told,) = hints(lab)
     gain = "1.67 times as fast as float32 [1.67, 1.67] in one process"
     assert told.startswith(f"openvino[bf16] computes in bfloat16: {gain}")
@@ -82,7 +82,7 @@ def test_what_it_would_bring_is_measured_in_one_process_and_told_with_its_spread
 
 
 def test_what_is_dear_is_named_and_not_measured() -> None:
-    lab = Lab(measured("bf16", 600.0), call_us=900_000.0)
+    lab = ModelSession(measured("bf16", 600.0), call_us=900_000.0)
     (told,) = hints(lab)
     assert told == "openvino[bf16] computes in bfloat16, which may be faster"
     assert lab.asked == []
@@ -90,7 +90,7 @@ def test_what_is_dear_is_named_and_not_measured() -> None:
 
 def test_what_the_time_of_the_job_leaves_no_room_for_is_named_alone() -> None:
     failure = Failure(stage="run", kind="unmeasured", transient=True, message="not reached")
-    lab = Lab(measured("bf16", 600.0, failure=failure))
+    lab = ModelSession(measured("bf16", 600.0, failure=failure))
     lab.runner.stopped = "precision"
     (told,) = hints(lab)
     assert told == "openvino[bf16] computes in bfloat16, which may be faster"
@@ -98,7 +98,7 @@ def test_what_the_time_of_the_job_leaves_no_room_for_is_named_alone() -> None:
 
 def test_what_computes_too_coarsely_is_said_so() -> None:
     failure = Failure(stage="check", kind="wrong-output", transient=False, message="off by 0.2")
-    (told,) = hints(Lab(measured("bf16", 600.0, failure=failure)))
+    (told,) = hints(ModelSession(measured("bf16", 600.0, failure=failure)))
     assert told == "openvino[bf16] computes in bfloat16, and not within 0.05 of float32"
 
 
@@ -108,7 +108,7 @@ def test_what_computes_too_coarsely_is_said_so() -> None:
     ids=["faster", "inside the noise", "slower"],
 )
 def test_what_is_not_surely_faster_is_no_tip(took_us: float, kind: str) -> None:
-    (told,) = precision_hints(Lab(measured("bf16", took_us)), [contender()], "cpu")  # type: ignore[arg-type]
+    (told,) = precision_hints(ModelSession(measured("bf16", took_us)), [contender()], "cpu")  # type: ignore[arg-type]
     assert told.kind == kind
 
 
@@ -116,4 +116,4 @@ def test_what_is_not_surely_faster_is_no_tip(took_us: float, kind: str) -> None:
     "more", [{"precisions": ("FP32",)}, {"wished": ("bfloat16",)}, {"precisions": ()}], ids=["none", "wished", "untold"]
 )
 def test_nothing_is_said_where_there_is_nothing_to_bring(more: dict[str, Any]) -> None:
-    assert hints(Lab(measured("bf16", 600.0), **more)) == []
+    assert hints(ModelSession(measured("bf16", 600.0), **more)) == []

@@ -15,7 +15,7 @@ from gnomon.core.sample import Failure, Run, Samples
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Accelerator, Configuration, Wish
+from gnomon.runtimes.base import Accelerator, Configuration, RunSettings
 from gnomon.session.contender import Clocks, Contender, Kind, fastest_of, level
 from gnomon.session.prove import judge_contenders, prove
 
@@ -437,7 +437,7 @@ def test_what_the_profile_showed_to_be_hopeless_is_not_run_again() -> None:
 
     known = lambda key: profile.get(key, Measured(key=key, runs=(), failure=None))  # noqa: E731
     runner = SimpleNamespace(measure=measure, known=known, environments=[])
-    request = SimpleNamespace(effort=Effort(), wish=Wish())
+    request = SimpleNamespace(effort=Effort(), wish=RunSettings())
     lab: Any = SimpleNamespace(runner=runner, request=request, link=object(), targets=(), doubts=[])
     verdict = prove(lab, contenders, WALL)
     assert asked == ["proof/a", "proof/c", "proof/p"]

@@ -16,8 +16,8 @@ from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.core.sample import Failure
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.effort import Effort
-from gnomon.measure.environment import Doubt
-from gnomon.session.model_session import open_lab, own_tolerance
+from gnomon.measure.environment import Caveat
+from gnomon.session.model_session import open_session, own_tolerance
 from gnomon.session.reference import Sensitivity, checked_by, doubts, reference
 from gnomon.session.request import ModelRequest
 
@@ -103,7 +103,7 @@ def test_a_file_that_does_not_fit_is_not_blamed_on_the_runtimes() -> None:
 def test_who_checked_is_told_where_only_threads_are_undecided() -> None:
     right = Sensitivity(relative=1.0, finite_share=1.0, checked_by="mnn")
     for kind, expected in (("threads-undecided", "mnn"), ("judges-undecided", ""), ("unrepeatable", "")):
-        assert checked_by(right, (), [Doubt(kind=kind, message="m", hint="h")]) == expected
+        assert checked_by(right, (), [Caveat(kind=kind, message="m", hint="h")]) == expected
 
 
 def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensitivity, set[str]]:
@@ -114,7 +114,7 @@ def measured(model: bytes, folder: Path, effort: Effort, x: Any) -> tuple[Sensit
     request = ModelRequest(
         model=folder / "m.onnx", runtimes=("onnxruntime",), feeds={"x": folder / "x.npy"}, effort=effort
     )
-    with open_lab(request, kind="profile", question={}) as lab:
+    with open_session(request, kind="profile", question={}) as lab:
         found = reference(lab)
         return found, {d.kind for d in doubts(lab, found)}
 

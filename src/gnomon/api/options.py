@@ -423,7 +423,7 @@ def _check(options: Mapping[str, object], record: type[Any]) -> None:
 def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = False) -> dict[str, Any]:
     """The fields of a `MeasureRequest`."""
     from gnomon.measure.effort import Effort
-    from gnomon.runtimes.base import Wish
+    from gnomon.runtimes.base import RunSettings
 
     threads = _threads_of(options.get("threads"), sweeps=sweeps)
     effort: dict[str, Any] = {name: options[name] for name in ("budget_s", "timeout_s") if name in options}
@@ -434,7 +434,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     return {
         "device": device,
         "runtimes": names_of(options.get("runtimes") or device.runtimes),
-        "wish": Wish(
+        "wish": RunSettings(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],
             every=options.get("threads") == "all",
@@ -472,7 +472,7 @@ def commands_of(options: CommandOptions, *, model: bool = True) -> tuple[Declara
 
 
 def _sessions(given: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The fields of a `Wish` that options of sessions are for. UsageError where they are not such, or no file."""
+    """The fields of a `RunSettings` for options of sessions. UsageError where they are not such, or no file."""
     from gnomon.system.files import file_digest
 
     sets: list[tuple[str, Mapping[str, str]]] = []

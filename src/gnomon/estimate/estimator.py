@@ -29,7 +29,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Contribution:
     """The contribution of one column to a net: its time in seconds, and its share of the prediction's variance."""
 
     column: str
@@ -118,7 +118,7 @@ class Estimator:
         z = (bound_s - prediction.mean_s) / np.maximum(deviation, 1e-300)
         return np.array([normal.cdf(float(v)) for v in z])
 
-    def explain(self, row: ArrayLike) -> tuple[Doubt, ...]:
+    def explain(self, row: ArrayLike) -> tuple[Contribution, ...]:
         """The contribution of each column of one net, of bias and of noise, the largest share of variance first.
 
         Times add up to the expected one (unless that was kept from
@@ -134,11 +134,11 @@ class Estimator:
         time = x1 * self.coefficients.mean
         names = ("bias", *self.columns.names)
         doubts = [
-            Doubt(column=n, time_s=float(t), share=float(p) / total)
+            Contribution(column=n, time_s=float(t), share=float(p) / total)
             for n, t, p, v in zip(names, time, parts, x1, strict=True)
             if v
         ]
-        doubts.append(Doubt(column="noise", time_s=0.0, share=noise / total))
+        doubts.append(Contribution(column="noise", time_s=0.0, share=noise / total))
         return tuple(sorted(doubts, key=lambda d: -d.share))
 
     def _checked(self, rows: ArrayLike, unknown: Unknown) -> Floats:

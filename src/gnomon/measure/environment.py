@@ -22,7 +22,7 @@ LOW_MEMORY_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class Caveat:
     """A reason not to trust a run: what was seen, and the next step.
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
@@ -35,7 +35,7 @@ class Doubt:
     hint: str
 
 
-def judge(before: Snapshot, after: Snapshot) -> list[Doubt]:
+def judge(before: Snapshot, after: Snapshot) -> list[Caveat]:
     """The doubts about what was measured between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
     Missing values raise no doubt. The time of other processes is known only if one process took both snapshots and
@@ -48,7 +48,7 @@ UNWATCHED: Environment = {"before": {}, "after": {}, "unwatched": True}
 """Stands for the snapshots of a session that ended before they were reported."""
 
 
-def worst(pairs: Iterable[Environment]) -> list[Doubt]:
+def worst(pairs: Iterable[Environment]) -> list[Caveat]:
     """Each kind of doubt about several runs once, where it was worst; a pair has snapshots `before` and `after`."""
     doubts: dict[str, _Weighed] = {}
     for pair in pairs:
@@ -65,7 +65,7 @@ def worst(pairs: Iterable[Environment]) -> list[Doubt]:
     return [doubt for _, doubt in doubts.values()]
 
 
-_Weighed = tuple[float, Doubt]
+_Weighed = tuple[float, Caveat]
 """A doubt and how bad it is, comparable among doubts of its kind."""
 
 _Counter = Literal[
@@ -98,7 +98,7 @@ _HINTS = {
 
 
 def _seen(weight: float, kind: str, message: str, hint: str = "") -> _Weighed:
-    return weight, Doubt(kind=kind, message=message, hint=hint or _HINTS[kind])
+    return weight, Caveat(kind=kind, message=message, hint=hint or _HINTS[kind])
 
 
 def _grown(before: Snapshot, after: Snapshot, key: _Counter) -> float:

@@ -58,7 +58,7 @@ class Probe:
         # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
-    def wished(self, runtime: str, wish: Wish) -> tuple[str, ...]:
+    def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
         """The backends that are wished, all where none is or the runtime itself is. UsageError for one not there."""
         for name in wish.backends:
             if name not in (*self.backends, runtime):
@@ -74,7 +74,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RunSettings:
     """The runtime settings that the user asks for: threads, backends, precisions, environments, session options.
 
     `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
@@ -241,7 +241,7 @@ class Runtime(Protocol):
     #: lacks them, and named by packages.
     wheels: tuple[str, ...]
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """The configurations worth trying; UsageError where the wish names a backend that is not there."""
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
@@ -321,7 +321,7 @@ def job_tensors(graph: Graph) -> dict[str, Tensor]:
     return {tensor.name: {"shape": list(tensor.shape or ()), "dtype": tensor.dtype} for tensor in tensors}
 
 
-def environment_variants(wish: Wish, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
+def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
     """The clean environment, then each wished one with the label that goes into a configuration's name.
 
     One with a variable of gnomon's own (``GNOMON_TVM_..``) is meant for the runtime of that name, and left out for

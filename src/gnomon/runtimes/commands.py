@@ -13,7 +13,7 @@ from gnomon.agent.drivers.command.report import filled, placeholders, report_of
 from gnomon.devices.program import Attempt, Command, Order, ProgramRefused, Shell, Taken
 from gnomon.errors import UsageError
 from gnomon.models.model import FORMATS, UNREAD
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, Wish, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Probe, RunSettings, environment_variants
 from gnomon.runtimes.declared import MADE_OF_INPUTS, Declaration
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
 from gnomon.system.process import Completed
@@ -42,7 +42,7 @@ class CommandRuntime(WholeModelRuntime):
         options = {"command": self.declaration.spec(usual), "probing": True}
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """Each combination of the choices, in each environment."""
         choices = self.declaration.choices
         combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]

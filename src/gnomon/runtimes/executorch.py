@@ -7,7 +7,7 @@ from pathlib import Path
 from gnomon.core.graph import Graph
 from gnomon.core.sample import Failure
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Probe, Support, Wish, whole_segment
+from gnomon.runtimes.base import Ask, Assignment, Configuration, PlacedModel, Probe, RunSettings, Support, whole_segment
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 from gnomon.wire import Options, Packaged, Segment, SupportsCommand
@@ -28,7 +28,7 @@ class ExecuTorch(WholeModelRuntime):
     wheels: tuple[str, ...] = ("executorch==1.5.1", "torch>=2.13,<2.14")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends that are found, or those of them that are wished."""
         return tuple(environment_configurations(self.name, wish, probe.wished(self.name, wish)))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Plain, Probe, Wish, environment_variants
+from gnomon.runtimes.base import Assignment, Configuration, PlacedModel, Plain, Probe, RunSettings, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled, usual_configuration
 from gnomon.wire import Packaged
@@ -37,7 +37,7 @@ class LiteRt(WholeModelRuntime):
         Plain(label="builtin kernels", options={"kernels": "builtin", "interpreted": True}),
     )
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """A configuration for each kind of kernels, in an environment each; the clean ones first."""
         wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
@@ -54,7 +54,7 @@ class LiteRt(WholeModelRuntime):
         return usual_configuration(self.name, *_REPORTED)
 
     def _of_kernels(
-        self, probe: Probe, wish: Wish, kernels: str, label: str, environment: Mapping[str, str]
+        self, probe: Probe, wish: RunSettings, kernels: str, label: str, environment: Mapping[str, str]
     ) -> Iterator[Configuration]:
         """The configurations of a kind of kernels: one, and of a GPU one for each precision that is wished."""
         accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)

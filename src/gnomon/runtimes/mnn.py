@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations, usual_configuration
 
@@ -15,7 +15,7 @@ class Mnn(WholeModelRuntime):
     float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration an environment, with the one backend that there is."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}

@@ -18,8 +18,8 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
+    RunSettings,
     Support,
-    Wish,
     environment_variants,
     trial_answers,
     whole_segment,
@@ -43,7 +43,7 @@ class Ncnn:
     float64 = False
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration an environment, with the backends cpu and, where a real device is found or it is wished,
         vulkan; one for each Vulkan device where several are wished.
         """
@@ -168,7 +168,9 @@ def _resolved(probe: Probe, name: str) -> str:
     return devices[0].backend
 
 
-def _configuration(wish: Wish, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]) -> Configuration:
+def _configuration(
+    wish: RunSettings, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]
+) -> Configuration:
     """The configuration with a Vulkan device, or with none; one that is not ncnn's own choice is in its name."""
     backend = vulkan.backend if vulkan else ""
     options: dict[str, object] = {"threads": wish.threads}

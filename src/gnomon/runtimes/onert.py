@@ -24,8 +24,8 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
+    RunSettings,
     Support,
-    Wish,
     whole_segment,
 )
 from gnomon.runtimes.tunings import THREADS, Change, Tuning
@@ -78,7 +78,7 @@ class Onert:
         Tuning(name="executor", values=_EXECUTORS, usual=_EXECUTORS, change=_set("EXECUTOR"), parallel=True),
     )
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """One configuration an environment; cpu, which takes most operators, is the default backend."""
         for name in wish.backends:
             if name not in probe.backends:

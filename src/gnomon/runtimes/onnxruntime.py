@@ -18,8 +18,8 @@ from gnomon.runtimes.base import (
     PlacedModel,
     Plain,
     Probe,
+    RunSettings,
     Support,
-    Wish,
     trial_answers,
     whole_segment,
 )
@@ -63,7 +63,7 @@ class OnnxRuntime(WholeModelRuntime):
     chained: Mapping[str, object] = {"shared_arena": True}
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """float32, an environment each: on the CPU provider alone, or with accelerators; then beside the default also
         the accelerators in order, which take what they like and leave the rest to the CPU.
         """
@@ -169,7 +169,7 @@ class OnnxRuntime(WholeModelRuntime):
         return {**written, "options": options, "readme": _README.format(model=written["model"])}
 
 
-def _accelerators(probe: Probe, wish: Wish) -> dict[str, Provider]:
+def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
     """The provider of each accelerator: of the wished ones, or of all that are not programs on the CPU.
 
     UsageError where the CPU is not wished beside it, or ONNX Runtime is too old.

@@ -20,8 +20,8 @@ from gnomon.runtimes.base import (
     Configuration,
     PlacedModel,
     Probe,
+    RunSettings,
     Support,
-    Wish,
     trial_answers,
     whole_segment,
 )
@@ -52,7 +52,7 @@ class OpenVino(WholeModelRuntime):
     streams = True
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """float32 whole, and each wished precision that the processor has, which is named as such; then the devices.
 
         These are the ones that are wished, or without a wish the CPU beside each GPU and NPU that there is. The CPU
@@ -76,7 +76,7 @@ class OpenVino(WholeModelRuntime):
         precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
         return usual_configuration(self.name, "CPU", precision=precision)
 
-    def _whole(self, probe: Probe, wish: Wish) -> Iterator[Configuration]:
+    def _whole(self, probe: Probe, wish: RunSettings) -> Iterator[Configuration]:
         for precision in dict.fromkeys(("float32", *wish.precisions)):
             if precision not in _PRECISIONS:
                 raise UsageError(
@@ -95,7 +95,7 @@ class OpenVino(WholeModelRuntime):
                     reported={"CPU": self.name},
                 )
 
-    def _placed(self, probe: Probe, devices: tuple[str, ...], wish: Wish) -> Iterator[Configuration]:
+    def _placed(self, probe: Probe, devices: tuple[str, ...], wish: RunSettings) -> Iterator[Configuration]:
         # Of several precisions in one process the loosest says how far outputs may be off.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
         for c in environment_configurations(self.name, wish, devices, _DEVICES):
@@ -179,7 +179,7 @@ class OpenVino(WholeModelRuntime):
         return {**written, "options": options}
 
 
-def _devices(probe: Probe, wish: Wish) -> tuple[str, ...]:
+def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
     """The devices to place on, the CPU first; none where whole models alone are wished, or there is only the CPU."""
     probe.wished(OpenVino.name, wish)
     # The CPU in another precision is the CPU once more: it is measured where it is asked for.

@@ -11,7 +11,7 @@ from gnomon.agent.plan import PlanRefused, checked_plan
 from gnomon.core.graph import Graph, Operator, Tensor
 from gnomon.errors import ModelError
 from gnomon.models.model import PACKAGE, PLAN, Model
-from gnomon.runtimes.base import Ask, Configuration, PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.base import Ask, Configuration, PlacedModel, Probe, RunSettings, Support
 from gnomon.runtimes.whole import WholeModelRuntime, labelled
 from gnomon.system.files import file_digest
 from gnomon.wire import PlanJob, Segment
@@ -50,7 +50,7 @@ class PackageRuntime(WholeModelRuntime):
         # Libraries are loaded with consent alone, which is not given here: that there are none is said of every plan.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """The package's own."""
         configuration = Configuration(
             runtime=self.name,

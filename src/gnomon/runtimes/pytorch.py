@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, RunSettings, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import WholeModelRuntime, labelled, usual_configuration
 
@@ -22,7 +22,7 @@ class PyTorch(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
     plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """Eager, and what else is wished, in an environment each; the clean ones first."""
         probe.wished(self.name, wish)
         modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}

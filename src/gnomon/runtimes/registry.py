@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint
 from gnomon.errors import UsageError, did_you_mean
 from gnomon.models.load import reachable
 from gnomon.plugins import is_own, named, passed_over
-from gnomon.runtimes.base import Runtime, Wish
+from gnomon.runtimes.base import RunSettings, Runtime
 
 _GROUP = "gnomon.runtimes"
 _SHORT = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
@@ -101,7 +101,7 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
     return tuple(by_name[name] for name in dict.fromkeys(names))
 
 
-def check_options(wish: Wish, chosen: Sequence[Runtime]) -> None:
+def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
     """UsageError where options or libraries are wished of a runtime that takes none, or that is not chosen."""
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
     for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):

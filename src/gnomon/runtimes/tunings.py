@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Configuration, Probe, Runtime, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.wire import Options
 
 Change = Callable[[Options, str], Options]
@@ -83,7 +83,7 @@ def _named(name: str, values: Mapping[str, object]) -> str:
     return f"{base}[{inside}]"
 
 
-def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
     """The runtime's configurations; where several numbers of threads are wished those of each, named by it.
 
     Where the wish is the usual one, also the configuration that sets nothing, unless backends are named. All of them
@@ -105,7 +105,7 @@ def configurations(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configur
     return tuple(replace(c, options={**c.options, **loading}) for c in every) if loading else every
 
 
-def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
     """The configurations in which a runtime chooses by itself, or those of the named backends beside its first."""
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
@@ -118,7 +118,7 @@ def _by_itself(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuratio
     return tuple(ordered or named or beside + alone[:1] + tried or every[-1:])
 
 
-def _with_options(runtime: Runtime, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+def _with_options(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
     """The runtime's configurations, and each clean one with each wished set of options of its sessions."""
     own = runtime.configurations(probe, wish)
     more = (

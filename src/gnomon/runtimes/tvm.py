@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gnomon.core.stats import median
 from gnomon.errors import ModelError, UsageError
 from gnomon.models.model import read_regular
-from gnomon.runtimes.base import Configuration, Probe, Wish, environment_variants
+from gnomon.runtimes.base import Configuration, Probe, RunSettings, environment_variants
 from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
@@ -36,7 +36,7 @@ class Tvm(WholeModelRuntime):
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """float32, an environment each; one that names records by `RECORDS` is a configuration compiled with them.
 
         UsageError where a file of records cannot be read, holds none, or is not of a processor.
@@ -47,7 +47,7 @@ class Tvm(WholeModelRuntime):
         return tuple(_configuration(wish, environment) for _, environment in environment_variants(wish, self.name))
 
 
-def _configuration(wish: Wish, environment: Mapping[str, str]) -> Configuration:
+def _configuration(wish: RunSettings, environment: Mapping[str, str]) -> Configuration:
     options: dict[str, object] = {"threads": wish.threads}
     labels = [f"{k}={v}" for k, v in sorted(environment.items()) if k != RECORDS]
     if RECORDS in environment:

@@ -18,9 +18,9 @@ from gnomon.runtimes.base import (
     Assignment,
     Configuration,
     PlacedModel,
+    RunSettings,
     Runtime,
     Support,
-    Wish,
     driver_of,
     environment_variants,
     whole_segment,
@@ -67,7 +67,7 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
 
 
 def environment_configurations(
-    runtime: str, wish: Wish, backends: tuple[str, ...], *labels: str, **own: Any
+    runtime: str, wish: RunSettings, backends: tuple[str, ...], *labels: str, **own: Any
 ) -> Iterator[Configuration]:
     """The configuration with these backends in each environment, the clean one first.
 

@@ -22,7 +22,7 @@ Cost = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Evaluation:
     """The result of one assignment: what each objective cost, all to be made small; None: it failed."""
 
     assignment: Assignment

@@ -12,7 +12,7 @@ from typing import Any
 from gnomon.core.space import Space
 from gnomon.errors import UsageError
 from gnomon.plugins import loaded, named
-from gnomon.search.base import Archive, Assignment, Cost, Strategy, Told
+from gnomon.search.base import Archive, Assignment, Cost, Evaluation, Strategy
 
 GROUP = "gnomon.strategies"
 
@@ -31,17 +31,17 @@ class Trail:
     strategy had nothing more to ask, so that a larger budget changes nothing.
     """
 
-    told: tuple[Told, ...]
+    told: tuple[Evaluation, ...]
     exhausted: bool = False
 
     @property
-    def front(self) -> tuple[Told, ...]:
+    def front(self) -> tuple[Evaluation, ...]:
         """The results that no other dominates, ordered by cost; of equal costs the earliest."""
         archive = Archive()
         for result in self.told:
             if result.cost is not None:
                 archive.add(result.assignment, result.cost)
-        return tuple(Told(assignment=a, cost=archive.cost(a)) for a in sorted(archive, key=archive.cost))
+        return tuple(Evaluation(assignment=a, cost=archive.cost(a)) for a in sorted(archive, key=archive.cost))
 
 
 def run(
@@ -49,8 +49,8 @@ def run(
     evaluate: Evaluate,
     *,
     budget: int,
-    told: Iterable[Told] = (),
-    on_told: Callable[[Told], None] | None = None,
+    told: Iterable[Evaluation] = (),
+    on_told: Callable[[Evaluation], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Trail:
     """Ask, evaluate and tell until the budget is spent or the strategy is exhausted.
@@ -61,7 +61,7 @@ def run(
     way. `stop` is asked before each evaluation, and may end the run. Errors of `evaluate` and `on_told` pass through.
     UsageError for a strategy that breaks its contract; ProblemError for results that `Strategy.tell` refuses.
     """
-    by_assignment: dict[Assignment, Told] = {}
+    by_assignment: dict[Assignment, Evaluation] = {}
     for earlier in told:
         strategy.tell(earlier.assignment, earlier.cost)
         by_assignment.setdefault(earlier.assignment, earlier)
@@ -75,7 +75,7 @@ def run(
                 hint="This is a defect of the strategy: run gnomon.testing.strategy on it.",
             )
         cost = evaluate(asked[0])
-        new = Told(assignment=asked[0], cost=None if cost is None else tuple(map(float, cost)))
+        new = Evaluation(assignment=asked[0], cost=None if cost is None else tuple(map(float, cost)))
         strategy.tell(new.assignment, new.cost)
         by_assignment[new.assignment] = new
         if on_told is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gnomon.core.codec import from_json, loads, to_json
 from gnomon.devices.address import LOCAL
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.serving.settings import Limits, Measuring
 
 _FRESH = 3
@@ -59,7 +59,7 @@ class Measurement:
     version: str = ""
     configuration: str
     clock: str = "wall"
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Caveat, ...] = ()
     device: str
     reference_s: tuple[float, ...] = ()
     workload_mop: float | None = None

@@ -165,7 +165,7 @@ def _device_of(job: Job) -> DeviceConfig:
 def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
     from gnomon.measure.effort import JobTime
     from gnomon.models.load import reachable
-    from gnomon.runtimes.base import Wish
+    from gnomon.runtimes.base import RunSettings
     from gnomon.runtimes.commands import CommandRuntime
     from gnomon.runtimes.registry import all_runtimes
     from gnomon.session.bench.bench import open_bench
@@ -179,7 +179,7 @@ def _opened(job: Job, subject: str, question: Mapping[str, object]) -> Any:
         model=Path(),
         device=_device_of(job),
         runtimes=(measuring.runtime,) if measuring.runtime else (),
-        wish=Wish(
+        wish=RunSettings(
             threads=measuring.threads,
             backends=(measuring.backend,) if measuring.backend else (),
             precisions=(measuring.precision,) if measuring.precision else (),

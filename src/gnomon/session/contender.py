@@ -30,10 +30,10 @@ from gnomon.core.stats import (
 from gnomon.errors import MeasurementError
 from gnomon.measure.campaign import CampaignRunner, Candidate, Measured, RecordedRunner
 from gnomon.measure.effort import QUANTILE, Clock, Effort, cpu_tells, levels
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.runtimes.base import Accelerator, Configuration, by_names, portable
-from gnomon.session.model_session import Lab, command_failed
+from gnomon.session.model_session import ModelSession, command_failed
 from gnomon.session.targets import Missing, Target, describe, reasons_of
 from gnomon.wire import Segment
 
@@ -142,7 +142,7 @@ class Contender:
 
 
 def contender_in(
-    lab: Lab, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
+    lab: ModelSession, target: Target, kind: Kind, label: str, backends: Mapping[int, str], *, key: str, assigned: bool
 ) -> Contender:
     """The whole model in one configuration; the runtime is given the `backends` where they are `assigned` by name."""
     configuration = target.configuration
@@ -232,14 +232,14 @@ class Clocks:
         return self.serial if all(contender.serial for contender in contenders) else "wall"
 
 
-def choose_clocks(lab: Lab, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
+def choose_clocks(lab: ModelSession, results: Mapping[str, Measured], contenders: Iterable[Contender]) -> Clocks:
     """The clocks for what was measured of contenders, by their keys: CPU time for one thread where it tells all."""
     ran = [results[c.key] for c in contenders if c.serial and results[c.key].ok]
     beside = any(map(_takes_beside, lab.targets))
     return Clocks(serial="cpu" if not beside and all(cpu_tells(own.runs) for own in ran) else "wall")
 
 
-def choose_clock(lab: Lab, measured: Iterable[Measured]) -> Clock:
+def choose_clock(lab: ModelSession, measured: Iterable[Measured]) -> Clock:
     """The clock to decide by: CPU time where one thread was asked for and it tells all, else wall time.
 
     The CPU time of one thread is stable beside busy neighbours, which wall time is not; it means nothing where
@@ -309,7 +309,7 @@ _LONGEST = 200
 """Characters of a reason in a warning."""
 
 
-def not_compared(label: str, *stages: Measured) -> Doubt | None:
+def not_compared(label: str, *stages: Measured) -> Caveat | None:
     """A warning about a contender that worked and then failed, or failed for a reason that may not be its own.
 
     `stages` has what was measured of it, stage by stage. None where it works, was not measured, or never worked because
@@ -323,11 +323,11 @@ def not_compared(label: str, *stages: Measured) -> Doubt | None:
     if failure.kind == UNSTABLE:
         message = f"{label} is unstable and not recommended: {failure.message}, in the others it took "
         hint = "Choose another; gnomon runs show has what its processes printed."
-        return Doubt(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
+        return Caveat(kind=UNSTABLE, message=f"{message}{units.time(time_s)}", hint=hint)
     reason = " ".join((failure.message if failure.kind in ("crash", "memory") else describe(failure)).split())
     before = "was not measured" if time_s is None else f"was measured ({units.time(time_s)}) and then"
     outcome = f"{before}: {reason[:_LONGEST]}" if time_s is None else f"{before} {reason[:_LONGEST]}: not compared"
-    return Doubt(kind="not-compared", message=f"{label} {outcome}", hint=AGAIN)
+    return Caveat(kind="not-compared", message=f"{label} {outcome}", hint=AGAIN)
 
 
 AGAIN = "Run the same command again: what failed is measured once more."
@@ -335,7 +335,7 @@ AGAIN = "Run the same command again: what failed is measured once more."
 
 
 def profile_singles(
-    lab: Lab,
+    lab: ModelSession,
     contenders: Sequence[Contender],
     *,
     settle: bool = False,
@@ -383,11 +383,11 @@ def profile_singles(
     return alive
 
 
-def software_devices(targets: Sequence[Target]) -> list[Doubt]:
+def software_devices(targets: Sequence[Target]) -> list[Caveat]:
     """A doubt for each accelerator that is a program on the processor."""
     devices = {f"{t.configuration.runtime}:{a.backend}": a for t in targets for a in t.configuration.accelerators}
     return [
-        Doubt(
+        Caveat(
             kind="software-device",
             message=f"{backend} is {device.name}, a program on the processor: its times say nothing of a GPU",
             hint="Outputs and places hold; measure times where there is a GPU.",
@@ -397,7 +397,7 @@ def software_devices(targets: Sequence[Target]) -> list[Doubt]:
     ]
 
 
-def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Doubt]:
+def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list[Caveat]:
     """For each contender with an accelerator, or that is compiled when it is loaded, what loading it and its first call
     took, which no time of a call holds.
 
@@ -416,7 +416,7 @@ def first_runs(measured: Iterable[tuple[Contender, Sequence[Measured]]]) -> list
         memory = "" if held is None else f"; it holds {held / 2**20:.3g} MiB of the device's memory"
         took = f"in its first process {contender.label} took {first:.2g} s to load and for the first call{others}"
         message = f"{took}: {what} compiled then; no time of a call holds it{memory}"
-        warnings.append(Doubt(kind="first-run", message=message, hint="Count it where processes are short-lived."))
+        warnings.append(Caveat(kind="first-run", message=message, hint="Count it where processes are short-lived."))
     return warnings
 
 

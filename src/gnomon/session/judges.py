@@ -9,14 +9,23 @@ from itertools import islice
 
 from gnomon.devices.local import LocalDevice
 from gnomon.measure.campaign import CampaignRunner
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.link import REFERENCE, AgentLink, Reference, compute_reference
 from gnomon.models.model import is_float64
-from gnomon.runtimes.base import Configuration, PlacedModel, Plain, Probe, Runtime, Wish, driver_of, whole_segment
+from gnomon.runtimes.base import (
+    Configuration,
+    PlacedModel,
+    Plain,
+    Probe,
+    RunSettings,
+    Runtime,
+    driver_of,
+    whole_segment,
+)
 from gnomon.runtimes.registry import all_runtimes, usual
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE
-from gnomon.session.model_session import TWO_STEPS, Lab, own_tolerance
+from gnomon.session.model_session import TWO_STEPS, ModelSession, own_tolerance
 from gnomon.session.targets import Target, precision_in, probe_runtimes
 from gnomon.wire import Job, Segment
 
@@ -65,7 +74,7 @@ def plain_ways(runtime: Runtime) -> tuple[Plain, ...]:
     return ways
 
 
-def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
+def plain_judge(lab: ModelSession, runtime: Runtime, version: str, plain: Plain, placed: PlacedModel) -> Judge:
     """A runtime in a plain way, by one thread, as a judge."""
     options = {"threads": 1, **plain.options, **lab.request.wish.loading(runtime.name)}
     return Judge(
@@ -78,7 +87,7 @@ def plain_judge(lab: Lab, runtime: Runtime, version: str, plain: Plain, placed: 
 
 
 def usual_judge(
-    lab: Lab, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
+    lab: ModelSession, runtime: Runtime, version: str, configuration: Configuration, placed: PlacedModel, how: str
 ) -> Judge:
     """A runtime in a configuration, as a judge."""
     return Judge(
@@ -90,7 +99,7 @@ def usual_judge(
     )
 
 
-def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
+def judges(lab: ModelSession, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[Judge]:
     """The judges on the device, the plainest first."""
     loading = {t.runtime.name: t.runtime for t in loads_it}
     for runtime in loading.values():
@@ -106,7 +115,7 @@ def judges(lab: Lab, own: PlacedModel, loads_it: Sequence[Target]) -> Iterator[J
             yield usual_judge(lab, target.runtime, version, target.configuration, placed, f"on {how}")
 
 
-def _unmeasured(lab: Lab, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
+def _unmeasured(lab: ModelSession, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
     """Runtimes on the device that are not asked for and load the user's file; those that have a plain way, or not."""
     if lab.link is None or not lab.link.info.python:
         return
@@ -118,7 +127,7 @@ def _unmeasured(lab: Lab, *, plainly: bool) -> Iterator[tuple[Runtime, Probe]]:
                 yield runtime, probe
 
 
-def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
+def _others(lab: ModelSession, own: PlacedModel, left: Iterator[Judge], first: Judge) -> Iterator[Judge]:
     """Judges of other runtimes than the first's: those that load the file, have it converted, or were not asked for."""
     usually = max(TOLERANCE["float32"], own_tolerance(lab.graph))
     yield from (judge for judge in left if judge.runtime != first.runtime and judge.tolerance <= usually)
@@ -128,11 +137,13 @@ def _others(lab: Lab, own: PlacedModel, left: Iterator[Judge], first: Judge) -> 
             version, how = lab.probes[target.runtime.name].version, "on the model as it was measured"
             yield usual_judge(lab, target.runtime, version, target.configuration, target.placed, how)
     for runtime, probe in _unmeasured(lab, plainly=False):
-        configuration = configurations(runtime, probe, Wish(libraries=lab.request.wish.libraries))[0]
+        configuration = configurations(runtime, probe, RunSettings(libraries=lab.request.wish.libraries))[0]
         yield usual_judge(lab, runtime, probe.version, configuration, own, f"on {lab.loaded}")
 
 
-def confirmed(lab: Lab, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]) -> JudgedReference:
+def confirmed(
+    lab: ModelSession, own: PlacedModel, first: Judge, outputs: Reference, left: Iterator[Judge]
+) -> JudgedReference:
     """The first judge's outputs, with the runtime that confirms them; where it is outvoted, the outputs of another.
 
     One other runtime computes the outputs too, in one process. Where it disagrees, or the model rounds to few bits,
@@ -174,26 +185,26 @@ def far(off: float) -> str:
     return " beyond any measure" if off >= sys.float_info.max else f" by {off:.2g} of their largest magnitude"
 
 
-def doubt_of(lab: Lab, kind: str, message: str) -> dict[str, str]:
+def doubt_of(lab: ModelSession, kind: str, message: str) -> dict[str, str]:
     """A doubt that real inputs may settle, as the record keeps it."""
     hint = "Give real inputs with --input NAME=FILE.npy: with random ones, rounding or chance may decide."
     if lab.request.feeds.keys() >= set(lab.placed.inputs):
         hint = "Compare with what the program says that the model was made with, before you trust either."
-    return asdict(Doubt(kind=kind, message=message, hint=hint))
+    return asdict(Caveat(kind=kind, message=message, hint=hint))
 
 
 def _off(reference: Reference) -> float:
     return reference["difference"]["relative"]
 
 
-def _computed(link: AgentLink, lab: Lab, judge: Judge, *, save: str, check: str) -> Reference | None:
+def _computed(link: AgentLink, lab: ModelSession, judge: Judge, *, save: str, check: str) -> Reference | None:
     """A judge's outputs, compared with a file of outputs; None where it fails."""
     seeds = [lab.request.seed, lab.request.seed + 1]
     timeout_s = _EVALUATED_S if judge.runtime == _EVALUATOR else lab.request.effort.timeout_s
     return compute_reference(link, judge.job, seeds, timeout_s=timeout_s, name=save, check=check)[0]
 
 
-def _from_itself(lab: Lab, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
+def _from_itself(lab: ModelSession, link: AgentLink, first: Judge, reference: str) -> tuple[float, bool]:
     """How far the first judge's runtime is off itself, as it is measured: 0 where it is not, or gives no answer.
 
     And whether dimensions are to be left open: where outputs are right only so, or nobody could tell, as on a machine
@@ -224,7 +235,9 @@ _Third = tuple[AgentLink, Judge, tuple[str, ...]]
 """The link to another judge, the judge, and the files of two judges' outputs there."""
 
 
-def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack: float) -> tuple[Judge | None, str]:
+def _decided(
+    thirds: Iterator[_Third], lab: ModelSession, two: tuple[Judge, Judge], slack: float
+) -> tuple[Judge | None, str]:
     """The one of two judges that a third agrees with, and the name of the third; None where none agrees with either."""
     for link, third, outputs in thirds:
         for judge, file in zip(two, outputs, strict=True):
@@ -237,7 +250,7 @@ def _decided(thirds: Iterator[_Third], lab: Lab, two: tuple[Judge, Judge], slack
 
 
 def _thirds(
-    lab: Lab, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
+    lab: ModelSession, link: AgentLink, others: Iterator[Judge], two: tuple[Judge, Judge], files: tuple[str, ...]
 ) -> Iterator[_Third]:
     """The judges that may decide: ONNX's reference evaluator on this machine for a small model, then other runtimes."""
     graph = lab.graph
@@ -259,13 +272,13 @@ def _thirds(
         yield link, judge, files
 
 
-def placed_here(lab: Lab) -> PlacedModel:
+def placed_here(lab: ModelSession) -> PlacedModel:
     """The user's own file where it lies on this machine."""
     path = str(lab.read.own.absolute())
     return PlacedModel(graph=lab.graph, path=path, inputs=lab.placed.inputs, outputs=lab.placed.outputs)
 
 
-def job_here(lab: Lab, segment: Segment) -> Job:
+def job_here(lab: ModelSession, segment: Segment) -> Job:
     """The job of a segment on this machine, where the files of inputs lie as they are."""
     job = lab.job([segment])
     for name, path in lab.request.feeds.items():

@@ -19,7 +19,7 @@ import numpy as np
 
 from gnomon.core.graph import Graph, Tensor
 from gnomon.errors import ModelError, RuntimeMissingError, UsageError
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.models.load import (
     convert,
     files_beside,
@@ -80,7 +80,7 @@ class ReadModel:
     given: Mapping[str, tuple[int, ...]]
     shapes: Mapping[str, tuple[int, ...]]
     dims: Mapping[str, int]
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     feeds: Mapping[str, Feed]
     steering: Mapping[str, list[str]]
     stamp: tuple[int, int, int] | None
@@ -192,7 +192,7 @@ def read_model(request: ModelRequest, stack: ExitStack) -> ReadModel:
     )
 
 
-def _signature_doubts(request: ModelRequest, model: Model) -> list[Doubt]:
+def _signature_doubts(request: ModelRequest, model: Model) -> list[Caveat]:
     """A warning about the signature: where the file has several and none was requested, and where a copy runs it."""
     others = [name for name, number in model.signatures.items() if number != 0]
     if request.signature in others:
@@ -205,7 +205,7 @@ def _signature_doubts(request: ModelRequest, model: Model) -> list[Doubt]:
         hint = f"Another is measured by {shlex.join(('--signature', others[0]))}."
     else:
         return []
-    return [Doubt(kind="signature", message=message, hint=hint)]
+    return [Caveat(kind="signature", message=message, hint=hint)]
 
 
 def shapes_of(request: ModelRequest, model: Model) -> Shapes:
@@ -354,7 +354,7 @@ class Shapes:
     shapes: Mapping[str, Shape]
     given: Mapping[str, Shape]
     dims: Sizes
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
 
 
 def fixed_shapes(
@@ -532,12 +532,12 @@ def _written(shape: Sequence[object]) -> str:
     return ",".join(map(str, shape))
 
 
-def _assumption(what: str, option: tuple[str, str]) -> Doubt:
+def _assumption(what: str, option: tuple[str, str]) -> Caveat:
     message = f"the file leaves {what} open; it was taken as 1"
-    return Doubt(kind="assumed-shape", message=message, hint=f"Another size is given by {shlex.join(option)}.")
+    return Caveat(kind="assumed-shape", message=message, hint=f"Another size is given by {shlex.join(option)}.")
 
 
-def _unlike(name: str, by_size: Mapping[int, str]) -> Doubt:
+def _unlike(name: str, by_size: Mapping[int, str]) -> Caveat:
     shown = " and ".join(f"{size} ({by})" for size, by in by_size.items())
     message = f"the dimension {name!r} has several sizes, {shown}: all inputs' shapes were taken as they are given"
-    return Doubt(kind="unlike-dimensions", message=message, hint="Give one size if it is one thing.")
+    return Caveat(kind="unlike-dimensions", message=message, hint="Give one size if it is one thing.")

@@ -23,14 +23,14 @@ from gnomon.devices.opening import opened
 from gnomon.errors import MeasurementError, UsageError
 from gnomon.measure.campaign import CampaignRunner, Question, RecordedRunner
 from gnomon.measure.effort import Effort
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.link import AgentLink
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.model import PACKAGE, UNREAD, Model, changed, image_sides, is_float64, stamp_of
 from gnomon.report import units
 from gnomon.report.conditions import ConditionsPart, FedInput
 from gnomon.report.plain import many
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Runtime, Support
 from gnomon.runtimes.registry import by_name_only, check_options, chosen_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.kernels import Sources
@@ -71,8 +71,8 @@ not quantised. Of TensorFlow's formats the types of tensors tell."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Lab:
-    """An open job, from `open_lab` to its end: model, device, targets and campaign. `open_lab` also closes it.
+class ModelSession:
+    """An open job, from `open_session` to its end: model, device, targets and campaign. `open_session` also closes it.
 
     `folder` is on this machine and goes away with the lab. `read` is the model as it was read, whose own file `placed`
     has on the device. `push` brings a file or folder to the device. `link` is None where nothing is measured: the
@@ -96,7 +96,7 @@ class Lab:
     targets: tuple[Target, ...]
     missing: list[Missing]
     cut_files: dict[str, Path] = field(default_factory=dict)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[Caveat] = field(default_factory=list)
     counters: Mapping[str, Any] | None = None
     open_outputs: bool = False
     unrepeatable: bool = False
@@ -183,7 +183,7 @@ def _fed(tensor: Tensor, request: ModelRequest, feed: wire.Feed) -> FedInput:
     return FedInput(name=tensor.name, shape=tensor.shape or (), dtype=tensor.dtype, fed=fed, sha256=sha256)
 
 
-def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
+def conditions_part(lab: ModelSession, threads: Iterable[str] = ()) -> ConditionsPart:
     """The conditions of an open job's answer; `threads` are the numbers of threads where they are not as wished."""
     wish, facts = lab.request.wish, lab.device.fingerprint
     threaded = any(getattr(target.runtime, "threaded", True) for target in lab.targets)  # some commands take no number
@@ -199,7 +199,7 @@ def conditions_part(lab: Lab, threads: Iterable[str] = ()) -> ConditionsPart:
     )
 
 
-def measured_facts(lab: Lab) -> dict[str, Any]:
+def measured_facts(lab: ModelSession) -> dict[str, Any]:
     """The facts about an open lab in the documents of all jobs, by their keys there."""
     request = lab.request
     return {
@@ -215,7 +215,7 @@ def measured_facts(lab: Lab) -> dict[str, Any]:
     }
 
 
-def _precisions(graph: Graph, wish: Wish) -> tuple[str, ...]:
+def _precisions(graph: Graph, wish: RunSettings) -> tuple[str, ...]:
     """What is computed in, as far as it is known: of a file that is not read only its command knows, of a
     package its plan.
     """
@@ -246,7 +246,7 @@ def own_tolerance(graph: Graph) -> float:
 
 
 @contextmanager
-def open_lab(
+def open_session(
     request: ModelRequest,
     *,
     kind: str,
@@ -257,7 +257,7 @@ def open_lab(
     device: Device | None = None,
     beside: str = "",
     check: Callable[[], None] = lambda: None,
-) -> Iterator[Lab]:
+) -> Iterator[ModelSession]:
     """Open model, device, record and runtimes for a job, and close them again.
 
     A job that `goes_on` takes up its newest campaign also where that was finished. A `device` that is open already, for
@@ -277,7 +277,7 @@ def open_lab(
             if kind != "profile":
                 message = f"{request.model} is a package, which is measured as it is"
                 raise UsageError(message, hint="gnomon profile and compare do so.")
-            request = replace(request, wish=Wish(threads=getattr(runtimes[0], "threads", 1)))
+            request = replace(request, wish=RunSettings(threads=getattr(runtimes[0], "threads", 1)))
         check_options(request.wish, runtimes)
         check_feeds(request, read.placed(_nowhere))
         check()
@@ -341,7 +341,7 @@ def _runtimes_of(request: ModelRequest, model_format: str) -> tuple[Runtime, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """The arguments of `open_lab` beside the request."""
+    """The arguments of `open_session` beside the request."""
 
     kind: str
     question: Mapping[str, object]
@@ -352,7 +352,7 @@ class _Job:
     beside: str
 
 
-def _looked_at(model: Model, wish: Wish) -> tuple[tuple[Finding, ...], Wish]:
+def _looked_at(model: Model, wish: RunSettings) -> tuple[tuple[Finding, ...], RunSettings]:
     """What is in the file, and the wish: where weights are subnormal ONNX Runtime is tried so too that takes them for
     0.
     """
@@ -365,45 +365,45 @@ def _looked_at(model: Model, wish: Wish) -> tuple[tuple[Finding, ...], Wish]:
     return findings, wish
 
 
-def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
+def _file_doubts(findings: Sequence[Finding], shapes: Mapping[str, tuple[int, ...]]) -> list[Caveat]:
     """The findings in the model's file: of a kind of its own where it changes the answer, else "file"."""
     decides = {"subnormal", "undelegated"}
     if any(shape[:1] != (finding.batch,) for finding in findings if finding.batch for shape in shapes.values()):
         decides.add("fixed-batch")
-    return [Doubt(kind=f.kind if f.kind in decides else "file", message=f.message, hint=f.hint) for f in findings]
+    return [Caveat(kind=f.kind if f.kind in decides else "file", message=f.message, hint=f.hint) for f in findings]
 
 
-def _lower_precision(lab: Lab) -> list[Doubt]:
+def _lower_precision(lab: ModelSession) -> list[Caveat]:
     """A doubt where a model computes in float64 and nothing that is measured does, which was not asked for."""
     computed = {t.configuration.precision for t in lab.targets}
     if not is_float64(lab.graph) or computed & {"float64", *lab.request.wish.precisions}:
         return []
     message = f"the model computes in float64, {' and '.join(t.configuration.name for t in lab.targets)} in less"
-    return [Doubt(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
+    return [Caveat(kind="lower-precision", message=message, hint="ONNX Runtime and PyTorch compute it in float64.")]
 
 
-def _loaded(wish: Wish) -> Iterator[Doubt]:
+def _loaded(wish: RunSettings) -> Iterator[Caveat]:
     """A warning for each library of operators: it is code that was run."""
     for runtime, path, digest in ((name, *file) for name, own in wish.libraries.items() for file in own.items()):
         message = f"{runtime} ran the code of the library of operators {Path(path).name} (SHA-256 {digest})"
-        yield Doubt(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
+        yield Caveat(kind="library", message=message, hint="The package lacks it: --library FILE names it there.")
 
 
-def command_failed(missing: Missing) -> Doubt:
+def command_failed(missing: Missing) -> Caveat:
     """A warning that a command, which was named, gave no time."""
     hint = missing.hint or "See what it needs: gnomon runs show has all that it printed."
-    return Doubt(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
+    return Caveat(kind="command-failed", message=f"{missing.name} was not measured: {missing.reason}", hint=hint)
 
 
-def _drawn_text(name: str) -> Doubt:
-    return Doubt(
+def _drawn_text(name: str) -> Caveat:
+    return Caveat(
         kind="drawn-text",
         message=f'the input {name!r} holds text; it was fed "0" and "1", and other text may take another time',
         hint=f"Save an array of strings with numpy.save and give it: {shlex.join(('--input', f'{name}=FILE.npy'))}",
     )
 
 
-def _empty(lab: Lab) -> list[Doubt]:
+def _empty(lab: ModelSession) -> list[Caveat]:
     """A doubt where no input has elements, or no output; a single input may well have none, as a decoder's past."""
     empty = [fed for fed in lab.inputs if 0 in fed.shape]
     if not empty or (len(empty) < len(lab.inputs) and not all(0 in (t.shape or ()) for t in lab.outputs)):
@@ -411,10 +411,10 @@ def _empty(lab: Lab) -> list[Doubt]:
     names = " and ".join(f"{fed.name!r} ({','.join(map(str, fed.shape))})" for fed in empty)
     words = [word for fed in empty for word in ("--shape", f"{fed.name}=N,..")]
     message = f"inputs without elements, {names}: nothing is computed, and the times are those of a call alone"
-    return [Doubt(kind="empty-input", message=message, hint=f"Give sizes from 1: {shlex.join(words)}")]
+    return [Caveat(kind="empty-input", message=message, hint=f"Give sizes from 1: {shlex.join(words)}")]
 
 
-def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Doubt]:
+def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str]) -> list[Caveat]:
     """One doubt about all inputs that decide how much work there is; none where there are none."""
     if not steering:
         return []
@@ -424,10 +424,12 @@ def _drawn_steering(steering: Mapping[str, Sequence[str]], fed: Mapping[str, str
     files = [word for n in steering for word in ("--input", f"{n}={re.sub(r'[^0-9A-Za-z]+', '_', n)}.npy")]
     message = f"the {decide.format(names)} {what}: with values of your own the times and the choice may be others"
     hint = f"Save such values with numpy.save, and give them: {shlex.join(files)}"
-    return [Doubt(kind="drawn-steering", message=message, hint=hint)]
+    return [Caveat(kind="drawn-steering", message=message, hint=hint)]
 
 
-def _live(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job) -> Lab:
+def _live(
+    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job
+) -> ModelSession:
     """A lab on the device itself."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
@@ -495,7 +497,7 @@ def _live(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...],
     runner.note(recall.NOTE, recall.noted(request, link.info, probes, supports) | noted)
     if counters is not None:
         runner.note(ENERGY_NOTE, counters)
-    return Lab(
+    return ModelSession(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
         read=read,
@@ -534,18 +536,18 @@ def _is_quick(request: ModelRequest, stopped: str) -> bool:
     return request.quick and not request.interrupted and stopped not in _QUICK
 
 
-def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Doubt]:
+def stopped_doubts(request: ModelRequest, stopped: str, unmeasured: Sequence[str] = ()) -> list[Caveat]:
     """A doubt where the job's time was over at a stage, and what was not measured of what it wanted to."""
     if not stopped:
         return []
     if _is_quick(request, stopped):
         message = "answered by whole models alone: no mix was looked for, no operator was timed"
-        return [Doubt(kind="quick", message=message, hint="Leave out --quick for both.")]
+        return [Caveat(kind="quick", message=message, hint="Leave out --quick for both.")]
     lacking = f": {' and '.join(unmeasured)} not measured" if unmeasured else ""
     by, where = ("Ctrl-C", "") if request.interrupted else ("--max-time", f", in or before the stage {stopped!r}")
     message = f"stopped by {by} after {request.used_s:.0f} s{where}{lacking}"
     hint = "Start the same command again: it goes on from the results database. More time gives a surer answer."
-    return [Doubt(kind="stopped", message=message, hint=hint)]
+    return [Caveat(kind="stopped", message=message, hint=hint)]
 
 
 def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack) -> FindCopy:
@@ -558,7 +560,9 @@ def _copies(read: ReadModel, push: Callable[[Path, str], str], stack: ExitStack)
     return lambda refused: copy(refused and read.source == read.own)
 
 
-def _kept(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job) -> Lab:
+def _kept(
+    request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...], stack: ExitStack, job: _Job
+) -> ModelSession:
     """A lab that holds what was measured in a campaign of the same kind, model, device and options."""
     from gnomon.session import replay as recall
     from gnomon.store.opening import open_store
@@ -594,7 +598,7 @@ def _kept(request: ModelRequest, read: ReadModel, runtimes: tuple[Runtime, ...],
         raise nothing_runs(recalled.device.name, runtimes, missing)
     targets, lowered = by_precision(targets, model.graph, request.wish)
     runner = RecordedRunner(store, recalled.campaign, stopped="measuring" if request.interrupted else "")
-    return Lab(
+    return ModelSession(
         request=request,
         folder=stack.enter_context(guarded_folder("gnomon-lab-")),
         read=read,
@@ -617,7 +621,7 @@ def _usable_cores(request: ModelRequest, fingerprint: Mapping[str, Any]) -> int 
     return len(request.device.pin) or fingerprint.get("cores")
 
 
-def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Wish:
+def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> RunSettings:
     """The wish with all cores that a process may use there as a last number of threads, where it does not say them."""
     cores, wish = _usable_cores(request, fingerprint), request.wish
     if not (wish.usual or wish.every) or not isinstance(cores, int) or cores < 2:
@@ -626,14 +630,14 @@ def _usual_threads(request: ModelRequest, fingerprint: Mapping[str, Any]) -> Wis
     return replace(wish, more_threads=(*between, cores))
 
 
-def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Doubt]:
+def _too_many_threads(request: ModelRequest, device: DeviceInfo) -> list[Caveat]:
     """A doubt where more threads are wished than there are cores to measure on."""
     cores = _usable_cores(request, device.fingerprint)
     most = max(request.wish.thread_counts)
     if not isinstance(cores, int) or most <= cores:
         return []
     message = f"{most} threads were measured on {many(cores, 'core')}, where they wait for each other"
-    return [Doubt(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
+    return [Caveat(kind="threads", message=message, hint="Give --threads no more than there are cores.")]
 
 
 def _nowhere(path: Path, name: str) -> str:
@@ -654,7 +658,7 @@ def _context(request: ModelRequest, model: Model, link: AgentLink, probes: Mappi
     )
 
 
-def _check_environments(wish: Wish) -> None:
+def _check_environments(wish: RunSettings) -> None:
     """Names of variables go into a shell script of the package: only such as a shell takes for names."""
     for name in (n for e in wish.environments for n in e):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

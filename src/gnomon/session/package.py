@@ -34,7 +34,7 @@ from gnomon.runtimes.base import PlacedModel, job_tensors, portable, whole_segme
 from gnomon.runtimes.onert import Onert, variables_of
 from gnomon.runtimes.whole import program_of
 from gnomon.session.contender import Contender
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import pip_names
 from gnomon.system.files import file_digest, read_regular, staged
 from gnomon.wire import Packaged, Plan, PlanHead, PlanJob, PlanOperator, Versions
@@ -65,7 +65,7 @@ _USE = f"\n{PROGRAM} is a program of its own in a few lines, with the same setti
 _LIBRARY = "\nIt needs the library of operators {name} (SHA-256 {sha256}), which is code: --library FILE names it.\n"
 
 
-def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
+def write_package(lab: ModelSession, contender: Contender, destination: Path, *, overwrite: bool) -> Path:
     """Write the package of a contender and return its folder. Whole or not at all.
 
     PackageError where the folder exists (unless `overwrite` and a package is in it) or cannot be written.
@@ -98,7 +98,7 @@ def write_package(lab: Lab, contender: Contender, destination: Path, *, overwrit
     return destination
 
 
-def _write_program(lab: Lab, contender: Contender, packaged: Packaged, folder: Path) -> None:
+def _write_program(lab: ModelSession, contender: Contender, packaged: Packaged, folder: Path) -> None:
     """Write the few lines that call the model in its runtime's own API, where it runs whole in one of such."""
     part, *others = contender.parts
     if others or contender.candidate.environment:
@@ -173,7 +173,7 @@ def run_line(job: PlanJob, before: str = "") -> str:
     return f"python {before}{_AGENT} run {before}{_PLAN}{given}"
 
 
-def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> Packaged:
+def _segment(lab: ModelSession, contender: Contender, number: int, folder: Path) -> Packaged:
     """Write one part's model; what its runtime says of it (`gnomon.runtimes.base.Runtime.package`)."""
     part = contender.parts[number]
     measured = contender.candidate.job["segments"][number]
@@ -184,7 +184,7 @@ def _segment(lab: Lab, contender: Contender, number: int, folder: Path) -> Packa
     return part.target.runtime.package(part.target.model, part.configuration, part.assignment, folder)
 
 
-def _proved_with(lab: Lab, runtimes: Sequence[str]) -> Versions:
+def _proved_with(lab: ModelSession, runtimes: Sequence[str]) -> Versions:
     """The versions that a package of these runtimes was measured with, as far as the device told them."""
     packages: dict[str, str] = {}
     for name in runtimes:
@@ -203,7 +203,7 @@ def requirements_of(wheels: Sequence[str], versions: Mapping[str, str]) -> list[
     return [f"{name}=={versions[name]}" if name in versions else wheel for name, wheel in wanted.items()]
 
 
-def _readme(lab: Lab, contender: Contender, plan: Plan, more: str) -> str:
+def _readme(lab: ModelSession, contender: Contender, plan: Plan, more: str) -> str:
     proved = plan["proved_with"]
     alone = lab.sole_judge in proved["runtimes"]
     unproved = "they prove nothing" if lab.unrepeatable else f"computed by {lab.sole_judge} only; nobody checked it"

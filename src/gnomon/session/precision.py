@@ -12,20 +12,20 @@ from dataclasses import replace
 from gnomon.core.stats import compare
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Clock, cpu_tells
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report.units import CLOCKS, ratio_interval, time
-from gnomon.runtimes.base import Configuration, Wish
+from gnomon.runtimes.base import Configuration, RunSettings
 from gnomon.runtimes.tunings import configurations
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.contender import Contender, Proved, blocks, level, versus
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 _CHEAP_S = 0.2
 """The longest call of a model that is measured for a hint alone."""
 
 
-def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[Doubt]:
+def precision_hints(lab: ModelSession, alive: Sequence[Contender], clock: Clock) -> list[Caveat]:
     """A sentence for each precision below float32 that a runtime offers on this processor and that was not asked for.
 
     Where a call is short the ratio to float32 is measured, in one process of each: enough to say whether it is worth
@@ -40,11 +40,13 @@ def precision_hints(lab: Lab, alive: Sequence[Contender], clock: Clock) -> list[
         if level(lab.runner.known(contender.key), clock) <= _CHEAP_S:
             result, pays = _measured(lab, contender, target, configuration, clock)
         message = f"{configuration.name} computes in {configuration.precision}{result}"
-        hints.append(Doubt(kind="precision" if pays else "precision-no-gain", message=message, hint=hint))
+        hints.append(Caveat(kind="precision" if pays else "precision-no-gain", message=message, hint=hint))
     return hints
 
 
-def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tuple[Contender, Target, Configuration]]:
+def _offers(
+    lab: ModelSession, alive: Sequence[Contender], clock: Clock
+) -> Iterator[tuple[Contender, Target, Configuration]]:
     """Float32 contenders that run the model whole, with a configuration of less precision that their runtime has.
 
     For a model of float64 the fastest of them, with those of float32.
@@ -59,14 +61,16 @@ def _offers(lab: Lab, alive: Sequence[Contender], clock: Clock) -> Iterator[tupl
             continue
         if "precisions" not in lab.probes[own.runtime].details:
             continue
-        wish = Wish(threads=contender.threads, backends=asked.backends, precisions=lower, libraries=asked.libraries)
+        wish = RunSettings(
+            threads=contender.threads, backends=asked.backends, precisions=lower, libraries=asked.libraries
+        )
         for configuration in configurations(part.target.runtime, lab.probes[own.runtime], wish):
             if configuration.precision in lower:
                 yield contender, part.target, configuration
 
 
 def _measured(
-    lab: Lab, contender: Contender, target: Target, configuration: Configuration, clock: Clock
+    lab: ModelSession, contender: Contender, target: Target, configuration: Configuration, clock: Clock
 ) -> tuple[str, bool]:
     """The gain in words, and whether it is faster; the reason where it fails or computes too coarsely."""
     usual = contender.parts[0].configuration.precision
@@ -93,7 +97,9 @@ _NEARLY = 10.0
 """How many times what is tolerated the outputs of a contender may be off that is timed though it is refused."""
 
 
-def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock) -> list[Proved]:
+def nearly_right(
+    lab: ModelSession, contenders: Sequence[Contender], alive: Sequence[Contender], clock: Clock
+) -> list[Proved]:
     """Contenders that are refused for outputs that are nearly right, with a warning that tells their time.
 
     Each is measured beside the fastest in one process, and never chosen.
@@ -115,7 +121,7 @@ def nearly_right(lab: Lab, contenders: Sequence[Contender], alive: Sequence[Cont
         took_s, ratio = level(nearly, clock), level(nearly, clock) / level(other, clock)
         message = f"{contender.label} is refused: {off}; it took {time(took_s)}, {ratio:.2f} times {best.label}"
         hint = "Give real inputs with --input NAME=FILE.npy: with them it may be right."
-        lab.doubts.append(Doubt(kind="nearly-right", message=message, hint=hint))
+        lab.doubts.append(Caveat(kind="nearly-right", message=message, hint=hint))
         failed = replace(nearly, failure=replace(failure, message=f"{off}; it took {time(took_s)}"))
         refused.append(Proved(contender=contender, measured=failed, against_best=None))
     return refused
@@ -128,13 +134,13 @@ EQUAL = 1.02
 """The ratio up to which two times count as equal: differences below are not told apart."""
 
 
-def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Doubt, ...]:
+def clock_warnings(field: Mapping[str, Measured], chosen: str, clock: Clock) -> tuple[Caveat, ...]:
     """Warnings against `chosen`, the label of the clock's winner, among all that ran interleaved with it, by label."""
     warnings = (_other_clock(field, chosen, clock), _median(field, chosen) if clock == "wall" else None)
     return tuple(doubt for doubt in warnings if doubt is not None)
 
 
-def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Doubt | None:
+def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Caveat | None:
     """A warning if the clock that did not decide names another winner. CPU time counts only where it tells all."""
     other: Clock = "wall" if clock == "cpu" else "cpu"
     timed = {label: own for label, own in field.items() if other == "wall" or cpu_tells(own.runs)}
@@ -146,7 +152,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Do
     compared = versus(timed[winner], timed[chosen], other)
     if compared.verdict != "faster" and compared.ratio > 1 / APART:
         return None
-    return Doubt(
+    return Caveat(
         kind="clocks-disagree",
         message=f"{CLOCKS[other]} names another winner: by it {winner} takes {compared.ratio:.2f} times as long as "
         f"{chosen} {ratio_interval(compared.low, compared.high)}; {CLOCKS[clock]} decided",
@@ -154,7 +160,7 @@ def _other_clock(field: Mapping[str, Measured], chosen: str, clock: Clock) -> Do
     )
 
 
-def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
+def _median(field: Mapping[str, Measured], chosen: str) -> Caveat | None:
     """A warning if the median of all calls says something else than the fastest 20 %, where that is furthest off."""
     worst, text = math.log(APART), ""
     for label, other in field.items():
@@ -173,4 +179,4 @@ def _median(field: Mapping[str, Measured], chosen: str) -> Doubt | None:
     if not text:
         return None
     hint = "Calls were disturbed: measure again with --processes 10, or on a quieter machine."
-    return Doubt(kind="medians-disagree", message=text, hint=hint)
+    return Caveat(kind="medians-disagree", message=text, hint=hint)

@@ -15,7 +15,7 @@ from gnomon.core.stats import Comparison, Speedup, may_be_as_fast
 from gnomon.errors import InfeasibleError, MeasurementError
 from gnomon.measure.campaign import UNMEASURED, Measured
 from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import Caveat, worst
 from gnomon.report.plain import listed
 from gnomon.report.units import ratio_interval
 from gnomon.session.contender import (
@@ -31,7 +31,7 @@ from gnomon.session.contender import (
     versus,
 )
 from gnomon.session.document import DifferencePart, difference_part
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.package import read_plan
 from gnomon.session.precision import EQUAL, clock_warnings
 from gnomon.session.targets import describe
@@ -78,7 +78,7 @@ class Verdict:
     undecided: str = ""
     tied: tuple[str, ...] = ()
     chosen_for: tuple[str, ...] = ()
-    warnings: tuple[Doubt, ...] = ()
+    warnings: tuple[Caveat, ...] = ()
 
     __repr__ = brief
 
@@ -106,7 +106,7 @@ class Verified:
 
 
 def prove(
-    lab: Lab,
+    lab: ModelSession,
     contenders: Sequence[Contender],
     clocks: Clocks,
     *,
@@ -178,7 +178,7 @@ def predicted_verdict(verdict: Verdict, barred: Collection[str] = ()) -> Verdict
     return replace(verdict, chosen=plan, reason=f"{text} proven: the plan was never measured.")
 
 
-def _hopeless(lab: Lab, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
+def _hopeless(lab: ModelSession, contenders: Sequence[Contender], clocks: Clocks) -> dict[str, Measured]:
     """By key, the single contenders that are slower by more than any noise, with what they were measured beside.
 
     A clock that also counts the waits of several threads says so much only of those that work in as many.
@@ -297,7 +297,7 @@ def judge_contenders(
     field[chosen.contender.label] = chosen.measured
     default = _best_default(able, chosen)
     hint = "Measure on an idle machine, or ask for one thread alone: -n 1."
-    doubt = Doubt(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
+    doubt = Caveat(kind="threads-undecided", message=f"it is undecided {undecided}", hint=hint)
     wanted, breaks = [p for p in proved.values() if p.contender.key in eligible], best.key in barred
     reason = _reason(
         wanted, proved[best.key], chosen, for_what, default, undecided=undecided, priced=priced, barred=breaks
@@ -480,7 +480,7 @@ def _mixing(proved: Sequence[Proved], best: Proved, *, priced: bool) -> str:
     return "what a mix gains is inside the noise"
 
 
-def verify(lab: Lab, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
+def verify(lab: ModelSession, folder: Path, contender: Contender) -> tuple[Verified, dict[int, str]]:
     """Run a written package on the device from its own files: outputs, and where each operator ran.
 
     It is traced too where a runtime does not report that of itself.

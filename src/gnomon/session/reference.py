@@ -17,11 +17,11 @@ from gnomon.errors import MeasurementError, UsageError, exit_code_of
 from gnomon.installing import install_line
 from gnomon.measure.campaign import CampaignRunner, Measured, RecordedRunner
 from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import Caveat, worst
 from gnomon.measure.link import REFERENCE, AgentLink, compute_reference
 from gnomon.models.model import PACKAGE, UNREAD
 from gnomon.report.plain import listed
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.runtimes.registry import all_runtimes
 from gnomon.runtimes.whole import TOLERANCE
 from gnomon.session.contender import Contender, level, software_devices
@@ -41,11 +41,11 @@ from gnomon.session.judges import (
     usual_judge,
     with_open_dims,
 )
-from gnomon.session.model_session import Lab, own_tolerance
+from gnomon.session.model_session import ModelSession, own_tolerance
 from gnomon.session.targets import Missing, describe, probe_runtimes, reasons_of
 
 
-def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
+def reference_here(lab: ModelSession, runner: CampaignRunner, reasons: list[Missing]) -> JudgedReference | None:
     """Compute the outputs with a runtime of this machine and bring them to the device; their sensitivity.
 
     None where no runtime here loads the user's own file; why, is added to `reasons`. It is not measured, so that the
@@ -60,7 +60,7 @@ def reference_here(lab: Lab, runner: CampaignRunner, reasons: list[Missing]) -> 
             version = probes[runtime.name].version
             ways += [plain_judge(lab, runtime, version, plain, placed) for plain in plain_ways(runtime)]
         for runtime in (r for r in runtimes if r.name in probes and not plain_ways(r)):
-            configuration = runtime.configurations(probes[runtime.name], Wish())[0]
+            configuration = runtime.configurations(probes[runtime.name], RunSettings())[0]
             version, how = probes[runtime.name].version, f"on {lab.loaded}"
             ways.append(usual_judge(lab, runtime, version, configuration, placed, how))
         for judge in ways:
@@ -87,12 +87,12 @@ _UNCHECKED = [
     }
 ]
 
-_OTHER_SHAPES = Doubt(
+_OTHER_SHAPES = Caveat(
     kind="other-shapes",
     message="the file declares other shapes for its outputs than they have; they were measured as they are",
     hint="Export the model again, or infer its shapes again: onnx.shape_inference.infer_shapes.",
 )
-_CHANGED = Doubt(
+_CHANGED = Caveat(
     kind="model-changed",
     message="the model's file changed meanwhile, so that some processes may have run another model than others",
     hint="Let its writer finish, and measure again with --fresh.",
@@ -124,7 +124,7 @@ class Sensitivity:
     agreement: float | None = None
 
 
-def reference(lab: Lab) -> Sensitivity:
+def reference(lab: ModelSession) -> Sensitivity:
     """Outputs to check against: what the plainest way of a runtime makes of the user's own, unmodified file.
 
     That is a runtime that has a plain way (ONNX Runtime without optimisations, LiteRT's reference kernels), whether or
@@ -196,20 +196,20 @@ def reference(lab: Lab) -> Sensitivity:
     raise MeasurementError(f"no runtime computes reference outputs ({reasons_of(reasons)})", hint=hint)
 
 
-def _unchecked(names: Sequence[str]) -> Doubt:
+def _unchecked(names: Sequence[str]) -> Caveat:
     """A warning that nobody saw the outputs of commands."""
     message = f"nobody checked the outputs of {listed(names)}: its times are what it reports itself"
     hint = "A declaration with `outputs` tells where they are; docs/jobs/commands.md."
-    return Doubt(kind="unchecked-command", message=message, hint=hint)
+    return Caveat(kind="unchecked-command", message=message, hint=hint)
 
 
-def _too_much_work(drawn: Doubt, judge: Judge, limit_s: float) -> MeasurementError:
+def _too_much_work(drawn: Caveat, judge: Judge, limit_s: float) -> MeasurementError:
     message = f"a few calls with made-up inputs take more than {limit_s:.0f} s ({judge.label}); {drawn.message}"
     hint = f"To measure with the made-up ones, give --timeout {15 * limit_s:.0f}. {drawn.hint}"
     return MeasurementError(message, hint=hint)
 
 
-def _noted(lab: Lab, runner: CampaignRunner, judged: JudgedReference) -> Sensitivity:
+def _noted(lab: ModelSession, runner: CampaignRunner, judged: JudgedReference) -> Sensitivity:
     kept = {key: value for key, value in judged.items() if key in _NOTED and value}
     runner.note("reference", {"relative": float(judged["relative"]), "finite": float(judged["finite"]), **kept})
     return _heard(lab, judged)
@@ -219,15 +219,15 @@ _NOTED = {"by", "runtime", "checked_by", "agreement", "doubts", "left_open", "op
 """The keys that the record keeps of a reference, where they have a value."""
 
 
-def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
+def _heard(lab: ModelSession, data: JudgedReference) -> Sensitivity:
     """The sensitivity of a reference, new or from the record; its warnings go into the lab."""
-    lab.doubts += [Doubt(**doubt) for doubt in data.get("doubts", ())]
+    lab.doubts += [Caveat(**doubt) for doubt in data.get("doubts", ())]
     if data.get("left_open"):
         own = str(data["runtime"])
         lab.targets = tuple(with_open_dims(t) if t.runtime.name == own else t for t in lab.targets)
         message = f"{own} computes other outputs, or none in time, with fixed dimensions: they were left open"
         hint = "The file may give one name to two sizes: name the dimensions apart when you export it."
-        lab.doubts.append(Doubt(kind="left-open", message=message, hint=hint))
+        lab.doubts.append(Caveat(kind="left-open", message=message, hint=hint))
     lab.sole_judge = "" if data.get("checked_by") else str(data.get("runtime", ""))
     again, lab.slack = data.get("again", 0.0), ROOM * data.get("slack", 0.0)
     lab.unrepeatable = again > max(TOLERANCE["float32"], own_tolerance(lab.graph)) or lab.slack >= ROOM * NOISE
@@ -235,11 +235,11 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
         nothing = ", so that its outputs prove nothing" if lab.unrepeatable else "; as much is tolerated"
         message = f"{data['runtime']} with and without optimisations disagrees{far(data['slack'])}{nothing}"
         kind = "unlike-itself" if lab.unrepeatable else "near-itself"
-        lab.doubts.append(Doubt(**doubt_of(lab, kind, message)))
+        lab.doubts.append(Caveat(**doubt_of(lab, kind, message)))
     elif lab.unrepeatable:
         message = f"called again with the same inputs, the model's outputs differ{far(again)}, so they prove nothing"
         hint = "If it is not meant to draw random numbers or to keep a state, look which operator does."
-        lab.doubts.append(Doubt(kind="unrepeatable", message=message, hint=hint))
+        lab.doubts.append(Caveat(kind="unrepeatable", message=message, hint=hint))
     return Sensitivity(
         relative=float(data["relative"]),
         finite_share=float(data["finite"]),
@@ -250,7 +250,7 @@ def _heard(lab: Lab, data: JudgedReference) -> Sensitivity:
     )
 
 
-def _recalled(lab: Lab, runner: RecordedRunner) -> Sensitivity:
+def _recalled(lab: ModelSession, runner: RecordedRunner) -> Sensitivity:
     data = cast(JudgedReference, runner.last("reference") or {"relative": 1.0, "finite": 1.0})
     if data.get("open_outputs"):
         lab.open_outputs = True
@@ -267,7 +267,7 @@ def _blame_input(failure: Failure) -> None:
         )
 
 
-def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+def doubts(lab: ModelSession, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
     """Each kind of doubt once: about the machine, where it was worst, about its devices, and about the reference."""
     warnings = [*worst(lab.runner.environments), *lab.doubts, *software_devices(lab.targets)]
     if lab.model_changed:
@@ -275,17 +275,17 @@ def doubts(lab: Lab, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
     if sensitivity.relative < 1e-5:
         message = "the outputs hardly depend on the input, so equal outputs prove little"
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, the model may ignore it."
-        warnings.append(Doubt(kind="insensitive", message=message, hint=hint))
+        warnings.append(Caveat(kind="insensitive", message=message, hint=hint))
     if lost := 1 - sensitivity.finite_share:
         message = f"{100 * lost:.2g} % of an output of the reference is NaN or infinite, so equal outputs prove less"
         if lost == 1:
             message = "an output of the reference holds no finite value, so equal outputs prove nothing"
         hint = "Give a real input with --input NAME=FILE.npy; if it is one, look where the model makes NaN or infinity."
-        warnings.append(Doubt(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
+        warnings.append(Caveat(kind="no-finite-output" if lost == 1 else "not-finite", message=message, hint=hint))
     return tuple(warnings)
 
 
-def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Doubt]) -> str:
+def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measured]], doubts: Iterable[Caveat]) -> str:
     """The runtime that confirms the reference's outputs: a judge's, or that of a contender.
 
     "" where nobody did, and where by these doubts it is open which outputs are right.
@@ -297,7 +297,7 @@ def checked_by(sensitivity: Sensitivity, field: Iterable[tuple[Contender, Measur
     return sensitivity.checked_by or next(others, "")
 
 
-def drift(before: Measured, after: Measured, clock: Clock) -> Doubt | None:
+def drift(before: Measured, after: Measured, clock: Clock) -> Caveat | None:
     """A doubt if the same thing took longer or shorter when it was measured again: predictions are off by as much."""
     if not (before.ok and after.ok):
         return None
@@ -305,7 +305,7 @@ def drift(before: Measured, after: Measured, clock: Clock) -> Doubt | None:
     if abs(math.log(ratio)) < math.log(1 + _DRIFT):
         return None
     slower = f"{ratio - 1:.0%} slower" if ratio > 1 else f"{1 / ratio - 1:.0%} faster"
-    return Doubt(
+    return Caveat(
         kind="drift",
         message=f"the machine was {slower} in the proof than while profiling; comparisons hold, predictions less",
         hint="Measure again at a quieter time.",

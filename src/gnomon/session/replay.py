@@ -14,7 +14,7 @@ from gnomon.devices.base import DeviceInfo
 from gnomon.devices.config import DeviceConfig
 from gnomon.errors import MeasurementError
 from gnomon.models.model import Model
-from gnomon.runtimes.base import PlacedModel, Probe, Support, Wish
+from gnomon.runtimes.base import PlacedModel, Probe, RunSettings, Support
 from gnomon.runtimes.tunings import configurations
 from gnomon.session.request import MeasureRequest, ModelRequest
 from gnomon.session.targets import Missing, Target
@@ -161,7 +161,7 @@ def _answers(measured: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def narrowed(
-    targets: Iterable[Target], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
+    targets: Iterable[Target], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
 ) -> tuple[Target, ...]:
     """The targets as they were measured, with no more than the wished backends taking operators.
 

@@ -23,7 +23,7 @@ from gnomon.errors import DeviceError, GnomonError, MeasurementError, RecordErro
 from gnomon.measure.effort import Effort, JobTime
 from gnomon.measure.link import AgentLink, KeptLink
 from gnomon.measure.progress import Tell
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.store.address import RecordAddress, default_record
 from gnomon.store.base import CLOSED, FAILED
 from gnomon.system.stopping import ANSWERS, pause
@@ -48,7 +48,7 @@ class MeasureRequest:
 
     device: DeviceConfig = THIS_MACHINE
     runtimes: tuple[str, ...] = ()
-    wish: Wish = field(default_factory=Wish)
+    wish: RunSettings = field(default_factory=RunSettings)
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
     record: RecordAddress | None = None

@@ -19,12 +19,22 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import AgentError, GnomonError, RuntimeMissingError, UsageError
 from gnomon.installing import pip_line
 from gnomon.measure.effort import Effort
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.link import AgentLink, conforms
 from gnomon.measure.progress import Tell
 from gnomon.models.model import Model, is_float64
 from gnomon.report.plain import listed
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, loads, portable
+from gnomon.runtimes.base import (
+    Configuration,
+    PlacedModel,
+    Probe,
+    RunSettings,
+    Runtime,
+    Support,
+    driver_of,
+    loads,
+    portable,
+)
 from gnomon.runtimes.registry import adapter_version
 from gnomon.runtimes.whole import TOLERANCE, labelled
 from gnomon.session.request import ModelRequest
@@ -176,13 +186,13 @@ def support_of_file(
     return replace(other, copy=next(reasons, "it takes no operator"))
 
 
-def copies_told(targets: Sequence[Target]) -> list[Doubt]:
+def copies_told(targets: Sequence[Target]) -> list[Caveat]:
     """A warning for each runtime that runs a copy of the user's file."""
     reasons = {t.runtime.name: t.support.copy for t in targets if t.support.copy}
     copied = "it was measured on a copy with unique names, fixed shapes and folded constants"
     messages = (f"{name} does not run the file as it is ({reason}): {copied}" for name, reason in reasons.items())
     hint = "Its package holds that copy. Export the file again to run it as it is."
-    return [Doubt(kind="copy", message=message, hint=hint) for message in messages]
+    return [Caveat(kind="copy", message=message, hint=hint) for message in messages]
 
 
 def find_targets(
@@ -191,7 +201,7 @@ def find_targets(
     runtimes: tuple[Runtime, ...],
     probes: Mapping[str, Probe],
     models: Mapping[str, tuple[Model, PlacedModel]],
-    wish: Wish,
+    wish: RunSettings,
     missing: list[Missing],
 ) -> tuple[Target, ...]:
     """The configurations that take every operator of the model; what is left out goes into `missing`.
@@ -238,7 +248,9 @@ def precision_in(graph: Graph, runtime: Runtime) -> str:
     return "float64" if is_float64(graph) and getattr(runtime, "float64", True) else "float32"
 
 
-def by_precision(targets: Sequence[Target], graph: Graph, wish: Wish) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
+def by_precision(
+    targets: Sequence[Target], graph: Graph, wish: RunSettings
+) -> tuple[tuple[Target, ...], tuple[Target, ...]]:
     """The targets that compute in the model's own precision or in a wished one, and those that compute in less.
 
     Only a model of float64 has such: a runtime that computes it in float32 says so in its name. Where nothing computes
@@ -261,8 +273,8 @@ def _named(configuration: Configuration, precision: str) -> Configuration:
 
 
 def _wishes(
-    runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: Wish, missing: list[Missing]
-) -> dict[str, Wish]:
+    runtimes: Sequence[Runtime], probes: Mapping[str, Probe], wish: RunSettings, missing: list[Missing]
+) -> dict[str, RunSettings]:
     """The wish for each runtime: of the named backends those that it has; a runtime without any is left out.
 
     UsageError where a named backend is not a runtime's.
@@ -276,7 +288,7 @@ def _wishes(
             lacking = ((r.name, probes[r.name].details.get("lacking", {}).get(name)) for r in runtimes)
             why = "".join(f" ({runtime}: {reason})" for runtime, reason in lacking if reason)
             raise UsageError(f"no runtime on this device has a backend {name!r}{why}", hint=f"Here: {shown or 'none'}.")
-    wishes: dict[str, Wish] = {}
+    wishes: dict[str, RunSettings] = {}
     for runtime in runtimes:
         own = tuple(name for name in wish.backends if _is_of(name, has[runtime.name]))
         if own:

@@ -140,7 +140,7 @@ def read_space(value: Any, file: Strict) -> SearchSpace:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Known:
+class _KeptBlock:
     """A block as its net for each input shape. If `block` is set, nets for further shapes are made by it and kept."""
 
     nets: dict[Shape, Net]
@@ -161,14 +161,14 @@ def _learning(part: BlockLike | Choice | Stage) -> Any:
         return replace(part, positions=tuple(map(_learning, part.positions)))
     if isinstance(part, Choice):
         return replace(part, blocks={name: _learning(block) for name, block in part.blocks.items()})
-    return _Known({}, block_of(part))
+    return _KeptBlock({}, block_of(part))
 
 
 def _part(read: PartRecord, nets: list[Net]) -> Any:
     """A part of what was kept. ValueError where it is not one."""
     positions = []
     for position in read.positions:
-        blocks = {name: _Known({nets[k].inputs[0]: nets[k] for k in own}) for name, own in position.choices.items()}
+        blocks = {name: _KeptBlock({nets[k].inputs[0]: nets[k] for k in own}) for name, own in position.choices.items()}
         (always,) = blocks.values() if position.slot is None else [None]
         positions.append(always or Choice(str(position.slot), blocks, again=position.again))
     if read.stage is not None:

@@ -33,7 +33,16 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.link import AgentLink
 from gnomon.models.load import load
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish, driver_of, job_tensors
+from gnomon.runtimes.base import (
+    Configuration,
+    PlacedModel,
+    Probe,
+    RunSettings,
+    Runtime,
+    Support,
+    driver_of,
+    job_tensors,
+)
 
 # ruff: noqa: S101, D102 - tests assert, and a test's name is its sentence
 
@@ -88,7 +97,7 @@ class RuntimeContract:
         """The operators of the model that the runtime takes."""
         asked = type(self), placed.graph.digest
         if asked not in _supported:
-            _supported[asked] = adapter.support(link.ask, placed, adapter.configurations(probe, Wish())[0])
+            _supported[asked] = adapter.support(link.ask, placed, adapter.configurations(probe, RunSettings())[0])
         return _supported[asked]
 
     def test_it_says_what_it_is(self, adapter: Runtime, model: Model) -> None:
@@ -97,7 +106,7 @@ class RuntimeContract:
         assert model.graph.format in adapter.formats
 
     def test_the_clean_configuration_comes_first_and_names_are_unique(self, adapter: Runtime, probe: Probe) -> None:
-        wish = Wish(environments=({"A": "1"}, {"A": "2", "B": "3"}))
+        wish = RunSettings(environments=({"A": "1"}, {"A": "2", "B": "3"}))
         chosen = adapter.configurations(probe, wish)
         assert len({c.name for c in chosen}) == len(chosen) >= 3
         assert not chosen[0].environment
@@ -110,18 +119,18 @@ class RuntimeContract:
         assert chosen == adapter.configurations(probe, wish)
 
     def test_threads_are_passed_on(self, adapter: Runtime, probe: Probe) -> None:
-        first, second = (adapter.configurations(probe, Wish(threads=n))[0].options for n in (1, 2))
+        first, second = (adapter.configurations(probe, RunSettings(threads=n))[0].options for n in (1, 2))
         assert first != second
 
     def test_an_unknown_backend_is_refused(self, adapter: Runtime, probe: Probe) -> None:
         with pytest.raises(UsageError, match="warp-drive") as refused:
-            adapter.configurations(probe, Wish(backends=("warp-drive",)))
+            adapter.configurations(probe, RunSettings(backends=("warp-drive",)))
         assert refused.value.hint
 
     def test_support_is_told_of_every_backend(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, support: Support
     ) -> None:
-        configuration = adapter.configurations(probe, Wish())[0]
+        configuration = adapter.configurations(probe, RunSettings())[0]
         indices = {op.index for op in placed.graph.operators}
         assert set(support.operators) | set(support.failures) == set(configuration.backends)
         assert all(taken <= indices for taken in support.operators.values())
@@ -133,14 +142,14 @@ class RuntimeContract:
         broken = tmp_path / "broken"
         broken.write_bytes(b"this is not a model" * 100)
         there = PlacedModel(graph=placed.graph, path=str(broken), inputs=placed.inputs, outputs=placed.outputs)
-        taken = adapter.support(link.ask, there, adapter.configurations(probe, Wish())[0])
+        taken = adapter.support(link.ask, there, adapter.configurations(probe, RunSettings())[0])
         assert not any(taken.operators.values())
         assert all(failure.message for failure in taken.failures.values())
 
     def test_every_backend_gives_the_same_outputs_and_says_where_it_ran(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink, support: Support
     ) -> None:
-        configuration = adapter.configurations(probe, Wish())[0]
+        configuration = adapter.configurations(probe, RunSettings())[0]
         reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
         # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
         plain: dict[str, wire.OpenedEvent] = {}
@@ -164,7 +173,7 @@ class RuntimeContract:
     def test_its_profiler_gives_a_time_to_operators_for_each_call(
         self, adapter: Runtime, probe: Probe, placed: PlacedModel, link: AgentLink
     ) -> None:
-        configuration = adapter.configurations(probe, Wish())[0]
+        configuration = adapter.configurations(probe, RunSettings())[0]
         segment = adapter.segment(placed, configuration, {})
         block = _traced(link, placed, segment, configuration)
         rows = block["operators"]
@@ -182,7 +191,7 @@ class RuntimeContract:
         support: Support,
         tmp_path: Path,
     ) -> None:
-        configuration = adapter.configurations(probe, Wish())[0]
+        configuration = adapter.configurations(probe, RunSettings())[0]
         assignment = _assignment(placed, configuration, support, list(support.operators)[-1])
         measured = adapter.segment(placed, configuration, assignment)
         reference = _reference(link, placed, measured, configuration)
@@ -203,7 +212,7 @@ class RuntimeContract:
         default = usual(probe) if usual is not None else None
         if default is None:
             pytest.skip(f"{adapter.name} has no default of its own")
-        chosen = adapter.configurations(probe, Wish())
+        chosen = adapter.configurations(probe, RunSettings())
         assert default.name not in {configuration.name for configuration in chosen}
         assert default.usual
         assert not default.serial

@@ -8,7 +8,7 @@ import pytest
 
 from gnomon.core.overlay.records import TunedDevice, TunedModel, TuningRecords, TuningTrial
 from gnomon.errors import UsageError
-from gnomon.formats.tuning.keys import Told, name_logs
+from gnomon.formats.tuning.keys import DeviceHints, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "golden" / "tuning"
@@ -28,7 +28,7 @@ def log(*numbers: int, key: str = "", dates: bool = True) -> TuningRecords:
 def named(logs: dict[str, TuningRecords], *keys: str, **of: str) -> list[tuple[str, str]]:
     """Device and origin of logs by their fronts."""
     paths = {front: f"/x_y/{front}.m.float32.json" for front in logs}
-    told = Told(keys=keys, of={paths[front]: key for front, key in of.items()})
+    told = DeviceHints(keys=keys, of={paths[front]: key for front, key in of.items()})
     found = name_logs(list(paths.values()), list(logs.values()), told)
     assert {(one.model.name, one.model.dtype) for one in found} == {("m", "float32")}
     return [(one.device.key, one.found_on) for one in found]
@@ -85,9 +85,9 @@ def test_a_name_that_says_nothing() -> None:
     with pytest.raises(UsageError, match="does not say device") as caught:
         name_logs(["some.log"], [found])
     assert "--device KEY=some.log" in caught.value.hint
-    (one,) = name_logs(["some.log"], [found], Told(of={"some.log": "phone"}))
+    (one,) = name_logs(["some.log"], [found], DeviceHints(of={"some.log": "phone"}))
     assert (one.device.key, one.model.name) == ("phone", "unknown")
-    one, _ = name_logs(["some.log", "b.net.float16.json"], [found, log(2)], Told(of={"some.log": "phone"}))
+    one, _ = name_logs(["some.log", "b.net.float16.json"], [found, log(2)], DeviceHints(of={"some.log": "phone"}))
     assert (one.model.name, one.model.dtype) == ("net", "float16")
 
 

@@ -141,7 +141,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
     """Let `pareto` work in such a lab; the record is the request's."""
 
     @contextmanager
-    def open_lab(request: Any, *, kind: str, question: Any, watch: Any, tell: Any, goes_on: bool) -> Iterator[Any]:
+    def open_session(request: Any, *, kind: str, question: Any, watch: Any, tell: Any, goes_on: bool) -> Iterator[Any]:
         asked = Question(kind=kind, context=CONTEXT, details={**question}, goes_on=goes_on)
         with SqliteStore.open(request.record) as store:
             store._db.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here
@@ -153,7 +153,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, space: PretendedSpace, device: Pret
                 request=request, runner=runner, probes={}, missing=[], counters=(), targets=(), **more
             )
 
-    monkeypatch.setattr(job, "open_lab", open_lab)
+    monkeypatch.setattr(job, "open_session", open_session)
     monkeypatch.setattr(job, "decision_space", lambda lab, by, options, all_cores: space)
     monkeypatch.setattr(job, "reference", lambda lab: Sensitivity(relative=1.0, finite_share=1.0))
     monkeypatch.setattr(job, "doubts", lambda lab, sensitivity: ())

@@ -25,7 +25,7 @@ from gnomon.jobs.pareto.prove import (
 )
 from gnomon.jobs.pareto.search import spread
 from gnomon.measure.campaign import Measured
-from gnomon.search.base import Told
+from gnomon.search.base import Evaluation
 from gnomon.session.objectives import GOALS, Against, against, cost_of, estimate
 
 # What the noise says
@@ -160,7 +160,7 @@ def test_spread_with_many_objectives() -> None:
 
 def test_picking_by_number_and_by_bound() -> None:
     costs = ((1.0, 90.0), (2.0, 70.0), (3.0, 50.0))
-    told = [Told(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
+    told = [Evaluation(assignment=(k,), cost=cost) for k, cost in enumerate(costs)]
     points = sampled_points(told, PretendedSpace(1, ("a", "b", "c")))
     names = ("latency", "peak-memory")
     assert choose(points, names, None, {}) is None

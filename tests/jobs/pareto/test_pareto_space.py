@@ -26,7 +26,7 @@ from gnomon.jobs.pareto.search import Plan, search
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.objectives import goals_of
 
 # Spaces
@@ -212,7 +212,7 @@ def test_each_assignment_is_one_fresh_process_and_failures_are_none() -> None:
     )
     lab: Any = SimpleNamespace(
         runner=runner,
-        request=SimpleNamespace(effort=Effort(), wish=Wish()),
+        request=SimpleNamespace(effort=Effort(), wish=RunSettings()),
         targets=(),
         job=lambda segments: {"segments": segments},
         tolerance=lambda configuration: configuration.tolerance,

@@ -19,7 +19,7 @@ from gnomon.measure.effort import Effort
 from gnomon.models.load import load
 from gnomon.runtimes.base import Configuration, PlacedModel, Support
 from gnomon.session.contender import trace_of
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 DEPTH = 8
@@ -41,7 +41,7 @@ def decide(folder: Path, profiles: dict[str, Times], monkeypatch: pytest.MonkeyP
     placed = PlacedModel(graph=model.graph, path=str(path), inputs=("x",), outputs=("y",))
     known: dict[str, Measured] = {}
     lab = cast(
-        "Lab",
+        "ModelSession",
         SimpleNamespace(
             graph=model.graph,
             read=SimpleNamespace(source=path),

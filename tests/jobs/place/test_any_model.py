@@ -24,13 +24,13 @@ from gnomon.jobs.place.document import PlaceDocument  # noqa: E402
 from gnomon.jobs.place.job import place  # noqa: E402
 from gnomon.jobs.place.shared_report import first_warnings  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
-from gnomon.measure.environment import Doubt  # noqa: E402
+from gnomon.measure.environment import Caveat  # noqa: E402
 from gnomon.models.load import load  # noqa: E402
 from gnomon.models.onnx.static import fixed_copy  # noqa: E402
 from gnomon.report.page import Page  # noqa: E402
-from gnomon.runtimes.base import Wish  # noqa: E402
+from gnomon.runtimes.base import RunSettings  # noqa: E402
 from gnomon.session.contender import profile_singles  # noqa: E402
-from gnomon.session.model_session import open_lab  # noqa: E402
+from gnomon.session.model_session import open_session  # noqa: E402
 from gnomon.session.package import write_package  # noqa: E402
 from gnomon.session.prove import Verified, verify  # noqa: E402
 from gnomon.session.reference import doubts, reference  # noqa: E402
@@ -63,7 +63,7 @@ class Packed:
 
     package: Path
     verified: Verified
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def packed(small: Effort, tmp_path: Path) -> Callable[..., Packed]:
             np.save(files[name], array)
         path = path or save(proto, tmp_path / "m.onnx")
         request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small, feeds=files, **more)
-        with open_lab(request, kind="test", question={}) as lab:
+        with open_session(request, kind="test", question={}) as lab:
             sensitivity = reference(lab)
             whole = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
             package = write_package(lab, whole, tmp_path / f"out{len(list(tmp_path.iterdir()))}", overwrite=False)
@@ -335,7 +335,7 @@ def test_a_file_that_changes_meanwhile_is_told(small: Effort, tmp_path: Path) ->
 
     path = save(scaled(1.0), tmp_path / "m.onnx")
     request = ModelRequest(model=path, runtimes=("onnxruntime",), effort=small)
-    with pytest.raises(ModelError, match="changed meanwhile"), open_lab(request, kind="test", question={}) as lab:
+    with pytest.raises(ModelError, match="changed meanwhile"), open_session(request, kind="test", question={}) as lab:
         assert not lab.model_changed
         sensitivity = reference(lab)
         assert not any(d.kind == "model-changed" for d in doubts(lab, sensitivity))
@@ -364,8 +364,8 @@ def test_the_judge_is_asked_though_another_runtime_is_named(small: Effort, tmp_p
         tmp_path / "m.onnx",
     )
     few = replace(small, rounds=1)
-    request = ModelRequest(model=path, runtimes=("openvino",), effort=few, wish=Wish())
-    with open_lab(request, kind="test", question={}) as lab:
+    request = ModelRequest(model=path, runtimes=("openvino",), effort=few, wish=RunSettings())
+    with open_session(request, kind="test", question={}) as lab:
         assert [t.configuration.runtime for t in lab.targets] == ["openvino"]
         assert (
             reference(lab).reference

@@ -28,10 +28,10 @@ from gnomon.jobs.place.across import (
 )
 from gnomon.measure.campaign import Measured
 from gnomon.models.onnx.cut import OnnxCutter
-from gnomon.runtimes.base import Accelerator, Configuration, PlacedModel, Support, Wish
+from gnomon.runtimes.base import Accelerator, Configuration, PlacedModel, RunSettings, Support
 from gnomon.session.contender import choose_clock
 from gnomon.session.kernels import Kernel
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=20))
@@ -205,7 +205,7 @@ def measured(wall: int, cpu: int, *, waits: int = 0) -> Measured:
     ],
 )
 def test_the_clock_is_the_one_that_tells_the_whole_story(threads: int, field: list[Measured], clock: str) -> None:
-    lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish(threads=threads)), targets=()))
+    lab = cast(ModelSession, SimpleNamespace(request=SimpleNamespace(wish=RunSettings(threads=threads)), targets=()))
     assert choose_clock(lab, field) == clock
 
 
@@ -218,5 +218,5 @@ def test_wall_time_decides_where_an_accelerator_takes_anything() -> None:
     for takes, clock in ({0, 1}, "wall"), (set[int](), "cpu"):
         support = Support(operators={"cpu": frozenset({0, 1}), "gpu": frozenset(takes)})
         target = SimpleNamespace(configuration=configuration, support=support)
-        lab = cast(Lab, SimpleNamespace(request=SimpleNamespace(wish=Wish()), targets=(target,)))
+        lab = cast(ModelSession, SimpleNamespace(request=SimpleNamespace(wish=RunSettings()), targets=(target,)))
         assert choose_clock(lab, [measured(1000, 990)]) == clock

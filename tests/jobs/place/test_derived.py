@@ -32,7 +32,7 @@ from gnomon.measure.effort import Effort
 from gnomon.models.cutters import open_cutter
 from gnomon.report.page import Page
 from gnomon.report.plain import json_text
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.kernels import Kernel
 from gnomon.session.request import ModelRequest
 from gnomon.store.base import RunQuery
@@ -220,7 +220,7 @@ def test_what_tells_one_time_of_the_whole_model_is_taken_apart(tmp_path: Path, s
     request = ModelRequest(
         model=given,
         runtimes=("litert",),
-        wish=Wish(backends=("reference",)),
+        wish=RunSettings(backends=("reference",)),
         effort=small,
         record=tmp_path / "record.sqlite",
     )

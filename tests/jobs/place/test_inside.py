@@ -15,7 +15,7 @@ from gnomon.jobs.place.inside import InsidePlacer, InsideResult
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.measure.effort import Effort
 from gnomon.session.contender import profile_singles
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 
 US = 1000
 TRACED: dict[str, tuple[int | None, ...]] = {"cpu": (300, 8, 10, 10), "ruy": (900, None, 3, 3)}
@@ -72,7 +72,7 @@ def placed(monkeypatch: pytest.MonkeyPatch, slow: float) -> tuple[InsideResult, 
 
     request = SimpleNamespace(effort=Effort())
     lab: Any = SimpleNamespace(runner=machine, request=request, job=job, tolerance=lambda c: 1e-3, missing=[])
-    placer = InsidePlacer(cast(Lab, lab), TARGET)
+    placer = InsidePlacer(cast(ModelSession, lab), TARGET)
     alive = profile_singles(lab, placer.singles())
     return placer.run(alive, "cpu"), machine
 

@@ -13,7 +13,7 @@ from gnomon.errors import GnomonError, MeasurementError
 from gnomon.jobs.place.inside import InsidePlacer
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session import model_session
 from gnomon.session.request import ModelRequest
 
@@ -30,7 +30,7 @@ def test_a_configuration_that_cannot_be_priced_does_not_end_the_others(
 
     monkeypatch.setattr(InsidePlacer, "run", run)
     (tmp_path / "a.circle").write_bytes(add_circle())
-    request = ModelRequest(model=tmp_path / "a.circle", effort=small, wish=Wish(environments=({"A": "1"},)))
+    request = ModelRequest(model=tmp_path / "a.circle", effort=small, wish=RunSettings(environments=({"A": "1"},)))
     found = place(request, tmp_path / "out")
     assert found.verified.ok
     assert "left no trace" in {m.reason for m in found.missing if m.name == "onert[A=1]"}

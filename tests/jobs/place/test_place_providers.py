@@ -19,9 +19,9 @@ from gnomon.jobs.place import inside as pricing
 from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import choose_clock, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import THIS_MACHINE, ModelRequest
 
@@ -31,7 +31,7 @@ def request(folder: Path, small: Effort, *backends: str) -> ModelRequest:
         model=net(folder),
         device=replace(THIS_MACHINE, environment=environment(*backends)),
         runtimes=("onnxruntime",),
-        wish=Wish(backends=("cpu", *backends)),
+        wish=RunSettings(backends=("cpu", *backends)),
         effort=small,
         record=folder / "record.sqlite",
     )
@@ -52,7 +52,7 @@ def test_every_node_is_priced_where_it_may_lie(
     tmp_path: Path, small: Effort, monkeypatch: pytest.MonkeyPatch, backends: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(pricing, "DRAWN", 2)
-    with open_lab(request(tmp_path, small, *backends), kind="place", question={}) as lab:
+    with open_session(request(tmp_path, small, *backends), kind="place", question={}) as lab:
         reference(lab)
         (target,) = lab.targets
         placer = TransferPlacer(lab, target)

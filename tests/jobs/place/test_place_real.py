@@ -23,9 +23,9 @@ from gnomon.jobs.place.job import place, profile
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
 from gnomon.models.nnpackage import write_nnpackage
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import choose_clock, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 
@@ -118,7 +118,7 @@ def test_a_per_operator_map_is_proved_by_the_trace(small: Effort, tmp_path: Path
     from gnomon.session.prove import verify
 
     path = saved(tmp_path / "a.circle", add_circle())
-    with open_lab(ModelRequest(model=path, effort=small), kind="test", question={}) as lab:
+    with open_session(ModelRequest(model=path, effort=small), kind="test", question={}) as lab:
         reference(lab)
         placer = InsidePlacer(lab, lab.targets[0])
         for assignment in ((0, 0, 1), (1, 0, 0)):
@@ -135,7 +135,7 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
     config_file = package / "metadata" / "config.cfg"
     config_file.write_text("# mine\n" + config_file.read_text())
     before = {file: file.read_bytes() for file in package.glob("metadata/*")}
-    request = ModelRequest(model=package, effort=small, runtimes=("onert",), wish=Wish(usual=True))
+    request = ModelRequest(model=package, effort=small, runtimes=("onert",), wish=RunSettings(usual=True))
     found = place(request, tmp_path / "out")
     assert found.verified.ok, found.verified
     rows = {contender.label: contender for contender in found.contenders}
@@ -158,7 +158,7 @@ def test_an_nnpackages_own_config_is_a_row_and_what_steers_in_it_is_not_written(
 
 def test_the_one_backend_of_a_runtime_is_packaged_as_it_was_measured(small: Effort, tmp_path: Path) -> None:
     path = saved(tmp_path / "a.circle", add_circle())
-    wish = Wish(backends=("cpu",))
+    wish = RunSettings(backends=("cpu",))
     found = place(ModelRequest(model=path, effort=small, runtimes=("onert",), wish=wish), tmp_path / "out")
     check_structure(found)
     assert "OP_BACKEND_MAP" not in (tmp_path / "out/nnpackage/metadata/config.cfg").read_text()
@@ -244,7 +244,7 @@ def test_an_lstm_has_the_time_of_its_kernel(small: Effort, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_chain_over_two_runtimes_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     path = saved(tmp_path / "m.onnx", matmul_onnx(width=64, depth=6))
-    with open_lab(ModelRequest(model=path, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
+    with open_session(ModelRequest(model=path, effort=small, runtimes=WHOLE), kind="test", question={}) as lab:
         reference(lab)
         placer = AcrossPlacer(lab, lab.targets, tmp_path, most_blocks=3)
         alive = profile_singles(lab, [placer.whole(target) for target in lab.targets])
@@ -282,7 +282,7 @@ def test_a_package_that_was_changed_is_refused(small: Effort, tmp_path: Path) ->
     from gnomon.session.prove import verify
 
     path = saved(tmp_path / "m.onnx", matmul_onnx(depth=1))
-    with open_lab(ModelRequest(model=path, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
+    with open_session(ModelRequest(model=path, effort=small, runtimes=("openvino",)), kind="t", question={}) as lab:
         reference(lab)
         contender = AcrossPlacer(lab, lab.targets, tmp_path).whole(lab.targets[0])
         folder = write_package(lab, contender, tmp_path / "p", overwrite=False)
@@ -317,7 +317,7 @@ def test_what_openvino_chooses_of_its_devices_itself_is_measured_too(small: Effo
         model=net(tmp_path / "net.onnx"),
         effort=small,
         runtimes=("openvino",),
-        wish=Wish(backends=("cpu", "cpu-f32"), by_itself="too"),
+        wish=RunSettings(backends=("cpu", "cpu-f32"), by_itself="too"),
     )
     found = place(request, tmp_path / "out")
     assert found.verified.ok, found.verified

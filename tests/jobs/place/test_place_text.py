@@ -13,7 +13,7 @@ from gnomon.jobs.documents import read_document
 from gnomon.jobs.html.views import first_table
 from gnomon.jobs.place.decide import _weighed
 from gnomon.jobs.place.report import place_report, profile_report
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.models.check import CURE
 from gnomon.report.page import Page
 
@@ -280,7 +280,7 @@ def test_what_is_faster_still_is_no_warning() -> None:
 @pytest.mark.parametrize(("cured_s", "kind"), [(0.1, "subnormal-cured"), (0.95, "file")])
 def test_what_taking_subnormal_numbers_for_zero_brings_is_said(cured_s: float, kind: str) -> None:
     levels_s = {"onnxruntime": 1.0, f"onnxruntime[{CURE}=1]": cured_s, "openvino": 0.05}
-    busy, told = (Doubt(kind=kind, message="some are subnormal", hint="h") for kind in ("busy", "subnormal"))
+    busy, told = (Caveat(kind=kind, message="some are subnormal", hint="h") for kind in ("busy", "subnormal"))
     weighed = _weighed([busy, told], levels_s)
     assert weighed[0] is busy and weighed[1].kind == kind
     gain = "1.1" if kind == "file" else "10"

@@ -15,9 +15,9 @@ from gnomon.jobs.place.document import PlaceDocument
 from gnomon.jobs.place.job import place
 from gnomon.measure.effort import Effort
 from gnomon.models.load import load
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import choose_clock, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 
@@ -33,7 +33,7 @@ KERNELS = {"litert[xnnpack]", "litert[builtin]", "litert[reference]"}
 def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "floor_mod", "conv", "softmax"))
-    wish = Wish(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
+    wish = RunSettings(backends=("xnnpack", "builtin", "reference"))  # and no GPU, where there is one
     found = place(ModelRequest(model=model, effort=small, runtimes=("litert",), wish=wish), tmp_path / "out")
     assert {contender.label for contender in found.contenders if contender.kind == "single"} == KERNELS
     assert found.verified.ok, found.verified
@@ -52,7 +52,7 @@ def test_place_of_a_tflite_model(small: Effort, tmp_path: Path) -> None:
 def test_a_chain_of_tflite_segments_computes_what_the_whole_does(small: Effort, tmp_path: Path) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite(*["conv"] * 6))
-    with open_lab(ModelRequest(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
+    with open_session(ModelRequest(model=model, effort=small, runtimes=("litert",)), kind="test", question={}) as lab:
         reference(lab)
         targets = [t for t in lab.targets if t.configuration.name != "litert[reference]"]
         placer = AcrossPlacer(lab, targets, tmp_path, most_blocks=3)
@@ -103,7 +103,7 @@ def test_what_a_program_that_plays_a_gpu_takes_is_measured_and_no_base_of_a_clai
 ) -> None:
     model = tmp_path / "m.tflite"
     model.write_bytes(tflite("conv", "conv", "softmax"))
-    wish = Wish(backends=("gpu", "xnnpack"))
+    wish = RunSettings(backends=("gpu", "xnnpack"))
     request = ModelRequest(model=model, effort=small, runtimes=("litert",), wish=wish)
     found = place(request, tmp_path / "out")
     gpu = next(contender for contender in found.contenders if contender.label == "litert[gpu]")

@@ -13,9 +13,9 @@ from gnomon.core.pricing.transfers import AWAY, HOME
 from gnomon.jobs.place import inside as pricing
 from gnomon.jobs.place.inside import TransferPlacer
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.contender import choose_clock, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.package import write_package
 from gnomon.session.prove import verify
 from gnomon.session.reference import reference
@@ -30,11 +30,11 @@ def test_devices_of_openvino_are_priced_solved_and_proved(
     request = ModelRequest(
         model=net(tmp_path / "net.onnx"),
         runtimes=("openvino",),
-        wish=Wish(backends=("cpu", "cpu-f32")),
+        wish=RunSettings(backends=("cpu", "cpu-f32")),
         effort=small,
         record=tmp_path / "record.sqlite",
     )
-    with open_lab(request, kind="place", question={}) as lab:
+    with open_session(request, kind="place", question={}) as lab:
         reference(lab)
         (target,) = lab.targets
         placer = TransferPlacer(lab, target)

@@ -16,7 +16,7 @@ from gnomon.jobs.place.across import AcrossPlacer, SegmentFiles, merge
 from gnomon.measure.effort import Effort
 from gnomon.models.cutters import open_cutter
 from gnomon.session.contender import Anchor, profile_singles
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.reference import reference
 from gnomon.session.request import ModelRequest
 
@@ -48,7 +48,7 @@ def dynamically_quantised(path: Path) -> Path:
 def test_a_plan_gives_way_whose_segment_is_refused(small: Effort, tmp_path: Path) -> None:
     path = dynamically_quantised(tmp_path / "m.onnx")
     request = ModelRequest(model=path, effort=small, runtimes=("onnxruntime", "mnn"))
-    with open_lab(request, kind="test", question={}) as lab:
+    with open_session(request, kind="test", question={}) as lab:
         reference(lab)
         targets = {target.configuration.name: target for target in lab.targets}
         placer = AcrossPlacer(lab, [targets["onnxruntime"], targets["mnn"]], tmp_path)

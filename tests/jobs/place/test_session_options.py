@@ -27,7 +27,7 @@ from gnomon.jobs.place.across import AcrossPlacer
 from gnomon.jobs.place.document import PlaceDocument, ProfileDocument
 from gnomon.models.onnx.marked import session_told
 from gnomon.runtimes.base import portable
-from gnomon.session.model_session import open_lab
+from gnomon.session.model_session import open_session
 from gnomon.session.package import write_package
 from gnomon.session.prove import verify
 from gnomon.session.reference import reference
@@ -116,7 +116,7 @@ def test_a_package_carries_the_options_and_runs_with_the_users_consent(network: 
         network, {"threads": 1, "runtimes": ["onnxruntime"], "options": [{f"onnxruntime:{ZEROS}": "1"}]}
     )
     out = network.parent / "out"
-    with open_lab(request, kind="test", question={}) as lab:
+    with open_session(request, kind="test", question={}) as lab:
         reference(lab)
         _, variant = lab.targets
         contender = AcrossPlacer(lab, lab.targets, lab.folder).whole(variant)
@@ -175,7 +175,7 @@ class Keeping(LocalDevice):
 def test_a_device_loads_the_file_that_was_brought_to_it(network: Path, library: Path, mark: Path) -> None:
     options: Options = {"threads": 1, "runtimes": ["onnxruntime"], "options": [{"onnxruntime:library": str(library)}]}
     request = replace(model_request(network, options), record=network.parent / "r.sqlite")
-    with Keeping() as device, open_lab(request, kind="test", question={}, device=device) as lab:
+    with Keeping() as device, open_session(request, kind="test", question={}, device=device) as lab:
         there = {str(device.folder / library.name): hashlib.sha256(library.read_bytes()).hexdigest()}
         assert [t.configuration.options["libraries"] for t in lab.targets] == [there]
         assert reference(lab).runtime == "onnxruntime"

@@ -21,7 +21,7 @@ from gnomon.errors import UsageError
 from gnomon.jobs.place.decide import _mixable
 from gnomon.measure.campaign import Candidate, Measured
 from gnomon.models.model import Model
-from gnomon.runtimes.base import Configuration, PlacedModel, Probe, Runtime, Support, Wish
+from gnomon.runtimes.base import Configuration, PlacedModel, Probe, RunSettings, Runtime, Support
 from gnomon.runtimes.litert import LiteRt
 from gnomon.runtimes.onert import Onert
 from gnomon.runtimes.onnxruntime import OnnxRuntime
@@ -40,11 +40,11 @@ PROBES: list[tuple[Runtime, Probe]] = [
 
 @pytest.mark.parametrize(("runtime", "probe"), PROBES)
 def test_each_number_is_a_configuration_that_is_named_by_it(runtime: Runtime, probe: Probe) -> None:
-    wish = Wish(threads=4, environments=({"A": "1"},))
+    wish = RunSettings(threads=4, environments=({"A": "1"},))
     plain = configurations(runtime, probe, wish)
     assert plain == runtime.configurations(probe, wish)
     assert not any("threads" in c.name for c in plain)
-    swept = configurations(runtime, probe, Wish(threads=1, more_threads=(2, 4), environments=({"A": "1"},)))
+    swept = configurations(runtime, probe, RunSettings(threads=1, more_threads=(2, 4), environments=({"A": "1"},)))
     assert len({c.name for c in swept}) == len(swept) == 3 * len(plain)
     for number, c in enumerate(swept):
         threads = (1, 2, 4)[number // len(plain)]
@@ -57,8 +57,8 @@ def test_a_sequence_is_several_numbers_once_each_and_a_number_one() -> None:
     wish = model_request("m.onnx", {"threads": (2, 1, 2)}, sweeps=True).wish
     assert (wish.threads, wish.more_threads, wish.thread_counts) == (2, (1,), (2, 1))
     for given in (2, [2]):
-        assert model_request("m.onnx", {"threads": given}).wish == Wish(threads=2)
-    assert model_request("m.onnx", {"threads": None}).wish == Wish()
+        assert model_request("m.onnx", {"threads": given}).wish == RunSettings(threads=2)
+    assert model_request("m.onnx", {"threads": None}).wish == RunSettings()
 
 
 @pytest.mark.parametrize("given", [0, -1, [], [1, 0], [1.5], ["2"], True])

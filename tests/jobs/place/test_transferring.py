@@ -21,12 +21,12 @@ from gnomon.jobs.place import inside as pricing  # noqa: E402
 from gnomon.jobs.place.inside import TransferPlacer, TransferResult  # noqa: E402
 from gnomon.measure.effort import Effort  # noqa: E402
 from gnomon.models.ncnn.convert import find_pnnx  # noqa: E402
-from gnomon.runtimes.base import Wish  # noqa: E402
+from gnomon.runtimes.base import RunSettings  # noqa: E402
 from gnomon.session.contender import (  # noqa: E402
     choose_clock,
     profile_singles,
 )
-from gnomon.session.model_session import open_lab  # noqa: E402
+from gnomon.session.model_session import open_session  # noqa: E402
 from gnomon.session.reference import reference  # noqa: E402
 from gnomon.session.request import ModelRequest  # noqa: E402
 
@@ -63,11 +63,11 @@ def test_prices_cover_every_layer_and_the_plan_follows_them(
     request = ModelRequest(
         model=branched(tmp_path),
         runtimes=("ncnn", "onnxruntime"),
-        wish=Wish(backends=("cpu", "vulkan")),
+        wish=RunSettings(backends=("cpu", "vulkan")),
         effort=small,
         record=tmp_path / "record.sqlite",
     )
-    with open_lab(request, kind="place", question={}) as lab:
+    with open_session(request, kind="place", question={}) as lab:
         reference(lab)
         target = next(t for t in lab.targets if t.runtime.name == "ncnn")
         placer = TransferPlacer(lab, target)

@@ -9,7 +9,7 @@ from gnomon.jobs.table.document import TableDocument
 from gnomon.jobs.table.folder import read_table
 from gnomon.jobs.table.job import TableRequest, build_table
 from gnomon.measure.effort import Effort
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.fuse import UNFUSED
 from gnomon.spaces.latency_table import Table
@@ -107,7 +107,7 @@ def spoilt(folder: Path, *, refused: str = "", fatal: str = "") -> dict[str, str
 def asked(folder: Path, out: Path, *, environment: dict[str, str] | None = None, **changes: Any) -> TableRequest:
     """A request for a table of the small space; `changes` are of TableRequest, or of MeasureRequest."""
     own = {k: changes.pop(k) for k in ("rules", "again", "effort") if k in changes}
-    wish = changes.pop("wish", Wish(environments=(environment,) if environment else ()))
+    wish = changes.pop("wish", RunSettings(environments=(environment,) if environment else ()))
     request = MeasureRequest(
         **{"runtimes": ("onnxruntime",), "record": folder / "record.sqlite", "wish": wish, "wait_s": 0.0, **changes},
     )

@@ -33,7 +33,7 @@ from gnomon.jobs.table.in_place import prices, without_added
 from gnomon.jobs.table.job import build_table
 from gnomon.jobs.table.traces import PlacedNet, TracedKernel, TracedNet, Traces
 from gnomon.models.units import write_net
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.bench.baseline import by_size, placed_unit
 from gnomon.session.nets import read_net
 from gnomon.spaces.blocks import BlockSpace, Choice
@@ -161,7 +161,7 @@ def test_unlike_contexts_are_refused_before_anything_is_measured(
     monkeypatch.setattr(table_build, "gauge_of", no_gauge)
     before = table_of(built)
     unlike: list[tuple[dict[str, Any], str]] = [
-        ({"wish": Wish(threads=2)}, "options.threads: 1 and 2"),
+        ({"wish": RunSettings(threads=2)}, "options.threads: 1 and 2"),
         ({"rules": rules(["Conv+Relu"])}, "fused chains: none and Conv+Relu"),
         ({"effort": replace(QUICK, rounds=3)}, "protocol.rounds: 2 and 3"),
     ]

@@ -22,7 +22,7 @@ from gnomon.devices.config import DeviceConfig
 from gnomon.errors import RuntimeMissingError, UsageError
 from gnomon.jobs.where.document import LoadedPart, WhereDocument
 from gnomon.jobs.where.job import where
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.request import ModelRequest
 
 
@@ -33,7 +33,7 @@ def lying(part: LoadedPart) -> dict[str, list[str]]:
 def provided(path: Path, backend: str) -> LoadedPart:
     """What ONNX Runtime does with a plugin's provider on this machine."""
     device = DeviceConfig(name="plugins", address=parse_address("local"), environment=providerskit.environment(backend))
-    wish = Wish(backends=(backend,))
+    wish = RunSettings(backends=(backend,))
     (part,) = where(ModelRequest(model=path, device=device, runtimes=("onnxruntime",), wish=wish)).loaded
     return part
 

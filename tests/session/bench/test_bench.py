@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnomon.errors import UsageError
-from gnomon.runtimes.base import Probe, Wish
+from gnomon.runtimes.base import Probe, RunSettings
 from gnomon.runtimes.openvino import OpenVino
 from gnomon.session.bench.bench import _configuration
 from gnomon.session.request import MeasureRequest
@@ -14,7 +14,7 @@ PROBE = Probe(version="1", backends=("CPU",), details={"precisions": ["FP32", "B
 
 
 def taken(**wish: object) -> str:
-    request = MeasureRequest(wish=Wish(**wish))  # type: ignore[arg-type]
+    request = MeasureRequest(wish=RunSettings(**wish))  # type: ignore[arg-type]
     return _configuration(OpenVino(), PROBE, request).name
 
 

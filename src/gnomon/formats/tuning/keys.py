@@ -27,7 +27,7 @@ _ANALYZE = "gnomon overlay analyze"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class DeviceHints:
     """A user's hints about logs that do not name their device.
 
     `keys` are keys of devices, no matter in which name they stand; `of` says of a path which device was measured.
@@ -37,10 +37,12 @@ class Told:
     of: Mapping[str, str] = field(default_factory=dict)
 
 
-NOTHING = Told()
+NOTHING = DeviceHints()
 
 
-def name_logs(paths: Sequence[str], records: Sequence[TuningRecords], hints: Told = NOTHING) -> list[TuningRecords]:
+def name_logs(
+    paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints = NOTHING
+) -> list[TuningRecords]:
     """The record sets with device, origin and model; those that say it themselves stay as they are.
 
     UsageError for a name without a meaning or with several; for a hint that contradicts the file itself; and for a
@@ -77,7 +79,7 @@ def name_logs(paths: Sequence[str], records: Sequence[TuningRecords], hints: Tol
 class _Logs:
     """Logs whose devices are looked for."""
 
-    def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], hints: Told) -> None:
+    def __init__(self, paths: Sequence[str], records: Sequence[TuningRecords], hints: DeviceHints) -> None:
         self._hints, self._records = hints, records
         said = [log for log in records if log.device.key]
         # A folder with a database is named as a file would be.

@@ -286,7 +286,7 @@ def _by(run: Named, clock: Clock) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Comparison:
     """Two sides, how far they are apart, and what they are taken to differ by anyway.
 
     `moved` is the error that the machine's own movement adds, as far as it was seen. Where they are `paired` each
@@ -301,18 +301,18 @@ class _Found:
     paired: bool = False
 
 
-def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Found:
+def _apart(a: Side, b: Side, load: float, between: Between, resolution_s: float = 0.0) -> _Comparison:
     # Two clocks that count in steps are off by half a step each at most, evenly, and alike in all processes.
     steps = resolution_s / math.sqrt(6) / median((*a.levels_s, *b.levels_s))
     load = math.hypot(load, steps)
     if between is _TURNS and by_turns(a, b):
         beside = compare_by_turns(a, b, doubt=steps)
-        return _Found(before=a, after=b, apart=beside, between=between, moved=beside.drift, paired=True)
+        return _Comparison(before=a, after=b, apart=beside, between=between, moved=beside.drift, paired=True)
     apart = compare_apart(a, b, doubt=load, sessions=between.sessions)
     seen = apart
     if between.part.known_by == "assumed" and between.sessions is not None:
         seen = compare_apart(a, b, doubt=load)
-    return _Found(before=a, after=b, apart=apart, between=between, moved=seen.drift)
+    return _Comparison(before=a, after=b, apart=apart, between=between, moved=seen.drift)
 
 
 def _same_model(a: Named, b: Named) -> bool:
@@ -350,7 +350,7 @@ def levels_of(samples: SampleColumns, clock: Clock) -> Side:
     )
 
 
-def _verdicts(pairs: Mapping[str, _Found], rule: Rule, reasons: tuple[str, ...]) -> tuple[VerdictPart, ...]:
+def _verdicts(pairs: Mapping[str, _Comparison], rule: Rule, reasons: tuple[str, ...]) -> tuple[VerdictPart, ...]:
     bounds = joint_bounds({label: (pair.apart, pair.paired) for label, pair in pairs.items()}, rule)
     return tuple(
         VerdictPart(

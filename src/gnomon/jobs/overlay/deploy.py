@@ -24,7 +24,7 @@ from gnomon.jobs.tune.folder import TuneFolder, model_file, safe, tune_folder, t
 from gnomon.jobs.tune.networks import Choice, Compiled, compile_network, error_of, measure_calls, ratio_of, times_of
 from gnomon.jobs.tune.request import DeviceOptions, TuneEffort, check_device, open_device
 from gnomon.measure.campaign import Measured
-from gnomon.measure.environment import Doubt, worst
+from gnomon.measure.environment import Caveat, worst
 from gnomon.measure.progress import Watch
 from gnomon.system.files import save_text
 from gnomon.tuning.bench import Bench, NetworkCall, once
@@ -69,7 +69,7 @@ def deploy(
         check_device(own, devices_of(analysis)[key])
     carried = carry(analysis, folder)
     rows: list[MeasuredChoice] = []
-    doubts: list[Doubt] = []
+    doubts: list[Caveat] = []
     notes: list[str] = []
     compiled: dict[str, Compiled] = {}
     of_builds: dict[str, str] = {}

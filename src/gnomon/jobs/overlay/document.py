@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gnomon.core.overlay.records import TunedModel
 from gnomon.errors import InfeasibleError
 from gnomon.jobs.tune.document import FailureCount, FailureKind, FailurePart, RatioPart, TimesPart, TunedDevicePart
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart
 
@@ -277,7 +277,7 @@ class AnalyzeDocument(FirstVersion):
     notes: tuple[str, ...]
     written: WrittenPart
     network: tuple[MeasuredChoice, ...]
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Caveat, ...] = ()
     pictures: tuple[str, ...]
 
     @property

@@ -31,7 +31,7 @@ from gnomon.core.overlay.records import TuningLayer, TuningRecords
 from gnomon.core.overlay.trials import traces_of
 from gnomon.devices.opening import is_place, resolve
 from gnomon.errors import InfeasibleError, UsageError
-from gnomon.formats.tuning.keys import NOTHING, Told
+from gnomon.formats.tuning.keys import NOTHING, DeviceHints
 from gnomon.formats.tuning.logs import replay_problem
 from gnomon.jobs.overlay.document import (
     AnalyzeDocument,
@@ -61,7 +61,7 @@ _COLLECT = "gnomon overlay collect"
 _MOST_OPTIONS = 12
 
 
-def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> Told:
+def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> DeviceHints:
     """The devices that a user names for logs: keys, "KEY=FILE" for one of the logs, or addresses.
 
     The key of a place is what records call it. UsageError for a file that is not one of the logs.
@@ -80,7 +80,7 @@ def named_devices(devices: Sequence[str], logs: Sequence[Path]) -> Told:
             )
         if of.setdefault(meant[0], key) != key:
             raise UsageError(f"{file} is said to be of {of[meant[0]]!r} and of {key!r}", hint="Name one device.")
-    return Told(keys=tuple(dict.fromkeys(keys)), of=of)
+    return DeviceHints(keys=tuple(dict.fromkeys(keys)), of=of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def analyze(
     portfolio: int = 0,
     resamples: int = 1000,
     seed: int = 0,
-    names: Told = NOTHING,
+    names: DeviceHints = NOTHING,
     watch: Watch | None = None,
 ) -> Analysis:
     """Choose for each layer the configuration of least M, without measuring anything. Raises GnomonError.

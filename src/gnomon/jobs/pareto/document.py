@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from gnomon.core.sample import Failure
 from gnomon.core.space import Slot, Space, decimal
 from gnomon.errors import MeasurementError, exit_code_of
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart
 from gnomon.session.document import EnvironmentPart, GraphPart, ModelPart, OperatorPart, RunsPart
@@ -19,7 +19,7 @@ from gnomon.session.prove import Verified
 from gnomon.session.targets import Missing
 
 if TYPE_CHECKING:
-    from gnomon.search.base import Assignment, Cost, Told
+    from gnomon.search.base import Assignment, Cost, Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class ParetoDocument(Answer):
     reference: str | None = None
     reference_checked_by: str | None = None
     missing: tuple[Missing, ...] = ()
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     environments: tuple[EnvironmentPart, ...] = ()
     campaign: str | None = None
     record: str | None = None
@@ -233,7 +233,7 @@ def point_part(coded: Coded, assignment: Assignment, cost: Cost | None) -> Point
     )
 
 
-def sample_parts(coded: Coded, trials: Sequence[Told]) -> tuple[SampledPart, ...]:
+def sample_parts(coded: Coded, trials: Sequence[Evaluation]) -> tuple[SampledPart, ...]:
     """The trials of a search, in order."""
     return tuple(
         SampledPart(code=decimal(coded.code(t.assignment)), label=coded.label(t.assignment), cost=t.cost)

@@ -25,7 +25,7 @@ from gnomon.jobs.pareto.prove import sampled_points
 from gnomon.jobs.pareto.records import ParetoRequest
 from gnomon.jobs.pareto.search import EXACT, Plan, Searched, joined, search, search_parts
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, mix_in_words, space_by_type
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.search.base import Assignment, Cost
 from gnomon.search.hlps import Coarse
 from gnomon.session.objectives import LATENCY, MEMORY
@@ -182,10 +182,10 @@ def search_dump(asked: ParetoRequest, source: Path) -> ParetoDocument:
             f"the search met nothing that {source} holds, in {len(outcome.trials)} evaluations",
             hint="Use --search brute, or more --iterations.",
         )
-    doubts = [Doubt(kind="dump", message=text, hint="See docs/formats/pareto-formats.md.") for text in dump.doubts]
+    doubts = [Caveat(kind="dump", message=text, hint="See docs/formats/pareto-formats.md.") for text in dump.doubts]
     if lacking:
         message = f"{lacking} of the {len(outcome.trials)} assignments that were asked for are not in the dump"
-        doubts.append(Doubt(kind="lacking", message=message, hint="They count as failed."))
+        doubts.append(Caveat(kind="lacking", message=message, hint="They count as failed."))
     if asked.dumpfile is not None:
         save_dump(dump_again(dump, {code(t.assignment) for t in outcome.trials}, asked.plan, outcome), asked.dumpfile)
     complete = outcome.complete and not lacking

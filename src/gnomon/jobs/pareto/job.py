@@ -40,12 +40,12 @@ from gnomon.jobs.pareto.search import EXACT, Searched, check_plans, joined, sear
 from gnomon.jobs.pareto.space import DecisionSpace, Evaluator, decision_space, wished_precisions
 from gnomon.jobs.place.inside import InsideResult, TransferResult, inside_placer
 from gnomon.measure.campaign import Measured
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.search.base import Assignment, Told
+from gnomon.search.base import Assignment, Evaluation
 from gnomon.session.contender import AGAIN, Contender, choose_clock, not_compared, profile_singles
 from gnomon.session.document import environment_parts, graph_part, labels_of, model_part, operator_parts, runs_part
-from gnomon.session.model_session import Lab, conditions_part, measured_facts, open_lab, stopped_doubts
+from gnomon.session.model_session import ModelSession, conditions_part, measured_facts, open_session, stopped_doubts
 from gnomon.session.objectives import GOALS, LATENCY, MEMORY, Goal, goal_of, goals_of
 from gnomon.session.package import check_destination, write_package
 from gnomon.session.prove import Verified, verify
@@ -103,7 +103,7 @@ def _measured(
 ) -> ParetoDocument:
     steps = Steps("search", watch)
     # One campaign for all searches of a model with these settings: what one has run, another need not run again.
-    with open_lab(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
+    with open_session(request, kind="pareto", question={}, watch=steps, tell=tell, goes_on=True) as lab:
         space = decision_space(lab, asked.by, asked.options, all_cores=asked.all_cores and asked.plan.strategy != EXACT)
         if asked.dumpfile is not None:
             check_dumpable(space)
@@ -169,7 +169,7 @@ def _search(
     searches: list[Searched] = []
     partial = PartialDump(asked, evaluator)
 
-    def advance(new: Told) -> None:
+    def advance(new: Evaluation) -> None:
         nonlocal done
         done += 1
         steps.step()
@@ -235,24 +235,24 @@ def _clock(points: Sequence[PointPart]) -> str:
     return clocks.pop() if len(clocks) == 1 else "mixed"
 
 
-def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Doubt]:
+def _proof_doubts(request: ModelRequest, *, proved: bool) -> list[Caveat]:
     if not proved:
         hint = "Leave out --no-profile to measure it again side by side."
-        return [Doubt(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]
+        return [Caveat(kind="unproved", message="the front is as it was sampled, one process a point", hint=hint)]
     if request.effort.processes_most < 2:
         message = "one process cannot tell a difference from noise, so no point was found dominated"
-        return [Doubt(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
+        return [Caveat(kind="one-process", message=message, hint="Leave --processes out, or give 3 or more.")]
     return []
 
 
-def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Doubt]:
+def _failed_doubts(evaluator: Evaluator, tried: Tried) -> list[Caveat]:
     """Warnings of assignments that failed in the proof, or may have failed for no fault of their own in the search."""
     sampled, label = evaluator.measured, evaluator.space.label
     each = {label(a): [outcome] for a, outcome in sampled.items() if outcome.may_work}
     each |= {label(a): [sampled[a], measured] for a, (_, measured) in tried.items()}
     warnings = [doubt for doubt in (not_compared(label, *runs) for label, runs in each.items()) if doubt is not None]
     rest = warnings[_MOST_FAILED:]
-    more = [Doubt(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
+    more = [Caveat(kind="not-compared", message=f"{len(rest)} more were not compared", hint=AGAIN)] if rest else []
     return [*warnings[:_MOST_FAILED], *more]
 
 
@@ -260,7 +260,7 @@ _MOST_FAILED = 3
 """Warnings of what failed at most; the rest is counted."""
 
 
-def _chosen(lab: Lab, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
+def _chosen(lab: ModelSession, points: Sequence[PointPart], asked: ParetoRequest) -> PointPart | None:
     """The requested point; a campaign without one is finished too, as all is measured."""
     try:
         return choose(points, asked.objectives, asked.pick, asked.under)
@@ -276,7 +276,7 @@ def _decision(points: Sequence[PointPart], chosen: PointPart | None) -> dict[str
     return {"front": count, "chosen": chosen.label if chosen else "", "reason": reason}
 
 
-def _deploy(lab: Lab, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
+def _deploy(lab: ModelSession, space: DecisionSpace, chosen: PointPart, asked: ParetoRequest) -> Verified:
     """Write the package of a point and run it from its own files."""
     out = asked.out or Path()
     contender = space.contender(lab, space.space.indices(chosen.choices))
@@ -309,7 +309,7 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     model = priced_model(space, latency_model(priced), base, charges, objectives)
     front = exact_front(model, epsilon=0.0, left_s=lambda: start + _LIMIT_S - time.monotonic())
     trials = tuple(
-        Told(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
+        Evaluation(assignment=point.assignment, cost=tuple(float(c) for c in point.cost))
         for point in front.points[:_MOST_POINTS]
     )
     outcome = Searched(
@@ -328,12 +328,14 @@ def exact_search(evaluator: Evaluator, objectives: Sequence[str]) -> tuple[Searc
     return outcome, front.certificate, {name: prices[name] for name in objectives}
 
 
-def _singles(model: CostModel, space: DecisionSpace) -> tuple[Told, ...]:
+def _singles(model: CostModel, space: DecisionSpace) -> tuple[Evaluation, ...]:
     """The single backends by the prices: a mix that noise cannot tell from one of them is not worth its trouble."""
     singles = space.singles()
     costs = model.evaluate(singles).tolist()
     return tuple(
-        Told(assignment=a, cost=tuple(c)) for a, c in zip(singles, costs, strict=True) if all(map(math.isfinite, c))
+        Evaluation(assignment=a, cost=tuple(c))
+        for a, c in zip(singles, costs, strict=True)
+        if all(map(math.isfinite, c))
     )
 
 

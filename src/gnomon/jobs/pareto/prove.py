@@ -22,9 +22,9 @@ from gnomon.jobs.pareto.space import Sample
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock
 from gnomon.report import units
-from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.base import Assignment, Cost, Evaluation
 from gnomon.session.contender import Contender
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.objectives import (
     GOALS,
     LATENCY,
@@ -169,7 +169,9 @@ def _chosen(
     return list(dict.fromkeys([*first, *singles, *ends, *near]))[:most]
 
 
-def measure_points(lab: Lab, contenders: Sequence[Contender]) -> tuple[dict[str, Measured], dict[str, Measured], int]:
+def measure_points(
+    lab: ModelSession, contenders: Sequence[Contender]
+) -> tuple[dict[str, Measured], dict[str, Measured], int]:
     """Measure them interleaved in fresh processes; in several sessions where not all fit on the device at once.
 
     Returns by contender's key what was measured, the same with all times at the speed that the first session saw, as
@@ -331,7 +333,7 @@ def _ordered(goals: Sequence[Goal], decided: Sequence[PointPart], alive: Sequenc
     ]
 
 
-def sampled_points(front: Sequence[Told], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
+def sampled_points(front: Sequence[Evaluation], coded: Coded, clock: Clock | None = None) -> list[PointPart]:
     """The sampled front itself, where nothing is measured again: values without intervals."""
     return [
         replace(

@@ -11,7 +11,7 @@ from gnomon.core.front.dominance import MOST_OBJECTIVES, hypervolume, nondominat
 from gnomon.core.space import Space, decimal
 from gnomon.errors import UsageError
 from gnomon.jobs.pareto.document import SearchPart
-from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.base import Assignment, Cost, Evaluation
 from gnomon.search.driver import Evaluate, known_strategies, load_strategy, make_strategy, run
 from gnomon.search.hlps import Coarse
 from gnomon.search.simple import MOST_ASSIGNMENTS
@@ -84,19 +84,19 @@ class Searched:
     """
 
     space: Space
-    trials: tuple[Told, ...]
+    trials: tuple[Evaluation, ...]
     exhausted: bool
     seconds: float
     replayed: int = 0
-    beside: tuple[Told, ...] = ()
+    beside: tuple[Evaluation, ...] = ()
 
     @property
-    def results(self) -> tuple[Told, ...]:
+    def results(self) -> tuple[Evaluation, ...]:
         """The trials that did not fail."""
         return tuple(t for t in self.trials if t.cost is not None)
 
     @property
-    def front(self) -> tuple[Told, ...]:
+    def front(self) -> tuple[Evaluation, ...]:
         """The results that no other dominates, by rising first objective."""
         results = self.results
         return tuple(results[i] for i in nondominated([t.cost for t in results if t.cost])) if results else ()
@@ -113,7 +113,7 @@ def search(
     evaluate: Evaluate,
     *,
     coarse: Coarse | None = None,
-    on_told: Callable[[Told], None] | None = None,
+    on_told: Callable[[Evaluation], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Searched:
     """Run a strategy over a space until its budget is spent, it has nothing more to ask, or `stop` says so.
@@ -142,7 +142,7 @@ def joined(searches: Sequence[Searched]) -> Searched:
     """Searches of one space as if they had been one: each assignment once, with its first result."""
     if len(searches) == 1:
         return searches[0]
-    trials: dict[Assignment, Told] = {}
+    trials: dict[Assignment, Evaluation] = {}
     for result in (trial for outcome in searches for trial in outcome.trials):
         trials.setdefault(result.assignment, result)
     return Searched(
@@ -182,7 +182,7 @@ def search_parts(plans: Sequence[Plan], searches: Sequence[Searched]) -> tuple[S
     return part(" and ".join(plan.name for plan in plans), plans[0], whole), each
 
 
-def _box(trials: Sequence[Told]) -> tuple[Cost, Cost]:
+def _box(trials: Sequence[Evaluation]) -> tuple[Cost, Cost]:
     """The best of each objective, and the corner a tenth beyond the worst; empty with too many objectives."""
     costs = [t.cost for t in trials if t.cost is not None]
     if not costs or len(costs[0]) > MOST_OBJECTIVES:
@@ -192,7 +192,7 @@ def _box(trials: Sequence[Told]) -> tuple[Cost, Cost]:
     return ideal, tuple(w + 0.1 * max(w - i, abs(w), 1e-12) for w, i in zip(worst, ideal, strict=True))
 
 
-def _volumes(trials: Sequence[Told], ideal: Cost, reference: Cost) -> Iterator[float]:
+def _volumes(trials: Sequence[Evaluation], ideal: Cost, reference: Cost) -> Iterator[float]:
     """The share of the box between ideal and reference that is dominated after each result."""
     scaled: list[tuple[float, ...]] = []
     share = 0.0

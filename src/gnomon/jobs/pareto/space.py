@@ -19,11 +19,11 @@ from gnomon.measure.effort import Clock, Effort, cpu_tells
 from gnomon.measure.energy import ENERGY, untold
 from gnomon.report.plain import untaken
 from gnomon.runtimes.tunings import THREADS, Tuning, tuned, tunings
-from gnomon.search.base import Assignment, Cost, Told
+from gnomon.search.base import Assignment, Cost, Evaluation
 from gnomon.search.hlps import Coarse
 from gnomon.search.hlps import grouped as by_label
 from gnomon.session.contender import Contender, choose_clock
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.objectives import GOALS, LATENCY, MEMORY, Goal, cost_of
 from gnomon.session.targets import Missing, Target, describe
 
@@ -108,7 +108,7 @@ class DecisionSpace:
         chosen = dict(zip(several, names, strict=True))
         return {name: chosen.get(name, values[0]) for name, values in self.options.items()}
 
-    def contender(self, lab: Lab, assignment: Assignment) -> Contender:
+    def contender(self, lab: ModelSession, assignment: Assignment) -> Contender:
         """The contender of an assignment, to be measured or deployed."""
         placer = InsidePlacer(lab, self.chosen_target(assignment))
         chosen = self.space.names(assignment)[: self.operator_slots]
@@ -177,7 +177,7 @@ def wished_precisions(options: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]
 
 
 def decision_space(
-    lab: Lab, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
+    lab: ModelSession, by: By, options: Mapping[str, tuple[str, ...]], *, all_cores: bool = False
 ) -> DecisionSpace:
     """The space of a lab's model: of its runtime with several backends, or of its configurations.
 
@@ -213,7 +213,7 @@ def decision_space(
     )
 
 
-def _targets(lab: Lab) -> tuple[Target, ...]:
+def _targets(lab: ModelSession) -> tuple[Target, ...]:
     """The targets of one kind: all of the only runtime with several backends, else all that take a model whole."""
     several = [t for t in lab.targets if len(InsidePlacer(lab, t).backends) > 1]
     runtimes = list(dict.fromkeys(t.runtime.name for t in several))
@@ -287,7 +287,7 @@ class Evaluator:
     they were never run to an end.
     """
 
-    lab: Lab
+    lab: ModelSession
     space: DecisionSpace
     goals: Sequence[Goal]
     clock: Clock | None = None
@@ -318,7 +318,7 @@ class Evaluator:
             self.failures[assignment] = _UNKNOWN.format(" and ".join(lacking)) + (f": {why}" if why else "")
         return cost
 
-    def samples(self, trials: Sequence[Told]) -> tuple[Sample, ...]:
+    def samples(self, trials: Sequence[Evaluation]) -> tuple[Sample, ...]:
         """The results that did not fail, by each clock; by the cost alone where nothing was run of one."""
         return tuple(self._sample(t, self.measured.get(t.assignment)) for t in trials if t.cost is not None)
 
@@ -331,14 +331,16 @@ class Evaluator:
         measured = self.lab.runner.measure("sample again", list(candidates.values()), effort)
         runs = {a: measured[c.key] for a, c in candidates.items()}
         costs = {a: cost_of(self.goals, m, self.clock_of(a, m)) for a, m in runs.items()}
-        return {a: self._sample(Told(assignment=a, cost=costs[a]), m) for a, m in runs.items() if costs[a] is not None}
+        return {
+            a: self._sample(Evaluation(assignment=a, cost=costs[a]), m) for a, m in runs.items() if costs[a] is not None
+        }
 
     def clock_of(self, assignment: Assignment, measured: Measured) -> Clock:
         """The clock of an assignment alone: CPU time where one thread works and it tells, else wall time."""
         threaded = self.space.threaded(assignment, self.lab.request.wish.threads)
         return "cpu" if not threaded and cpu_tells(measured.runs) else "wall"
 
-    def _sample(self, trial: Told, measured: Measured | None) -> Sample:
+    def _sample(self, trial: Evaluation, measured: Measured | None) -> Sample:
         cost, cpu = trial.cost or (), None
         if measured is not None:
             wall = cost_of(self.goals, measured, "wall")

@@ -34,7 +34,7 @@ from gnomon.measure.effort import QUANTILE, Clock, Effort
 from gnomon.runtimes.base import PlacedModel, chained_options
 from gnomon.session.contender import Anchor, Contender, Kind, Part, contender_in, level, measure_beside, trace_of
 from gnomon.session.kernels import Kernel, kernels
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Target
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def placed_segment(graph: Graph, segment: Segment, path: str) -> PlacedModel:
 class SegmentFiles:
     """Segment models on disk and on the device, cut when first asked for; `places` are those of the blocks."""
 
-    def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: Lab) -> None:
+    def __init__(self, cutter: Cutter, places: tuple[int, ...], folder: Path, lab: ModelSession) -> None:
         self.cutter, self.places = cutter, places
         self._folder, self._lab = folder, lab
         self._segments: dict[tuple[int, int], tuple[Segment, str]] = {}
@@ -259,7 +259,13 @@ class AcrossPlacer:
     files: SegmentFiles
 
     def __init__(
-        self, lab: Lab, targets: Sequence[Target], folder: Path, limits: Limits | None = None, *, most_blocks: int = 8
+        self,
+        lab: ModelSession,
+        targets: Sequence[Target],
+        folder: Path,
+        limits: Limits | None = None,
+        *,
+        most_blocks: int = 8,
     ) -> None:
         self.lab, self.folder, self.most_blocks = lab, folder, most_blocks
         self.limits = limits or Limits()

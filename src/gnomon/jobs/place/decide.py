@@ -32,7 +32,7 @@ from gnomon.jobs.place.document import (
 from gnomon.jobs.place.limits import Limits
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Steps, Tell
 from gnomon.models.check import CURE
 from gnomon.report.conditions import limit_parts
@@ -66,7 +66,7 @@ from gnomon.session.document import (
     runs_part,
 )
 from gnomon.session.kernels import Breakdown, Kernel, breakdown, by_clock, divided, kernels
-from gnomon.session.model_session import Lab, conditions_part, measured_facts, stopped_doubts
+from gnomon.session.model_session import ModelSession, conditions_part, measured_facts, stopped_doubts
 from gnomon.session.package import PROGRAM, run_line, write_package
 from gnomon.session.precision import clock_warnings, nearly_right, precision_hints
 from gnomon.session.prove import Verdict, Verified, prove, verify
@@ -78,7 +78,9 @@ if TYPE_CHECKING:
     from gnomon.jobs.place.sustained import Sustain
 
 
-def profile_in(lab: Lab, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None) -> ProfileDocument:
+def profile_in(
+    lab: ModelSession, folder: Path, *, inside: bool, asked: Sustain | None, tell: Tell | None
+) -> ProfileDocument:
     """Measure the model of an open lab whole on every backend: see `gnomon.jobs.place.job.profile`."""
     if asked is not None:
         from gnomon.jobs.place.sustained import check_sustainable, sustain
@@ -105,7 +107,7 @@ Enough = Callable[[Sequence[Mapping[str, SampleColumns]], Clock, float], bool]
 
 
 def profile_turns(
-    labs: Sequence[Lab], folders: Sequence[Path], effort: Effort, steps: Steps, enough: Enough | None
+    labs: Sequence[ModelSession], folders: Sequence[Path], effort: Effort, steps: Steps, enough: Enough | None
 ) -> list[ProfileDocument]:
     """Measure the models of open labs by turns: see `gnomon.jobs.place.job.profile_by_turns`."""
     from gnomon.core.decision import Looks
@@ -147,7 +149,7 @@ def profile_turns(
 
 
 def _profiled(
-    lab: Lab,
+    lab: ModelSession,
     sensitivity: Sensitivity,
     alive: Sequence[Contender],
     clock: Clock,
@@ -205,7 +207,7 @@ def _profiled(
     )
 
 
-def _facts(lab: Lab, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
+def _facts(lab: ModelSession, graph: Graph, field: Mapping[str, Measured]) -> dict[str, Any]:
     """The fields of both documents that say what was measured of a graph, where and how; `field` is by label."""
     conditions = conditions_part(lab)
     return {
@@ -218,7 +220,7 @@ def _facts(lab: Lab, graph: Graph, field: Mapping[str, Measured]) -> dict[str, A
     }
 
 
-def _contenders(lab: Lab, folder: Path) -> list[Contender]:
+def _contenders(lab: ModelSession, folder: Path) -> list[Contender]:
     contenders: list[Contender] = []
     whole = [t for t in lab.targets if len(t.configuration.backends) == 1]
     placer = AcrossPlacer(lab, whole, folder)
@@ -227,7 +229,7 @@ def _contenders(lab: Lab, folder: Path) -> list[Contender]:
     return contenders
 
 
-def _inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
+def _inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """The placer inside one runtime, which is loaded where a target has several backends."""
     from gnomon.jobs.place.inside import inside_placer
 
@@ -271,7 +273,7 @@ def _measured_part(contender: Contender, measured: Measured, traced: Measured | 
 
 
 def _taken_apart(
-    lab: Lab, folder: Path, contenders: Sequence[Contender], clock: Clock
+    lab: ModelSession, folder: Path, contenders: Sequence[Contender], clock: Clock
 ) -> dict[str, tuple[InsidePart, ...]]:
     """The kernels of several operators taken apart, by the label of their contender, the fastest contender's first."""
     from gnomon.jobs.place.derived import WHOLE, Insides
@@ -288,7 +290,7 @@ def _taken_apart(
 
 
 def breakdowns(
-    lab: Lab, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
+    lab: ModelSession, verdict: Verdict, inside: list[InsideResult], across: AcrossResult | None
 ) -> dict[str, Breakdown]:
     """By label, where the time of each contender goes that ran, by the clock that decided.
 
@@ -403,7 +405,7 @@ def contender_part(
 
 
 def _contender_parts(
-    lab: Lab, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown], limits: Limits
+    lab: ModelSession, verdict: Verdict, rows: Sequence[PlacedOperator], times: Mapping[str, Breakdown], limits: Limits
 ) -> tuple[ContenderPart, ...]:
     parts = []
     for proved in verdict.proved:
@@ -458,7 +460,7 @@ def _coarse(contenders: Iterable[Contender]) -> dict[str, float]:
     return {label: seconds for label, seconds in every.items() if seconds}
 
 
-def place_in(lab: Lab, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
+def place_in(lab: ModelSession, folder: Path, out: Path, *, overwrite: bool) -> PlaceDocument:
     """Profile, price, solve, prove and write the package in an open lab: see `gnomon.jobs.place.job.place`."""
     limits = Limits(lab.request.under)
     limits.check(lab.graph, lab.targets)
@@ -523,7 +525,7 @@ def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Soluti
 
 
 def _price(
-    lab: Lab, folder: Path, limits: Limits
+    lab: ModelSession, folder: Path, limits: Limits
 ) -> tuple[list[InsideResult], AcrossResult | None, list[Contender], list[Proved]]:
     """Profile all single contenders together; then place inside each configuration that has several backends, and
     across those that take the model whole, with as many threads as the fastest. Also returns the other contenders, and
@@ -564,7 +566,7 @@ def _price(
     return results, mixed, [c for c in alive if c not in field] + untraced, refused
 
 
-def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
+def _mixable(lab: ModelSession, alive: Sequence[Contender]) -> list[Contender]:
     """The contenders with as many threads as the fastest that does not run by defaults: in one process different
     numbers of threads would wait for each other.
     """
@@ -578,7 +580,7 @@ def _mixable(lab: Lab, alive: Sequence[Contender]) -> list[Contender]:
 
 
 def _deploy(
-    lab: Lab, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
+    lab: ModelSession, verdict: Verdict, out: Path, limits: Limits, *, overwrite: bool
 ) -> tuple[Verdict, Verified, Mapping[int, str]]:
     """Write the winner's package and run it; a package that does not do what it should gives way to the next.
 
@@ -601,7 +603,7 @@ def _deploy(
     raise AssertionError("unreachable")
 
 
-def _weighed(doubts: Sequence[Doubt], levels_s: Mapping[str, float]) -> tuple[Doubt, ...]:
+def _weighed(doubts: Sequence[Caveat], levels_s: Mapping[str, float]) -> tuple[Caveat, ...]:
     """The warnings; that of subnormal weights gives the gain of ONNX Runtime when it takes them for 0, and becomes a
     detail without a gain.
     """
@@ -614,7 +616,7 @@ def _weighed(doubts: Sequence[Doubt], levels_s: Mapping[str, float]) -> tuple[Do
     return tuple(replace(d, kind=kind, message=d.message + gain) if d.kind == "subnormal" else d for d in doubts)
 
 
-def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Doubt, ...]:
+def _all_doubts(lab: ModelSession, verdict: Verdict, sensitivity: Sensitivity) -> tuple[Caveat, ...]:
     missed = [p for p in verdict.proved if p.measured.failure and p.measured.failure.kind == "unmeasured"]
     stopped = stopped_doubts(lab.request, lab.runner.stopped, [p.contender.label for p in missed])
     best = verdict.best_single
@@ -629,7 +631,7 @@ def _all_doubts(lab: Lab, verdict: Verdict, sensitivity: Sensitivity) -> tuple[D
     return (*stopped, *verdict.warnings, *own, *doubts(lab, sensitivity), *begun, *([drifted] if drifted else []))
 
 
-def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
+def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:
     """The warning that the choice was measured without settings of the nnpackage's own config, if it has any."""
     package = lab.read.model.package
     if package is None:
@@ -642,7 +644,7 @@ def _left_out(lab: Lab, verdict: Verdict) -> list[Doubt]:
     rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
     with_it = f"; {' and '.join(rows)} ran with it" if rows else ""
     return [
-        Doubt(
+        Caveat(
             kind="package-config",
             message=f"the nnpackage's own config sets {listed([f'{k}={v}' for k, v in left.items()])}, which the "
             f"choice was measured without and the written package leaves out{with_it}",

@@ -26,7 +26,7 @@ from gnomon.models.cutters import open_cutter
 from gnomon.models.model import is_known
 from gnomon.session.contender import Contender
 from gnomon.session.kernels import Kernel
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import describe
 from gnomon.wire import Tensor
 
@@ -120,7 +120,7 @@ class Insides:
     `folder` takes the files of the parts, and must outlive its use.
     """
 
-    def __init__(self, lab: Lab, folder: Path, clock: Clock) -> None:
+    def __init__(self, lab: ModelSession, folder: Path, clock: Clock) -> None:
         self.lab, self.folder, self.clock = lab, folder, clock
         self._until_s = time.monotonic() + lab.request.effort.budget_s
         self._waiting = 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gnomon.core.sample import Failure
 from gnomon.core.stats import Comparison, Speedup, Summary
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.report.conditions import ConditionsPart, LimitPart
@@ -143,7 +143,7 @@ class MeasuredDocument(Answer):
     versions: Mapping[str, str]
     clock: str
     missing: tuple[Missing, ...]
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     environments: tuple[EnvironmentPart, ...]
     campaign: str
     record: str
@@ -322,7 +322,7 @@ class Change:
     """A level that others follow: it began `at_s` of the run, `since_s` of its part.
 
     `before_s` and `after_s` are the levels on both sides. `seen` are the kinds of the device's warnings about the time
-    after it (as in `Doubt`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
+    after it (as in `Caveat`: "throttled", "busy", ..), `frequency_ratio` is how its cores' frequency changed and
     `cpu_ratio` how the CPU time of a call did, which waits for others do not change; None where that is not reported.
     """
 

@@ -38,7 +38,7 @@ from gnomon.jobs.place.limits import Limits, names_of, solved
 from gnomon.measure.campaign import Measured
 from gnomon.measure.effort import Clock, Effort
 from gnomon.session.contender import Anchor, Contender, Kind, contender_in, level, measure_beside, trace_of
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.session.targets import Missing, Target, describe
 
 REFITS = 3
@@ -72,7 +72,7 @@ class InsideResult:
 class InsidePlacer:
     """Prices and solves one target of a lab, within limits."""
 
-    def __init__(self, lab: Lab, target: Target, limits: Limits | None = None) -> None:
+    def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
         self.lab, self.target, self.graph = lab, target, target.placed.graph
         self.limits = limits or Limits()
         support = target.support.operators
@@ -331,7 +331,7 @@ class TransferPlacer(InsidePlacer):
     fits what each operator takes on each side and what a crossing costs. See docs/runtimes/ncnn.md.
     """
 
-    def __init__(self, lab: Lab, target: Target, limits: Limits | None = None) -> None:
+    def __init__(self, lab: ModelSession, target: Target, limits: Limits | None = None) -> None:
         super().__init__(lab, target, limits)
         support = target.support
         self.folded = support.folded
@@ -482,6 +482,6 @@ def _steps_of(traced: Measured, count: int) -> tuple[Step, ...]:
     return tuple(Step(operators=operators, time_s=median(times)) for operators, times in by_step.items())
 
 
-def inside_placer(lab: Lab, target: Target, limits: Limits | None = None) -> InsidePlacer:
+def inside_placer(lab: ModelSession, target: Target, limits: Limits | None = None) -> InsidePlacer:
     """The placer of a target of several backends: with transfers, where they have memories of their own."""
     return (TransferPlacer if target.configuration.transfers else InsidePlacer)(lab, target, limits)

@@ -15,7 +15,7 @@ from gnomon.devices.base import Device
 from gnomon.devices.local import LocalDevice
 from gnomon.errors import UsageError
 from gnomon.measure.progress import Steps, Tell, Watch
-from gnomon.session.model_session import open_device, open_lab
+from gnomon.session.model_session import open_device, open_session
 from gnomon.session.request import ModelRequest, patiently, timed
 from gnomon.system.process import guarded_folder
 
@@ -48,7 +48,7 @@ def profile(
 
     def once(again: ModelRequest) -> ProfileDocument:
         with (
-            open_lab(again, kind="profile", question=question, watch=watch, tell=tell) as lab,
+            open_session(again, kind="profile", question=question, watch=watch, tell=tell) as lab,
             guarded_folder("gnomon-segments-") as folder,
         ):
             from gnomon.jobs.place.decide import profile_in
@@ -86,7 +86,7 @@ def profile_by_turns(
                 devices[-1] = stack.enter_context(other)
             labs = [
                 stack.enter_context(
-                    open_lab(
+                    open_session(
                         r,
                         kind="profile",
                         question={"by_turns": turn},
@@ -128,7 +128,7 @@ def place(
 
     def once(again: ModelRequest) -> PlaceDocument:
         with (
-            open_lab(again, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
+            open_session(again, kind="place", question={}, watch=watch, tell=tell, check=check) as lab,
             guarded_folder("gnomon-segments-") as folder,
         ):
             from gnomon.jobs.place.decide import place_in

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from gnomon.errors import UNDECIDED, exit_code_of
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.report.conditions import ConditionsPart, held_for
 from gnomon.report.page import Page
@@ -85,7 +85,7 @@ def fed_inputs(conditions: ConditionsPart | None, page: Page) -> None:
             page.line(f"{row.name}: {row.fed}", indent=1)
 
 
-def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
+def first_warnings(rows: Sequence[Caveat], page: Page) -> None:
     """The warnings in the first lines: those about the answer itself, and on a brief page the first of the others."""
     warnings = [row for row in rows if row.kind not in _TIPS | _MUTE]
     first = [row for row in warnings if row.kind in _FIRST]
@@ -97,7 +97,7 @@ def first_warnings(rows: Sequence[Doubt], page: Page) -> None:
         page.omitted.append(many(len(warnings) - len(shown), "more warning"))
 
 
-def doubts(rows: Sequence[Doubt], page: Page) -> None:
+def doubts(rows: Sequence[Caveat], page: Page) -> None:
     """The other warnings, and faster options that were seen; a brief page has some of these."""
     tips = [row for row in rows if row.kind in _TIPS]
     if page.brief:
@@ -113,7 +113,7 @@ def doubts(rows: Sequence[Doubt], page: Page) -> None:
             page.item(f"{row.message if labelled else row.message[:1].upper() + row.message[1:]}.", row.hint)
 
 
-def unproved(rows: Sequence[Doubt], reference: str | None, checked_by: str | None) -> str:
+def unproved(rows: Sequence[Caveat], reference: str | None, checked_by: str | None) -> str:
     """Why equal outputs prove nothing of the package; "" where another runtime confirmed those of the reference."""
     # How many threads are faster says nothing of outputs.
     code = exit_code_of(row.kind for row in rows if row.kind != "threads-undecided")

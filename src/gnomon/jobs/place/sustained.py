@@ -24,7 +24,7 @@ from gnomon.measure.effort import Effort
 from gnomon.measure.environment import BUSY_SHARE, judge
 from gnomon.measure.progress import Tell
 from gnomon.session.contender import Contender, level
-from gnomon.session.model_session import Lab
+from gnomon.session.model_session import ModelSession
 from gnomon.system.stopping import pause
 from gnomon.wire import Segment, Snapshot
 
@@ -112,7 +112,7 @@ class Row:
         return self.samples.inner * len(self.samples.wall_ns)
 
 
-def check_sustainable(lab: Lab) -> None:
+def check_sustainable(lab: ModelSession) -> None:
     """UsageError for a device on which no process can be called again and again."""
     if not lab.device.python:
         raise UsageError(
@@ -121,7 +121,9 @@ def check_sustainable(lab: Lab) -> None:
         )
 
 
-def sustain(lab: Lab, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None) -> tuple[SustainedPart, ...]:
+def sustain(
+    lab: ModelSession, asked: Sustain, contenders: Sequence[Contender], tell: Tell | None
+) -> tuple[SustainedPart, ...]:
     """Call each contender for so long, one after the other, each from about the temperature of the beginning."""
     parts = []
     for contender in contenders:
@@ -152,7 +154,7 @@ def _takes_streams(contender: Contender) -> bool:
     return all(getattr(r, "streams", False) for r in runtimes) and not (contender.accelerators or contender.usual)
 
 
-def _cool(lab: Lab, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
+def _cool(lab: ModelSession, candidate: Candidate, asked: Sustain, tell: Tell | None) -> None:
     """Wait for the device as long as it is warmer than when the campaign began, and note that."""
     if lab.link is None:
         return
@@ -198,7 +200,7 @@ def cool(
         wait(min(_LOOK_S, most_s - waited_s))
 
 
-def _cooling(lab: Lab, candidate: Candidate) -> Cooling | None:
+def _cooling(lab: ModelSession, candidate: Candidate) -> Cooling | None:
     """The last wait before a candidate, as the record has it: a resumed campaign may have done it before."""
     if not isinstance(lab.runner, CampaignRunner):
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gnomon.jobs.place.document import PlaceDocument
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.report.answer import Answer
 from gnomon.session.document import GraphPart, ModelPart, OperatorPart
@@ -87,7 +87,7 @@ class StabDocument(Answer):
     published: PublishedPart
     operators: tuple[ScheduledOperator, ...]
     proof: PlaceDocument | None
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     seconds: float
 
     main = "operators"

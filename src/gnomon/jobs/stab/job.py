@@ -19,7 +19,7 @@ from gnomon.jobs.place.document import PlaceDocument
 from gnomon.jobs.place.job import place
 from gnomon.jobs.stab.document import ExactPart, PublishedPart, ScheduledOperator, StabDocument, TracePart
 from gnomon.jobs.stab.traces import TraceSet, read_traces, traces_of, write_traces
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.measure.progress import Tell, Watch
 from gnomon.models.load import load
 from gnomon.models.model import Model
@@ -113,7 +113,7 @@ def _scheduled(
     if proof is None or request.compat:
         message = "the published placement was not run" if proof else "nothing was run: the placement is not proved"
         hint = "Leave out --compat" if proof else "Run the same command without --no-profile and --compat"
-        doubts.append(Doubt(kind="not-proved", message=message, hint=f"{hint} to have it proved on the device."))
+        doubts.append(Caveat(kind="not-proved", message=message, hint=f"{hint} to have it proved on the device."))
     say("Schedule a backend for each operator")
     if proof is not None and proof.package is not None and not request.compat:
         adopt(Path(proof.package), request.out, proof.decision.chosen)

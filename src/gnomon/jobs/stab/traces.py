@@ -14,7 +14,7 @@ from gnomon.errors import ModelError, PackageError, ProblemError, problems_of, s
 from gnomon.formats.onert.operators import IR_OPCODES, ir_opcode
 from gnomon.formats.onert.trace import MOST_LETTERS, read_trace, write_trace
 from gnomon.jobs.place.document import PlaceDocument
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.models.model import Model, read_regular
 from gnomon.store.base import RunQuery, Store, last_note
 from gnomon.system.files import write_whole
@@ -40,7 +40,7 @@ class TraceSet:
 
     traces: Mapping[str, Trace]
     files: Mapping[str, Path]
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Caveat, ...] = ()
 
 
 def trace_name(package: str, backend: str, threads: int) -> str:
@@ -223,7 +223,7 @@ def _changed_s(path: Path) -> float:
         return 0.0
 
 
-def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model) -> list[Doubt]:
+def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model) -> list[Caveat]:
     messages: dict[str, str] = {}
     nameless = [files[b] for b, t in traces.items() if t.origin is None]
     if nameless:
@@ -239,4 +239,4 @@ def _doubts(traces: Mapping[str, Trace], files: Mapping[str, Path], model: Model
     if "cpu" not in traces:
         messages["no-cpu"] = "there is no trace of cpu, which others are compared with"
     hint = "Measure again without --no-profile: traces by gnomon name their model, device and time."
-    return [Doubt(kind=kind, message=message, hint=hint) for kind, message in messages.items()]
+    return [Caveat(kind=kind, message=message, hint=hint) for kind, message in messages.items()]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gnomon.core.codec import fields_of
 from gnomon.core.stats import Block
 from gnomon.errors import MeasurementError
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart, table_conditions
 from gnomon.session.document import BlockColumns, block_columns
@@ -63,7 +63,7 @@ class TableDocument(FirstVersion):
     measured: int | None = None
     seconds: float | None = None
     campaign: str | None = None
-    doubts: tuple[Doubt, ...] | None = None
+    doubts: tuple[Caveat, ...] | None = None
     conditions: ConditionsPart | None = None
 
     def headline(self) -> tuple[str, str]:
@@ -198,7 +198,7 @@ class NetsDocument(FirstVersion):
     nets: tuple[NetPart, ...]
     failures: tuple[NetFailure, ...]
     unlike: tuple[str, ...]
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     seconds: float
     file: str | None = None
     fit: str | None = None

@@ -30,7 +30,7 @@ from gnomon.jobs.tune.request import TuneRequest
 from gnomon.measure.effort import Clock, Effort
 from gnomon.measure.progress import Watch
 from gnomon.models.load import load
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.runtimes.registry import chosen_runtimes
 from gnomon.session.request import ModelRequest
 from gnomon.tuning.servers import Tell
@@ -62,7 +62,7 @@ def beside(
             model=request.model,
             device=request.device.config,
             runtimes=(_TVM, *others),
-            wish=Wish(threads=threads or 1, environments=({_RECORDS: str(records)},)),
+            wish=RunSettings(threads=threads or 1, environments=({_RECORDS: str(records)},)),
             shapes={name: tuple(shape) for name, shape in request.shapes.items()},
             effort=Effort(processes_least=processes, processes_most=2 * processes, laggard=_LAGGARD),
             seed=request.effort.seed,

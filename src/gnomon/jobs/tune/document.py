@@ -13,7 +13,7 @@ from gnomon.core.sample import Failure
 from gnomon.core.stats import Block, Comparison, summarise
 from gnomon.errors import NOTHING_COMPARED
 from gnomon.measure.effort import Clock
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.report.answer import FirstVersion
 from gnomon.report.conditions import ConditionsPart, FedInput
@@ -188,7 +188,7 @@ class TuneDocument(FirstVersion):
     failures: tuple[FailureCount, ...]
     network: TunedNetworkPart
     beside: BesidePart | None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Caveat, ...] = ()
     notes: tuple[str, ...]
     conditions: ConditionsPart | None = None
 
@@ -302,7 +302,7 @@ class ExecDocument(FirstVersion):
     layers_sum_s: float | None
     unaccounted_s: float | None
     failure: FailurePart | None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Caveat, ...] = ()
     notes: tuple[str, ...]
     conditions: ConditionsPart | None = None
 

@@ -17,7 +17,7 @@ from gnomon.core.overlay.records import UNTUNED, TunedDevice, TunedModel, Tuning
 from gnomon.core.overlay.trials import by_layer
 from gnomon.core.strict_json import Strict, indented
 from gnomon.errors import GnomonError, ModelError, ProblemError, RecordError, UsageError, system_errors
-from gnomon.formats.tuning.keys import NOTHING, Told, name_logs
+from gnomon.formats.tuning.keys import NOTHING, DeviceHints, name_logs
 from gnomon.formats.tuning.logs import FOLDER_FILES, read_tuning_log, replay_problem
 from gnomon.formats.tuning.texts import Texts
 from gnomon.jobs.tune.document import LibraryFile, ModelFile, RecordFile, TunedFilesDocument
@@ -231,7 +231,7 @@ def _library(path: Path) -> LibraryFile:
     return replace(library, **names)
 
 
-def read_logs(paths: Sequence[Path], names: Told = NOTHING) -> list[TuningRecords]:
+def read_logs(paths: Sequence[Path], names: DeviceHints = NOTHING) -> list[TuningRecords]:
     """The record sets of files, or of folders with a database of MetaSchedule. Raises GnomonError.
 
     Which device a log of another tuner is of, the names of all say together, and the `names` that the user gives.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from gnomon.errors import GATE_FAILED
-from gnomon.measure.environment import Doubt
+from gnomon.measure.environment import Caveat
 from gnomon.report import units
 from gnomon.report.answer import FirstVersion
 from gnomon.session.document import ModelPart, OperatorPart
@@ -85,7 +85,7 @@ class WhereDocument(FirstVersion):
     versions: Mapping[str, str]
     asked: tuple[str, ...]
     loaded: tuple[LoadedPart, ...]
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Caveat, ...]
     missing: tuple[Missing, ...]
     fail_below: float | None
     seconds: float

@@ -16,7 +16,7 @@ from gnomon.runtimes.base import Probe
 from gnomon.session.contender import contender_in, trace_of
 from gnomon.session.document import OperatorPart, model_part
 from gnomon.session.kernels import Sources, absorb
-from gnomon.session.model_session import Lab, open_lab
+from gnomon.session.model_session import ModelSession, open_session
 from gnomon.session.request import ModelRequest
 from gnomon.session.targets import Missing, Target, describe, nothing_runs, reason_of
 from gnomon.store.address import record_address
@@ -29,7 +29,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
     with guarded_folder("gnomon-where-") as folder:
         # Nothing is measured that anybody would want to see again.
         record, wish = record_address(folder / "where.sqlite"), replace(request.wish, by_itself="only")
-        with open_lab(replace(request, record=record, wish=wish), kind="where", question={}, tell=tell) as lab:
+        with open_session(replace(request, record=record, wish=wish), kind="where", question={}, tell=tell) as lab:
             loaded = [part for target in lab.targets if (part := _loaded(lab, target))]
             for name, probe in lab.probes.items():
                 lacking = probe.details.get("lacking", {})
@@ -49,7 +49,7 @@ def where(request: ModelRequest, *, fail_below: float | None = None, tell: Tell 
             )
 
 
-def _loaded(lab: Lab, target: Target) -> LoadedPart | None:
+def _loaded(lab: ModelSession, target: Target) -> LoadedPart | None:
     """A fresh process's report on the model, by a few calls with the runtime's profiler on.
 
     None where it does not load it, with the reason among what is missing.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnomon.runtimes.base import Configuration, Probe, Wish
+from gnomon.runtimes.base import Configuration, Probe, RunSettings
 from gnomon.runtimes.whole import WholeModelRuntime, environment_configurations
 
 
@@ -13,7 +13,7 @@ class Yours(WholeModelRuntime):
     driver = "yours.driver:YoursDriver"
     wheels: tuple[str, ...] = ("yours>=0.1",)  # a device is brought this package too, as the driver is in it
 
-    def configurations(self, probe: Probe, wish: Wish) -> tuple[Configuration, ...]:
+    def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
         """The ways in which a model is measured: here one an environment."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}

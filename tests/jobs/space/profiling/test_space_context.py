@@ -7,7 +7,7 @@ import pytest
 
 from gnomon.errors import UsageError
 from gnomon.jobs.space.profiling.folder import LatencyRow, check_context, measuring_context, settings_in
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.runtimes.declared import chosen_commands
 from gnomon.session.request import MeasureRequest
 
@@ -28,8 +28,8 @@ def test_settings_come_back() -> None:
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (replace(HERE, wish=Wish(threads=2)), "threads: 1 there, 2 now"),
-        (replace(HERE, wish=Wish(precisions=("bfloat16",))), "precisions: as usual there"),
+        (replace(HERE, wish=RunSettings(threads=2)), "threads: 1 there, 2 now"),
+        (replace(HERE, wish=RunSettings(precisions=("bfloat16",))), "precisions: as usual there"),
         (replace(HERE, device=replace(HERE.device, name="board")), "device: local there, board now"),
         (replace(HERE, device=replace(HERE.device, pin=(0,))), "of the device: as usual there"),
     ],
@@ -56,12 +56,12 @@ def test_a_failed_network_says_nothing_of_the_context() -> None:
 
 def test_another_command_is_another_context() -> None:
     boards = [chosen_commands([f"dpu-server:url=http://{name}/"]) for name in ("one", "two")]
-    one, two = (measuring_context(replace(HERE, wish=Wish(commands=board)), {}) for board in boards)
+    one, two = (measuring_context(replace(HERE, wish=RunSettings(commands=board)), {}) for board in boards)
     check_context([row(one, "quark-xint8")], "quark-xint8", one)
     with pytest.raises(UsageError, match=r"commands: .*http://one/.* there, .*http://two/.* now"):
         check_context([row(one, "quark-xint8")], "quark-xint8", two)
     (vitis,) = chosen_commands(["vitis:url=http://one/"])
     other = replace(vitis, prepare=(*vitis.prepare, ("strip", "{model}")))
-    found = [measuring_context(replace(HERE, wish=Wish(commands=(command,))), {}) for command in (vitis, other)]
+    found = [measuring_context(replace(HERE, wish=RunSettings(commands=(command,))), {}) for command in (vitis, other)]
     with pytest.raises(UsageError, match="commands: "):
         check_context([row(found[0], "quark-xint8")], "quark-xint8", found[1])

@@ -22,7 +22,7 @@ from gnomon.jobs.space.profiling.latency import NETWORK_EFFORT, measure_files, t
 from gnomon.models.load import load
 from gnomon.models.onnx.graph import load_outline
 from gnomon.models.units import write_net
-from gnomon.runtimes.base import Wish
+from gnomon.runtimes.base import RunSettings
 from gnomon.session.bench.baseline import Timed
 from gnomon.session.request import MeasureRequest
 from gnomon.spaces.cells.primitives import published_primitives
@@ -48,7 +48,7 @@ def measure(
     folder: Path, files: Mapping[str, Path], *, environment: dict[str, str] | None = None, **changes: Any
 ) -> dict[str, Timed]:
     """Measure quickly, with a record of its own."""
-    wish = Wish(environments=(environment,) if environment else ())
+    wish = RunSettings(environments=(environment,) if environment else ())
     request = MeasureRequest(runtimes=("onnxruntime",), record=folder / "record.sqlite", wish=wish, wait_s=0.0)
     options = {"question": {"run": 1}, "effort": replace(QUICK, together=3), **changes}
     return measure_files(request, files, subject="tiny", **options)[0]
