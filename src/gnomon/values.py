@@ -158,7 +158,7 @@ def percent(text: str) -> float:
     """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 could be 3 %."""
     number = _number(text.strip()[:-1]) / 100 if text.strip().endswith("%") else math.nan
     if not 0 <= number <= 1:
-        raise ValueError(f"{text!r} is not a share from 0% to 100%: give a number and %")
+        raise ValueError(f"{text!r} is not a percentage from 0% to 100%: write it with the % sign, such as 3%")
     return number
 
 

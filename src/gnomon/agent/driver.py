@@ -65,7 +65,7 @@ class Loaded(Protocol):
     call: Callable[[], object]
 
     def where(self) -> list[wire.Place]:
-        """Where the runtime says that its operators run: nowhere, unless it tells before its end."""
+        """Where the runtime reports that its operators run; empty unless it reports this before its end."""
         return []
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:

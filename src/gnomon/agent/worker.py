@@ -164,7 +164,7 @@ class Worker:
         return {"wall_ns": wall, "cpu_ns": cpu, "inner": 1, "operators": operators, "peak_rss_bytes": peak_rss_bytes()}
 
     def close(self, command: wire.CloseCommand) -> wire.Answer:
-        """Release a job; the process goes on with the others, and with those to come."""
+        """Release a job; the process stays available for its other jobs and for later ones."""
         self.held.pop(command.get("job_name", "")).job.close()
         return {}
 

@@ -566,7 +566,7 @@ _FEWEST_TURNS = 6
 
 
 def by_turns(a: Side, b: Side, *, noted: bool = True) -> bool:
-    """Whether the processes of two sides ran by turns: each beside one of the other side, before the next one began.
+    """Whether the processes of two sides took turns: each ran next to one of the other side before the next pair began.
 
     Runs of two machines at the same time may start like that by chance. Where nobody has `noted` that they are of one
     session, they must also have gone first in turn (first, second, second, first, ..), and `_FEWEST_TURNS` times.

@@ -91,7 +91,7 @@ def went_well(name: str) -> None:
 def failed(name: str, message: str) -> Health:
     """Note that a device, or the way to it, failed; it is in quarantine after `MOST_FAILURES` in a row.
 
-    What a device in quarantine fails counts no more.
+    Failures of a device in quarantine no longer count.
     """
 
     def after(before: Health) -> Health:

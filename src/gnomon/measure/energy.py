@@ -21,7 +21,7 @@ LEAVE = "Leave the objective energy out on this device."
 _UPDATES = 40
 """Updates of the slowest counter that a block lasts, as its period is rounded; each end is off by one at most."""
 _QUIET_S = 0.25
-"""Calls before a block go on that long, until the threads of processes that were measured before spin no more."""
+"""Calls before a block go on that long, until the threads of processes that were measured before no longer spin."""
 _SLOWEST_S = 1.0
 
 

@@ -108,7 +108,6 @@ def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None
         )
 
 
-_AGENT = Path(str(resources.files("gnomon.agent")))
 _MAIN = b"import sys\nfrom gnomon_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -120,11 +119,11 @@ def packed_agent(*, compiled: bool = False) -> bytes:
     With `compiled` it also holds its modules as this Python compiles them, for those of the same version, which would
     compile them in each process; others read the sources.
     """
-    buffer = io.BytesIO()
+    folder, buffer = Path(str(resources.files("gnomon.agent"))), io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        for path in sorted(_AGENT.rglob("*.py")):
-            name = f"gnomon_agent/{path.relative_to(_AGENT).as_posix()}"
+        for path in sorted(folder.rglob("*.py")):
+            name = f"gnomon_agent/{path.relative_to(folder).as_posix()}"
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes())
             if compiled:
                 archive.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _compiled(path, name))

@@ -109,7 +109,7 @@ def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[i
 
 
 def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
-    """The failure that the end of a program means; None if it ended well."""
+    """How a program failed, judging by how it ended; None if it ended well."""
     log_tail = done.stderr[-_LOG_TAIL:]
     number = done.signal
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:

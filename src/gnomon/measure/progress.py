@@ -121,5 +121,5 @@ class Steps:
             self._meter.expect(count)
 
     def end(self) -> None:
-        """They are over: what is measured now is shown by its own stages."""
+        """The steps are over: from now on single measurements show their own stages."""
         self._meter = None

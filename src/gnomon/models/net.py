@@ -441,7 +441,7 @@ class _Reader(NetReader):
         if value is not None and value.dtype.name in deciding(operator):
             return {"dtype": value.dtype.name, "shape": list(value.shape), "values": value.ravel().tolist()}
         if tensor is None or not is_known(tensor):
-            raise ProblemError(f"the shape of {name} is not known", hint="Give the model with its shapes.")
+            raise ProblemError(f"the shape of {name} is not known", hint="Give a model in which this shape is known.")
         return {"dtype": tensor.dtype, "shape": list(tensor.shape or ())}
 
     # What exporters write in several operators.

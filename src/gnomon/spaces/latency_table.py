@@ -46,7 +46,7 @@ class Row:
     Of a unit that ran alone, `added` is the share of conversions that the runtime put around it, which it would not
     have inside of a net: they are left out of all of these. `at_s` is when it was measured. `samples` are the raw
     seconds of calls by process and block. `reported` are figures of an imported table, as its file has them. A failed
-    unit has a `reason` and no time: it is never 0.
+    unit has a `reason` and no time; its time is never given as 0.
     """
 
     unit: Annotated[Unit, ReadBy(read=unit_of)]

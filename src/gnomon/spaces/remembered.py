@@ -149,7 +149,7 @@ class _KeptBlock:
     def __call__(self, x: Symbol) -> Symbol:
         if x.shape not in self.nets:
             if self.block is None:
-                raise ProblemError(f"the space is damaged: nothing is kept of it for {x.shape}", hint=_AGAIN)
+                raise ProblemError(f"the space is damaged: a block has no net for input shape {x.shape}", hint=_AGAIN)
             trace = Trace((x.shape,), x.trace.dtype)
             self.nets[x.shape] = trace.net(self.block(trace.input()))
         return x.trace.written(self.nets[x.shape], x)

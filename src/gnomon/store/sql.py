@@ -38,7 +38,7 @@ class Held(Protocol):
         """Whether another open store holds the campaign."""
 
     def give_up(self, campaign: str) -> None:
-        """Hold the campaign no more."""
+        """Release the campaign."""
 
 
 class SqlStore(ABC):

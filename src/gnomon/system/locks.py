@@ -153,7 +153,7 @@ class HeldCampaigns:
         return False
 
     def give_up(self, campaign: str) -> None:
-        """Hold the campaign no more. The file goes before the lock does, so that nobody takes a file that is gone."""
+        """Release the campaign. The file goes before the lock does, so that nobody takes a file that is gone."""
         handle = self._handles.pop(campaign)
         with suppress(OSError):
             self._path(campaign).unlink()

@@ -96,7 +96,7 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
-    """The settings of every toolchain whose step is done by a child program; of each its type, and what it means."""
+    """The settings of every toolchain whose step is done by a child program, each with its type and its meaning."""
 
     images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
     workers: Annotated[int, whole(1, 256), "models at the same time, each in a process"] = 1

@@ -161,8 +161,8 @@ class ExactPass(LabelPass):
 class MergingPass(LabelPass):
     """Bounds all that costs less than its region's limits, and finds some of it.
 
-    Labels are merged whose bounds under weightings 2 and 1 differ by nearly the same: by less than their region's
-    `width` (R,), and more where a bucket has more than `most`.
+    Merges labels whose gaps between the bounds under weightings 2 and 1 are within their region's `width` (R,) of each
+    other; wider gaps are merged too where a bucket has more than `most` labels.
     """
 
     def __init__(self, plan: Plan, weights: Floats, limits: Floats, width: Floats, budget: Budget) -> None:

@@ -87,8 +87,8 @@ def _ends(values: Floats) -> Floats:
 def _contenders(low: Floats, high: Floats, chosen: int) -> list[int]:
     """Indices of the complete configurations that can have the least M in some resampling, in order.
 
-    The difference of two M is a sum over devices of differences of times over theta; it is least where theta is
-    least if the difference of times is negative, and largest if it is positive.
+    The difference between two values of M is a sum over devices of (difference of times) / theta. Each term is least
+    at the least theta if its difference of times is negative, and at the largest theta if it is positive.
     """
     theta_low, theta_high = np.fmin.reduce(low, axis=0), np.fmin.reduce(high, axis=0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -192,7 +192,7 @@ class ScalarCharge:
         return any(assignment[s] == c for s, c in zip(self.slots.tolist(), self.choices.tolist(), strict=True))
 
     def restricted(self, kept: Sequence[Ints]) -> ScalarCharge | None:
-        """The charge where only the kept choices of each slot are left, or None if it occurs no more."""
+        """The charge where only the kept choices of each slot are left, or None if it no longer occurs."""
         places = [
             (slot, int(np.flatnonzero(kept[slot] == choice)[0]))
             for slot, choice in zip(self.slots.tolist(), self.choices.tolist(), strict=True)

@@ -141,7 +141,7 @@ class _Want:
 
 @dataclass(slots=True, kw_only=True)
 class _Search:
-    """Finds one candidate for each distribution. Wants only ever grow, so it ends; it never takes a want back."""
+    """Finds one candidate for each distribution. It only adds wants and never withdraws one, so it terminates."""
 
     target: Target
     wheels: Path

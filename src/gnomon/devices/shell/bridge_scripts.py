@@ -64,7 +64,7 @@ clean
 
 
 def watcher_script(base: str, *, silence_s: float, by: str, leases: str = "") -> str:
-    """Holds the device's lease, and cleans up after half as long again, in which nobody wrote something new to `alive`.
+    """Holds the device's lease, and cleans up once `alive` has not changed for one and a half times `silence_s`.
 
     It waits for the lease, and says in the file `lease` how that stands.
     """

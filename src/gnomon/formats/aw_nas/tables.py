@@ -93,6 +93,6 @@ def write_lookup(rows: Sequence[Sequence[float]]) -> str:
     if not rows or not all(rows) or not all(math.isfinite(ms) for row in rows for ms in row):
         raise ProblemError(
             "the lookup table needs a finite number for each layer and primitive",
-            hint="Give layers, each with its numbers.",
+            hint="Give at least one layer, each with at least one number, all finite.",
         )
     return "".join(" ".join(repr(float(ms)) for ms in row) + "\n" for row in rows)

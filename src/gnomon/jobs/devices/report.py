@@ -176,7 +176,7 @@ def cleaned_report(document: DeviceCleanedDocument, page: Page) -> None:
 def health_report(document: DeviceHealthDocument, page: Page) -> None:
     """How a device was found to be, or that its quarantine is over."""
     if document.was:
-        page.headline(f"{document.name} is in quarantine no more: {document.was.reason}.")
+        page.headline(f"{document.name} is no longer in quarantine. It was there because: {document.was.reason}.")
         if document.was.kind != "transport":
             page.line("What the next probe takes is its new baseline.")
         return

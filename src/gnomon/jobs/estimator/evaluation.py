@@ -81,7 +81,7 @@ def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, .
         by_net[row[2]].append(row)
     for own in filter(None, by_net.values()):
         if (apart := own[-1][0] / own[0][0]) > _APART:
-            warnings.append(f"{_lines(own)} of one net, and {units.digits(apart)} times apart.")
+            warnings.append(f"{_lines(own)} of one net, but their times differ by a factor of {units.digits(apart)}.")
     return tuple(warnings)
 
 

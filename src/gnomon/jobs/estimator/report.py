@@ -217,7 +217,7 @@ def model_report(document: ModelPredictionDocument, page: Page) -> None:
 
 
 _KNOWN = {
-    "measured": "is of units that were measured",
+    "measured": "comes from units that were measured",
     "like measured ones": "is priced by units like them",
     "unlike any measured one": "is a guess",
 }

@@ -198,7 +198,7 @@ class ParetoDocument(Answer):
 
 
 def objective_parts(names: tuple[str, ...], prices: Mapping[str, str]) -> tuple[ObjectivePart, ...]:
-    """The objectives; `prices` says in words what each one's number is made of."""
+    """The objectives; `prices` describes in words how each one's number is obtained."""
     return tuple(ObjectivePart(name=name, unit=goal_of(name).unit, price=prices[name]) for name in names)
 
 

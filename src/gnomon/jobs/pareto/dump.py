@@ -99,7 +99,7 @@ def coarse_of(dump: Dump, space: Space) -> Coarse | None:
 
 
 def check_room(extra: Sequence[str]) -> None:
-    """UsageError where something beside the backends of operators is to be chosen, which the form has no place for."""
+    """UsageError where anything besides the operators' backends is to be chosen: the format has no place for it."""
     if extra:
         raise UsageError(
             f"pareto_profiler's dumps have no place for {', '.join(extra)}",

@@ -204,7 +204,7 @@ End = tuple[int, int, bool]
 
 
 def random_chains(blocks: int, backends: int, count: int, rng: np.random.Generator) -> list[Chain]:
-    """Different random chains of at least two segments (first, last, backend), neighbours on unlike backends.
+    """Distinct random chains of at least two segments (first, last, backend); neighbours have different backends.
 
     Drawn so that every cut is used about equally often in both directions.
     """

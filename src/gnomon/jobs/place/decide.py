@@ -517,7 +517,7 @@ def _solution_of(chosen: Contender, inside: Sequence[InsideResult], across: Acro
 
 
 def _limits_cost_s(parts: Sequence[ContenderPart], chosen: str, solution: Solution | None) -> float | None:
-    """How much longer the choice takes than without limits: by the prices, else than contenders that break a limit."""
+    """How much time the limits cost the choice: by the prices, or else compared with contenders that break a limit."""
     if solution is not None and solution.free is not None:
         return max(0.0, solution.value - solution.free)
     chosen_s = next((part.level_s for part in parts if part.label == chosen), None)
@@ -642,7 +642,7 @@ def _left_out(lab: ModelSession, verdict: Verdict) -> list[Caveat]:
     if not left:
         return []
     rows = [p.contender.label for p in verdict.proved if p.contender.usual and p.ok]
-    with_it = f"; {' and '.join(rows)} ran with it" if rows else ""
+    with_it = f"; {' and '.join(rows)} ran with these settings" if rows else ""
     return [
         Caveat(
             kind="package-config",

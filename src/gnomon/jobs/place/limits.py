@@ -45,7 +45,7 @@ class Limits:
         for name, most in under.items():
             what, _, choice = name.partition(":")
             if what not in _UNITS or (what == SWITCHES and choice):
-                hint = "Limit memory:gpu=4GB, operators:gpu=20 or switches=6. What whole processes take is limited by "
+                hint = "Set limits such as memory:gpu=4GB, operators:gpu=20 or switches=6. Limit whole processes with "
                 raise UsageError(f"no placement is limited by '{name}'", hint=f"{hint}gnomon pareto MODEL --under.")
             unit = _UNITS[what]
             asked.append(Limit(name=name, unit=unit, at_most=quantity_in(name, most, unit), slots=()))

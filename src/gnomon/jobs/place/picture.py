@@ -169,7 +169,7 @@ def placement_charts(document: PlaceDocument) -> list[Chart]:
     if not rows:
         return []
     factor, unit = units.millis(max(max(row.whole_s, row.measured.median_s) for row in rows))
-    notes = ["Bars are of the fastest 20 % of calls, which nothing else interrupted."] * (document.clock == "wall")
+    notes = ["Bars show the fastest 20 % of calls, which nothing else interrupted."] * (document.clock == "wall")
     if any(row.scaled for row in rows):
         notes.append("Operators as traced, in proportion where the profiler itself takes time.")
     name = shorten(Path(document.model.path).name, 50)

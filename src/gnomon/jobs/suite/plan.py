@@ -158,7 +158,7 @@ def _few(cells: int) -> None:
 def identity(cell: Cell) -> str:
     """The id that `cells_of` gives a cell: equal for two that measure the same, whichever devices can take them.
 
-    It is made of what the cell says, so that cells in the record are known again which got their ids in another way.
+    It is derived from what the cell says, so that recorded cells whose ids were made in another way are recognised.
     """
     settings = _settings(cell.max_time_s, cell.options)
     return _id(_group(cell.job, cell.model, _wanted(cell.selector), cell.repeat, settings), cell.slot)

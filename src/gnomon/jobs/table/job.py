@@ -148,7 +148,7 @@ def _build(
             if old is not None and old.manifest.anchor not in {unit.id for unit in units}:
                 raise UsageError(
                     f"none of these models has the reference kernel of {asked.out}",
-                    hint=f"Give those that it was built from too: {', '.join(old.manifest.models)}.",
+                    hint=f"Also give the models that it was built from: {', '.join(old.manifest.models)}.",
                 )
         # A build may have ended before it came back to a unit that is not known well enough.
         once = bench.request.effort.processes_least

@@ -51,7 +51,7 @@ class LoadedPart:
 
     @property
     def backends(self) -> dict[str, list[NodePart]]:
-        """The operators by where they lie, those first that were asked for."""
+        """The operators grouped by backend, the requested backends first."""
         by_backend: dict[str, list[NodePart]] = {}
         for node in sorted(self.nodes, key=lambda node: node.backend not in self.asked):
             by_backend.setdefault(node.backend, []).append(node)

@@ -46,7 +46,7 @@ _SINCE: Mapping[str, int] = {
 def fix_shapes(fixed: onnx.ModelProto, inputs: Mapping[str, Sequence[int]]) -> None:
     """Makes a model one that computes the same for inputs of these shapes, each shape recorded that can be told.
 
-    Weights kept in external files stay there; initializers are inputs no more. The shapes of what contrib operators
+    Weights kept in external files stay there; initializers are no longer inputs. The shapes of what contrib operators
     and control flow write, and of what depends on values, stay open.
     """
     external = onnx.TensorProto.EXTERNAL

@@ -32,7 +32,7 @@ STREAMED = ("folder", "dataset")
 """Kinds of sources that can be read so; a folder is only where pictures are made one size."""
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
-_OWN = "Return a torch.utils.data.Dataset with a length, or a dictionary of such: train, and validation and test."
+_OWN = "Return a torch.utils.data.Dataset with a length, or a dict of them: train, optionally validation and test."
 
 Key = tuple[str, int, int]
 """A part of the origin, a row of it, and the epoch."""

@@ -127,7 +127,7 @@ def _calibration(profile: OpenProfile, toolchain: Toolchain) -> NDArray[np.uint8
     if images is None:
         raise UsageError(
             f"{path} does not hold the images for calibration that its config names",
-            hint="Repeat the command that made it, which keeps a copy of them from now on.",
+            hint="Repeat the command that made the profile: it now keeps a copy of these images.",
         )
     return images
 
