@@ -14,6 +14,9 @@ from gnomon.errors import UsageError
 
 WAIT_S = 600.0
 """How long a device that vanishes may stay away."""
+SHORT_NAMES = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
+"""Runtimes by the short names that people use."""
+
 MOST_SEED = 2**31 - 1
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}

@@ -244,9 +244,7 @@ def test_onerts_default_is_an_nnpackage_as_it_runs_from_its_second_session_on(tm
     ("name", "meant"),
     [
         ("OpenVINO", "openvino"),
-        ("ort", "onnxruntime"),
         ("onnx-runtime", "onnxruntime"),
-        ("TFLite", "litert"),
         ("?", ""),
     ],
 )

@@ -16,6 +16,7 @@ from gnomon.options import Option, option, refuse_unknown
 from gnomon.store.address import RecordLike, record_address
 from gnomon.values import (
     MOST_SEED,
+    SHORT_NAMES,
     WAIT_S,
     cores,
     dimension,
@@ -433,7 +434,7 @@ def _measuring(options: MeasureOptions, *, sweeps: bool = False, usual: bool = F
     device = _device_of(options)
     return {
         "device": device,
-        "runtimes": names_of(options.get("runtimes") or device.runtimes),
+        "runtimes": tuple(SHORT_NAMES.get(n.lower(), n) for n in names_of(options.get("runtimes") or device.runtimes)),
         "wish": RunSettings(
             threads=threads[0] if threads else device.threads or 1,
             more_threads=threads[1:],

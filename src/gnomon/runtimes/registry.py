@@ -16,8 +16,6 @@ from gnomon.plugins import is_own, named, passed_over
 from gnomon.runtimes.base import RunSettings, Runtime
 
 _GROUP = "gnomon.runtimes"
-_SHORT = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
-"""Common short names of runtimes."""
 _TAKEN = "which another runtime has: give the entry point and its adapter one of their own"
 
 
@@ -92,7 +90,7 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
         if name in reasons:
             raise UsageError(f"the adapter of runtime {name!r} cannot be loaded: {reasons[name]}", hint=advice)
         if name not in by_name:
-            near = did_you_mean(_SHORT.get(name.lower(), name), by_name)
+            near = did_you_mean(name, by_name)
             raise UsageError(
                 f"unknown runtime {name!r}", hint=f"{near} {advice} All: {', '.join(sorted(by_name))}.".lstrip()
             )
