@@ -105,7 +105,7 @@ def test_a_profile_runs_no_space_and_knows_a_changed_one(profiled: Path) -> None
     assert f"--blocks {profiled / 'net.py'}:space" in told.value.hint
     changed = profiled / "other.py"
     changed.write_text(EXAMPLE.read_text().replace('"k1": conv(1, 16, 2)', '"k1": conv(1, 24, 2)'))
-    with pytest.raises(UsageError, match=r"not those that .* was made of"):
+    with pytest.raises(UsageError, match=r"the blocks of .* changed after"):
         gnomon.show_space(profiled / "out", blocks=(f"{changed}:space",))
 
 

@@ -88,7 +88,7 @@ def test_a_choice_of_another_space_or_a_damaged_one_is_refused(profile: Path, tm
     whole = kept.document()
     for groups in ([["Gone_1"], ["VGGblock_1"]], [["VGGblock_1"]]):
         selection.write_text(json.dumps({**whole, "groups": groups}))
-        with pytest.raises(ProblemError, match="not of this profile"):
+        with pytest.raises(ProblemError, match="of another profile"):
             predicted(profile, kept=output)
     selection.write_text(json.dumps(whole)[:-20])
     with pytest.raises(ProblemError, match=r"selection\.json"):
