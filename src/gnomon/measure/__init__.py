@@ -1,1 +1,1 @@
-"""How gnomon measures, and the loop that every job measures with."""
+"""The measuring protocol of gnomon, and the loop that every job uses to measure."""

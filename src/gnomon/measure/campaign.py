@@ -1,6 +1,7 @@
-"""The measuring loop: candidates interleaved in fresh processes, recorded as they come, resumed where they stopped.
+"""The measuring loop: candidates run interleaved in fresh processes, each run is recorded as it comes, and a
+measurement that was stopped is resumed.
 
-A campaign as the record holds it: decided again from what was measured, without any device.
+A recorded campaign can also be decided again from its measurements, without any device.
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ from gnomon.store.base import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Something to be measured: a job for the agent, and the environment of its process.
+    """A candidate for measurement: a job for the agent, and the environment of its process.
 
-    `key` names it within the campaign; the same key must always mean the same thing. Progress shows how it stands by
-    its `label`, where it has one; of one that is not `serial` several threads do the work. `check` compares its
-    outputs with the campaign's reference and refuses it above `tolerance`. `calls_least` is the least number of calls
-    of a profiled run. Those of one `process` share a process in each session: for many small models, whose memory
-    nobody asks for. It is not for profiled ones. One that `stays` remains loaded in a process that a link keeps. Of a
-    program each block is a process of its own: `separate` ones have one block for all.
+    `key` names the candidate within the campaign; the same key must always mean the same thing. Progress shows a
+    candidate under its `label`, if it has one. If a candidate is not `serial`, several threads do the work. With
+    `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
+    `calls_least` is the least number of calls of a profiled run. Candidates with the same `process` share a process in
+    each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
+    candidate that `stays` remains loaded in a process that the link keeps. Where a program of the runtime measures,
+    each block is a process of its own; a `separate` candidate has a single block.
     """
 
     key: str
@@ -80,10 +82,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The question of a campaign: its kind, the context of its runs, and the job's own part in JSON values.
+    """The question of a campaign: its kind, the context of its runs, and the details of the job as JSON values.
 
-    Two campaigns with equal questions ask the same, so that one can take up the other. One that `goes_on` takes up the
-    newest also where that was finished: there is always more to find.
+    A campaign can resume an earlier one that has an equal question. A question that `goes_on` resumes the newest
+    campaign even if that campaign was finished, because there is always more to find.
     """
 
     kind: str
@@ -96,9 +98,10 @@ class Question:
 class Measured:
     """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
-    This class alone decides on the blame for a failure. The candidate is to blame if any process gave wrong outputs; if
-    it has worked, but two processes or more died of a signal of their own while others ran (it is unstable); and if it
-    has never worked and failed again in a fresh process while another worked. All else may be the machine's fault.
+    This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
+    wrong outputs; the candidate has worked, but at least two of its processes died of a signal of their own while
+    others ran (it is unstable); or it has never worked and failed again in a fresh process while another candidate
+    worked. Any other failure may be the machine's fault.
     """
 
     key: str
@@ -109,27 +112,29 @@ class Measured:
 
     @property
     def worked(self) -> bool:
-        """Whether there are samples, whatever came after them."""
+        """Whether there are samples, even if a failure came after them."""
         return any(run.samples is not None for run in self.runs)
 
     @property
     def final(self) -> bool:
-        """Whether no later run can take its failure back: wrong outputs, or that it is unstable."""
+        """Whether no later run can undo the failure: the outputs were wrong, or the candidate is unstable."""
         return self.failure is not None and self.failure.kind in ("wrong-output", UNSTABLE)
 
     @property
     def own(self) -> bool:
-        """Whether its failure is its own."""
+        """Whether the candidate itself is to blame for its failure."""
         if self.final or self.failure is None or self.failure.transient or self.worked:
             return self.final
         failed = [run for run in self.runs if run.failure is not None and not run.failure.transient]
-        # Who never answered within the time limit is not waited for twice.
+        # A process that never answered within the time limit is not waited for twice.
         again = len(failed) > 1 or self.failure.kind == "hang"
         return again and bool(failed[-1].facts.get(BESIDE, True))
 
     @property
     def may_work(self) -> bool:
-        """Whether it failed and the machine may be to blame: it has worked before, or the reason may pass."""
+        """Whether the failure may be the machine's fault: the candidate has worked before, or the cause may be
+        temporary.
+        """
         if self.failure is None or self.failure.kind == "unmeasured":
             return False
         return not self.own and (self.worked or self.failure.transient)
@@ -153,17 +158,17 @@ UNREACHED = Failure(
     stage="record", kind="unmeasured", transient=False, message="it was stopped before this was measured"
 )
 
-#: Visits of a laggard in each process: two tell that it lags, and three processes bound its ratio. Of a hopeless one
-#: the second process tells whether the first was disturbed.
+#: Visits of a laggard in each process: two visits show that it lags, and three processes bound its ratio. For a
+#: hopeless candidate, the second process shows whether the first was disturbed.
 _LAGGARD_VISITS, _HOPELESS_VISITS = (2, 1, 1), (2, 1)
 
 
 class CampaignRuns:
-    """The runs of one campaign that are known, and what machine they saw."""
+    """The known runs of one campaign, and the state of the machine during them."""
 
     def __init__(self, store: Store, campaign: Campaign) -> None:
         self.campaign = campaign
-        # As their events in the record say, and `at_s`, when they came.
+        # From the events in the record, each with `at_s`, the time at which it came.
         self.environments: list[wire.Environment] = []
         self._runs: dict[str, list[Run]] = {}
         for run in store.query(RunQuery(campaign=campaign.id)):
@@ -172,7 +177,7 @@ class CampaignRuns:
         for event in store.query(EventQuery(campaign=campaign.id, name="environment")):
             self.environments.append(cast(wire.Environment, {**event.data, "at_s": event.at_s}))
             watched_s = event.at_s
-        # The agent tells of the environment when all visits of a session are done, which may never have come.
+        # The agent reports the environment after all visits of a session, so the report may be missing.
         taken_s = [run.started_at_s for runs in self._runs.values() for run in runs if run.samples is not None]
         self.unwatched = max(taken_s, default=0.0) > watched_s
         if self.unwatched:
@@ -183,7 +188,9 @@ class CampaignRuns:
         return self._recorded(key)
 
     def _or_profiled(self, key: str, lacking: Failure) -> Measured:
-        """The state of a candidate; a proof without runs gets those of the profile, else the failure `lacking`."""
+        """The state of a candidate. A proof without runs gets the runs of the profile, or if there are none, the
+        failure `lacking`.
+        """
         measured = self._recorded(key)
         if measured.runs:
             return measured
@@ -197,7 +204,7 @@ class CampaignRuns:
 
     @property
     def nobody_works(self) -> bool:
-        """Whether nothing that was measured so far works."""
+        """Whether no candidate that was measured so far works."""
         return not any(self._recorded(key).ok for key in self._runs)
 
 
@@ -205,15 +212,16 @@ _FAILURE_FACTS: tuple[Literal["signal", "segment"], ...] = ("signal", "segment")
 _BLOCK_FACTS: tuple[Literal["energy", "pace", "per_s", "state"], ...] = ("energy", "pace", "per_s", "state")
 
 BESIDE, SIGNAL, SEGMENT = "beside", "signal", "segment"
-"""Facts of a failed run: whether another candidate worked at that moment, what signal ended the process, and the number
-of the segment of its job that was refused when it was loaded.
+"""Facts of a failed run: whether another candidate worked at that moment, the signal that ended the process, and the
+number of the job's segment that could not be loaded.
 """
 
 
 def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
-    """The failure that stands: wrong outputs in any process, deaths in several of them, or what came last.
+    """The failure of a candidate: wrong outputs in any process, deaths of several processes, or the failure of the last
+    run.
 
-    `before` are runs of the same thing under another key, in which it may have died as well.
+    `before` are runs of the same candidate under another key; deaths in those runs count too.
     """
     for run in runs:
         if run.failure is not None and run.failure.kind == "wrong-output":
@@ -229,7 +237,7 @@ def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
 
 
 def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> tuple[Campaign, bool]:
-    """The campaign of a question, open and held, with how it is asked for; and whether it was there."""
+    """Open the campaign of a question and note the command; return the campaign, and whether it existed before."""
     context = question.context
     key = question_key(question.kind, context, question.details)
     look = latest_of if question.goes_on else latest_unfinished
@@ -247,13 +255,13 @@ def open_campaign(store: Store, question: Question, *, fresh: bool = False) -> t
 
 
 class CampaignRunner(CampaignRuns):
-    """One campaign on one device: whatever a job measures goes through `measure`.
+    """One campaign on one device. All measurements of a job go through `measure`.
 
-    A campaign that was interrupted is taken up again by the next one that asks the same: blocks that are in the
-    record are not measured again, so at most the block that was under way is lost. What failed before is tried once
-    more, whatever the cause, unless its failure is final. Call `finish` at the end of
-    the job. Once the job's time is over, or of a stage that it shall not come to, no process is started any more, and
-    it tells what is known: `stopped` is the first stage that was not done whole then. Not safe for several threads.
+    An interrupted campaign is resumed by the next runner with the same question: recorded blocks are not measured
+    again, so at most the current block is lost. A candidate that failed before is tried once more, whatever the cause,
+    unless its failure is final. Call `finish` at the end of the job. When the job's time is over, or in a stage that is
+    not to be done, no more processes are started and the known results are returned; `stopped` is then the first stage
+    that was not completed. Not safe for several threads.
     """
 
     def __init__(
@@ -268,8 +276,8 @@ class CampaignRunner(CampaignRuns):
         time_of_job: JobTime | None = None,
         stages: Container[str] | None = None,
     ) -> None:
-        """Open or take up the campaign. `sources` tells an operator's index by the name that a profiler uses. `stages`
-        are all that shall be done.
+        """Open or resume the campaign. `sources` maps a profiler's name for an operator to the operator's index. If
+        `stages` is given, only these stages are done.
         """
         campaign, self.resumed = open_campaign(store, question, fresh=fresh)
         super().__init__(store, campaign)
@@ -277,10 +285,10 @@ class CampaignRunner(CampaignRuns):
         if last_note(store, campaign.id, FAILED):
             self.note(FAILED, {})
         if self.unwatched:
-            self.note("environment", UNWATCHED)  # else what comes next would hide it
+            self.note("environment", UNWATCHED)  # otherwise the next event would hide it
         self.sources = sources or (lambda name: None)
         self._reference = ""
-        # How many of a candidate's runs came before it was tried again, and the keys tried again in this call.
+        # The number of each candidate's runs before it was tried again, and the keys tried again in this call.
         self._before = {key: len(runs) for key, runs in self._runs.items()}
         self._again: set[str] = set()
         self._witness: Candidate | None = None
@@ -289,26 +297,26 @@ class CampaignRunner(CampaignRuns):
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Whether the job's time is over, or less of it is left than the stage needs, which then must not begin."""
+        """Whether a stage must not begin: the job's time is over, or less time is left than the stage needs."""
         if self._comes_to(stage) and (self._time is None or self._time.left_s > needs_s):
             return False
         self.stopped = self.stopped or stage
         return True
 
     def _comes_to(self, stage: str) -> bool:
-        """Whether a stage is one of those that shall be done."""
+        """Whether a stage is to be done."""
         return self._stages is None or stage in self._stages
 
     def known(self, key: str) -> Measured:
-        """The state of a candidate so far; once the time is over, a proof without runs gets those of the profile."""
+        """The state of a candidate so far. When the time is over, a proof without runs gets the runs of the profile."""
         return self._or_profiled(key, UNREACHED) if self.stopped else self._recorded(key)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
-        """Add a finding to the record that is not a run."""
+        """Add a finding other than a run to the record."""
         note(self._store, self.campaign.id, name, data)
 
     def notes(self, name: str) -> list[Mapping[str, Any]]:
-        """The findings of that name in the record, in order."""
+        """The findings with this name in the record, in order."""
         return [event.data for event in self._store.query(EventQuery(campaign=self.campaign.id, name=name))]
 
     def note_files(self, *paths: Path, whole: bool = False) -> None:
@@ -316,21 +324,22 @@ class CampaignRunner(CampaignRuns):
         note_files(self._store, self.campaign.id, paths, whole=whole)
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """The job is done: the next one that asks the same starts again, or reopens this one if it goes on.
+        """Mark the job as done. The next job with the same question starts again, or reopens this one if the question
+        `goes_on`.
 
-        Where its time was over before, the next one takes it up.
+        If the job's time ran out before the end, the next job resumes this one.
         """
         self.note("decision", decision)
         if not self.stopped or not self._comes_to(self.stopped):
             self.note(FINISHED, {})
 
     def reference(self, job: wire.Job, *, timeout_s: float) -> tuple[Reference | None, Failure | None]:
-        """Compute the outputs that all candidates are checked against; returns their sensitivity to the inputs.
+        """Compute the outputs that all candidates are checked against, and return their sensitivity to the inputs.
 
-        The reference is computed again when a campaign is resumed: it is not measured. DeviceError where the device has
+        The reference is not measured, so it is computed again when a campaign is resumed. DeviceError if the device has
         no room for it.
         """
-        name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run beside this one
+        name = f"{self.campaign.id}-{REFERENCE}"  # another campaign may run at the same time
         computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
         if failure is not None and failure.transient:
             computed, failure = compute_reference(self.link, job, self.seeds, timeout_s=timeout_s, name=name)
@@ -341,13 +350,16 @@ class CampaignRunner(CampaignRuns):
         return computed, failure
 
     def check_against(self, reference: str) -> None:
-        """Check all candidates from now on against reference outputs made elsewhere, by their path on the device."""
+        """From now on, check all candidates against reference outputs made elsewhere; `reference` is a path on the
+        device.
+        """
         self._reference = reference
 
     def measure(self, stage: str, candidates: Sequence[Candidate], effort: Effort) -> dict[str, Measured]:
-        """Measure until the effort's stop rule holds; failed candidates stay out, the others go on.
+        """Measure until the effort's stop rule holds; failed candidates are left out of later rounds.
 
-        Once they are done, what failed is tried again in a fresh process, once a call, unless its failure is its own.
+        Afterwards each failed candidate is tried again in a fresh process, once per call, unless the failure is its own
+        fault.
         """
         start = time.monotonic()
         asked = effort.processes_least * sum(_visits(c, effort) for c in candidates)
@@ -366,7 +378,7 @@ class CampaignRunner(CampaignRuns):
     def _processes(
         self, stage: str, candidates: Sequence[Candidate], effort: Effort, start: float, meter: Meter
     ) -> None:
-        """One process after the other, until they are enough and what failed before was tried again."""
+        """Run process after process until there are enough and all candidates that failed before were tried again."""
         self._note_witness(candidates)
         measured = [self._recorded(c.key) for c in candidates if not self.failed(c.key)]
         least = max([effort.processes_least, *(m.runs[-1].process + 1 for m in measured if m.failure is not None)])
@@ -376,7 +388,7 @@ class CampaignRunner(CampaignRuns):
                 return
             wanted = {c.key: self._wanted(c, candidates, process, effort, rival=c in rivals) for c in candidates}
             if effort.decides and process >= least:
-                # One visit beside those that may win: medians of unlike processes cannot be compared.
+                # One visit along with the possible winners: medians from different processes cannot be compared.
                 lost = {c.key for c in candidates if c not in rivals and self._recorded(c.key).ok}
                 wanted = {key: [b for b in blocks if b == 0 or key not in lost] for key, blocks in wanted.items()}
             todo = sum(map(len, wanted.values()))
@@ -390,19 +402,23 @@ class CampaignRunner(CampaignRuns):
                     meter.show(self._standings(candidates))
 
     def failed(self, key: str) -> bool:
-        """Whether a candidate failed in this call, or for good: what failed before is tried once more."""
+        """Whether a candidate failed in this call, or for good. A candidate that failed in an earlier call is tried
+        once more.
+        """
         measured = self._recorded(key)
         return measured.failure is not None and (measured.final or len(measured.runs) > self._before.get(key, 0))
 
     def _note_witness(self, candidates: Sequence[Candidate]) -> None:
-        """Remember the working candidate that loads fastest: it runs beside those that are tried again."""
+        """Remember the working candidate that loads fastest: it runs beside the candidates that are tried again."""
         working = [c for c in candidates if not c.profiled and self._recorded(c.key).ok]
         working += [self._witness] if self._witness is not None else []
         if working:
             self._witness = min(working, key=lambda c: self._recorded(c.key).fact("load_ns") or 0)
 
     def _beside(self, group: Sequence[Candidate], effort: Effort) -> Candidate | None:
-        """The candidate to load beside those that are tried again and may be to blame, if none of them has worked."""
+        """The working candidate to load beside a group of retried candidates that may be to blame; None if the group
+        needs none.
+        """
         measured = [self._recorded(c.key) for c in group]
         tried = [m for m in measured if m.failure is not None and not m.failure.transient]
         doubtful = [m for m in tried if not m.worked or SIGNAL in m.runs[-1].facts]
@@ -413,9 +429,9 @@ class CampaignRunner(CampaignRuns):
     def _wanted(
         self, candidate: Candidate, field: Sequence[Candidate], process: int, effort: Effort, *, rival: bool
     ) -> list[int]:
-        """The visits that a candidate still needs in a process: none once it failed, few once it lags.
+        """The visits that a candidate still needs in a process: none after a failure, few if it lags.
 
-        A `rival` that seems to lag, but not surely, gets all of them.
+        A `rival`, which seems to lag but may not, gets all visits.
         """
         measured = self._recorded(candidate.key)
         if self.failed(candidate.key):
@@ -429,7 +445,7 @@ class CampaignRunner(CampaignRuns):
         return [b for b in range(most) if b not in done]
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate]) -> float:
-        """How many times slower than the fastest it is, on the runs so far."""
+        """How many times slower a candidate is than the fastest, judged by the runs so far."""
         levels = {}
         for other in field:
             runs = [r for r in self._recorded(other.key).runs if r.samples is not None]
@@ -440,9 +456,9 @@ class CampaignRunner(CampaignRuns):
         return levels[candidate.key] / max(min(levels.values()), 1e-12)  # a clock may not have moved at all
 
     def _rivals(self, candidates: Sequence[Candidate], effort: Effort) -> list[Candidate]:
-        """The candidates that work and, on the runs so far, may be as fast as the fastest or are near it.
+        """The working candidates that, judged by the runs so far, may be as fast as the fastest or are close to it.
 
-        What lags by its best call may be one of them too, if a disturbed process leaves the comparison open.
+        A candidate whose best call lags may be a rival too, if a disturbed process leaves the comparison open.
         """
         measured = {c.key: self._recorded(c.key) for c in candidates if not c.profiled}
         measured = {key: m for key, m in measured.items() if m.ok}
@@ -462,13 +478,13 @@ class CampaignRunner(CampaignRuns):
         return rivals
 
     def _clock(self, candidates: Sequence[Candidate]) -> Clock:
-        """The clock that compares all of these that work."""
+        """The clock by which all working candidates can be compared."""
         measured = [(c, self._recorded(c.key)) for c in candidates if not c.profiled]
         serial = all(c.serial and cpu_tells(m.runs) for c, m in measured if m.ok)
         return "cpu" if serial else "wall"
 
     def _standings(self, candidates: Sequence[Candidate]) -> tuple[Standing, ...]:
-        """How the candidates with a label that work stand so far, the fastest first."""
+        """The standings so far of the working candidates that have a label, the fastest first."""
         measured = {c.label: m for c in candidates if c.label and (m := self._recorded(c.key)).ok}
         clock = self._clock(candidates)
         times = {label: summarise(blocks_of(m.runs, clock=clock)) for label, m in measured.items()}
@@ -487,7 +503,7 @@ class CampaignRunner(CampaignRuns):
     def _enough(
         self, candidates: Sequence[Candidate], rivals: Sequence[Candidate], effort: Effort, start: float
     ) -> bool:
-        """Whether every candidate that works is known well enough, none has a rival left, or the budget is over."""
+        """Whether each rival is known well enough, only one rival is left, or the budget is used up."""
         if time.monotonic() - start > effort.budget_s:
             return True
         if len(rivals) == 1 < len(candidates):
@@ -507,7 +523,7 @@ class CampaignRunner(CampaignRuns):
         effort: Effort,
         meter: Meter,
     ) -> None:
-        """One request to the agent: a fresh process for each candidate, its missing blocks interleaved."""
+        """Send one request to the agent: a fresh process for each candidate, with the missing blocks interleaved."""
         entries = [self._entry(c, wanted[c.key]) for c in candidates]
         witness = self._beside(candidates, effort)
         if witness is not None:
@@ -553,7 +569,7 @@ class CampaignRunner(CampaignRuns):
             self.link.request(request, on_event, timeout_s=effort.timeout_s * steps + 60)
             ended = True
         finally:
-            # Only now is it known which candidates worked throughout; if the device was lost, none did.
+            # Which candidates worked throughout is known only now; if the device was lost, none did.
             for key in failed.keys() & asked:
                 run = failed[key]
                 self._append(replace(run, facts={**run.facts, BESIDE: ended and bool(working)}))
@@ -581,7 +597,7 @@ class CampaignRunner(CampaignRuns):
         self._runs.setdefault(run.candidate, []).append(run)
 
     def _run_of(self, event: wire.BlockEvent, process: int, profiled: bool, opened: Mapping[str, object]) -> Run:
-        """A run from the agent's event; what was found on opening goes with a process's first block."""
+        """The run that an event of the agent describes; facts found on opening go with a process's first block."""
         operators = tuple(
             OperatorSamples(
                 name=row["name"],
@@ -595,7 +611,7 @@ class CampaignRunner(CampaignRuns):
             candidate=event["candidate"],
             process=process,
             block=event["block"],
-            # By the clock here: a board's own may never have been set.
+            # By this machine's clock: a board's clock may never have been set.
             started_at_s=time.time() - sum(event["wall_ns"]) * 1e-9,
             samples=Samples(wall_ns=tuple(event["wall_ns"]), cpu_ns=tuple(event["cpu_ns"]), inner=event["inner"]),
             profiled=profiled,
@@ -609,7 +625,7 @@ class CampaignRunner(CampaignRuns):
         )
 
     def _indices(self, sources: Sequence[str | int]) -> tuple[int, ...]:
-        """Indices of source operators, however the profiler named them; names that it made up itself are left out."""
+        """Indices of source operators, however the profiler named them; names invented by the profiler are left out."""
         indices = (s if isinstance(s, int) else self.sources(s) for s in sources)
         return tuple(dict.fromkeys(i for i in indices if i is not None))
 
@@ -621,7 +637,7 @@ def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
 
 
 def _visits(candidate: Candidate, effort: Effort) -> int:
-    """Visits in each process: a profiled one ends its process."""
+    """The number of visits in each process: one for a profiled candidate, as its process ends after that."""
     return 1 if candidate.profiled or candidate.separate else effort.rounds
 
 
@@ -631,9 +647,9 @@ UNMEASURED = Failure(
 
 
 class RecordedRunner(CampaignRuns):
-    """Stands where a `CampaignRunner` stands, and measures nothing: what the record lacks is a failure.
+    """A replacement for `CampaignRunner` that measures nothing: a candidate missing from the record is a failure.
 
-    What a proof lacks is taken from the profile, where the same candidate was measured among others than there.
+    A proof without runs takes those of the profile, where the same candidate was measured among other candidates.
     """
 
     resumed = False
@@ -641,7 +657,7 @@ class RecordedRunner(CampaignRuns):
     def __init__(self, store: Store, campaign: Campaign, *, stopped: str = "") -> None:
         super().__init__(store, campaign)
         self.stopped = stopped
-        if stopped and self.unwatched:  # which the warning that it was stopped explains
+        if stopped and self.unwatched:  # the warning that the job was stopped explains this
             self.environments.remove(UNWATCHED)
         self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
 
@@ -658,7 +674,7 @@ class RecordedRunner(CampaignRuns):
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Whether the job was stopped; else never, as nothing is measured."""
+        """Whether the job was stopped. Time never runs out here, as nothing is measured."""
         return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:

@@ -1,8 +1,8 @@
-"""How hard a measurement tries, and when it stops.
+"""The effort of a measurement, and the rule for when it stops.
 
-Which clock tells the truth about a process: its CPU time, or the wall's.
+Which clock to trust for a process: CPU time or wall time.
 
-How long a job works, and may: what it waits for its device is not counted.
+How long a job has worked and may work: time spent waiting for the device does not count.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gnomon.wire import BlockLimits, EnergyMeter, MeasuringProtocol
 class Effort:
     """The protocol of a measurement.
 
-    A candidate is visited `rounds` times in each of `processes_least` to `processes_most` fresh processes. A visit
-    is a block: samples of at least `sample_s` each (an inner loop makes short calls longer) for `block_s` seconds,
-    at least `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first
-    makes `warm_count` calls for at least `warm_s`; its very first call is kept apart. More processes are started
-    until each candidate's median is known within `half_width` of itself (95 % interval), or until `budget_s` is over.
-    A profiled run is one visit, as long as all visits of an unprofiled one together.
-    A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes: it has
-    lost, and its time is better spent on the others. One more than `hopeless` times slower gets two processes.
-    With `decides` only the fastest matters: a surely slower candidate gets one visit a process after `processes_least`.
-    At most `together` candidates' processes are alive at once; more are measured in groups.
-    A process that does not answer within `timeout_s` is killed: it hangs.
-    With `energy`, what each block took is read from counters of the device, without names from its usual ones. How long
-    and how far they move is 0 until `gnomon.measure.energy.metered` has looked.
-    With `every_s` a sample is one call, begun on a grid of so many seconds, and a block has the slots of `block_s`.
-    With `watched` the state of the device is kept with each block.
+    A candidate is visited `rounds` times in each of `processes_least` to `processes_most` fresh processes. A visit is a
+    block: samples of at least `sample_s` each (an inner loop makes short calls longer) for `block_s` seconds, at least
+    `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first makes at least
+    `warm_count` calls, and goes on for at least `warm_s`; its very first call is kept separately. More processes are
+    started until the 95 % interval of each candidate's median is within `half_width` of the median (a fraction), or
+    until `budget_s` seconds have passed. A profiled run is one visit, as long as all visits of an unprofiled run
+    together. A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes,
+    as the time is better spent on the others. A candidate more than `hopeless` times slower gets two processes. With
+    `decides`, only the fastest matters: after `processes_least` processes, a candidate that is surely slower gets one
+    visit in each process. At most `together` candidates' processes are alive at once; more are measured in groups. A
+    process that does not answer within `timeout_s` is considered hung and is killed. With `energy`, the energy of each
+    block is read from counters of the device: the named ones, or without names the usual ones. The period and step of
+    the counters are 0 until `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, started
+    every `every_s` seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the
+    device is kept with each block.
     """
 
     processes_least: int = 3
@@ -61,11 +61,11 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """How many times slower than the fastest a candidate is of which two processes tell enough."""
+        """How many times slower than the fastest a candidate must be for two processes to be enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
-        """The part of a request to the agent that the protocol decides."""
+        """The part of a request to the agent that the protocol determines."""
         block: BlockLimits = {
             "sample_ns": int(self.sample_s * 1e9),
             "seconds": self.block_s,
@@ -94,22 +94,23 @@ class Effort:
 Clock = Literal["wall", "cpu"]
 
 QUANTILE = {"cpu": 0.5, "wall": 0.2}
-"""Which calls of a block are compared: by wall time the fastest 20 %, where nothing disturbs a call."""
+"""The quantile of a block's calls that is compared: by wall time that of the fastest 20 %, which nothing disturbed."""
 
 _EQUAL = 0.03
-"""How far CPU and wall time of the same fastest calls may be apart and count as equal."""
+"""The largest relative difference at which CPU and wall time of the same fastest calls count as equal."""
 
 
 def cpu_tells(runs: Iterable[Run]) -> bool:
-    """Whether the CPU time of these runs tells the whole story.
+    """Whether the CPU time of these runs accounts for all the time that calls take.
 
-    It does if it is not more than the wall time of the same calls (one thread works at a time) and the process does
-    not wait for something else to do the work. Only calls that nothing disturbed show either: the fastest 20 % of
-    each process by wall time. Where CPU time equals wall time in those, waits cost nothing: the work was handed to
-    another thread of the process. Where the process hardly ever gives up its core by itself, CPU time may also be
-    less: being interrupted is not waiting. Medians tell: on a virtual machine one call in ten or so was seen with ten
-    times as much CPU as wall time, while its host gave the core to others. Samples without CPU time, or too short for
-    its clock to move in most of them, are those of a program that does not tell it (docs/devices/without-python.md).
+    It does if the CPU time is not more than the wall time of the same calls (one thread works at a time) and the
+    process does not wait for something else to do the work. Only undisturbed calls show this: the fastest 20 % of each
+    process by wall time. If CPU time equals wall time in those calls, waits cost nothing, because the work was given to
+    another thread of the process. If the process hardly ever gives up its core voluntarily, CPU time may also be less,
+    because being interrupted is not waiting. Medians are compared, because on a virtual machine about one call in ten
+    showed ten times as much CPU as wall time while the host gave the core to others. If most samples have no CPU time,
+    or are too short for its clock to move, CPU time is not used: a program without Python may not report it
+    (docs/devices/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0
@@ -121,7 +122,7 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
         waits += run.facts.get("waits") or 0
     shares = []
     for samples in filter(None, by_process.values()):
-        # In the middle of the fastest fifth, which nothing disturbed.
+        # The median of the fastest fifth, which nothing disturbed.
         limit = quantile([wall for wall, _ in samples], QUANTILE["wall"])
         shares.append(median([cpu / max(wall, 1e-9) for wall, cpu in samples if wall <= limit]))
     if not shares or min(shares) <= 0:
@@ -131,7 +132,7 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
 
 
 def levels(runs: Iterable[Run], clock: Clock) -> tuple[Block, ...]:
-    """The one number of each block that is compared: by CPU time its median, by wall time that of its fastest 20 %."""
+    """One number per block for comparisons: the median by CPU time, or the 20 % quantile by wall time."""
     return tuple(
         Block(process=b.process, block=b.block, values_s=(quantile(b.values_s, QUANTILE[clock]),))
         for b in blocks_of(runs, clock=clock)
@@ -139,7 +140,7 @@ def levels(runs: Iterable[Run], clock: Clock) -> tuple[Block, ...]:
 
 
 class JobTime:
-    """A clock that runs from its making on. `waited_s` is added to by whoever waits for the device."""
+    """A clock that starts when it is created. Code that waits for the device adds the time to `waited_s`."""
 
     def __init__(self, most_s: float | None = None) -> None:
         self.most_s, self.waited_s = most_s, 0.0
@@ -147,10 +148,10 @@ class JobTime:
 
     @property
     def used_s(self) -> float:
-        """The seconds since it was made, without those waited."""
+        """The seconds since the clock was created, without `waited_s`."""
         return time.monotonic() - self._start_s - self.waited_s
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left of the most, below 0 after them; infinite where there is no most."""
+        """The seconds left of `most_s`, below 0 if they are used up; infinite without a limit."""
         return math.inf if self.most_s is None else self.most_s - self.used_s

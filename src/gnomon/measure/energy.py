@@ -1,4 +1,4 @@
-"""Energy as the agent's counters tell it: which counters a device has, and what a measurement by them takes."""
+"""Energy read from the counters of a device: which counters it has, and how long a measurement with them must be."""
 
 from __future__ import annotations
 
@@ -13,24 +13,31 @@ from gnomon.measure.link import AgentLink, conforms
 from gnomon.wire import EnergyCounters
 
 ENERGY = "energy"
-"""The objective, and the fact of a run that holds what its block took: `spent_uj` and `wall_ns`, or `unknown`, why."""
+"""The name of the objective, and of the fact of a run with its block's energy: `spent_uj` and `wall_ns`, or the reason
+as `unknown`.
+"""
 
 LEAVE = "Leave the objective energy out on this device."
-"""The hint where nothing else helps."""
+"""The hint if nothing else helps."""
 
 _UPDATES = 40
-"""Updates of the slowest counter that a block lasts, as its period is rounded; each end is off by one at most."""
+"""The length of a block in updates of the slowest counter, whose period is rounded; each end is off by at most one
+update.
+"""
 _QUIET_S = 0.25
-"""Calls before a block go on that long, until the threads of processes that were measured before no longer spin."""
+"""Calls before a block continue for this long, until the threads of the processes measured before have stopped
+spinning.
+"""
 _SLOWEST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """The energy counters of a device that are added up, as its kernel calls them, and what they count (`domains`).
+    """The energy counters of a device that are added up: their names in the kernel, and what they count (`domains`).
 
-    `period_s` is the time between two updates of the slowest, `step_j` by how much it moves at least, `power_w` what
-    they told while they were looked at. `still` are left out, as they do not move; `others` there are beside.
+    `period_s` is the time between two updates of the slowest counter, `step_j` its smallest step, and `power_w` the
+    power that the counters showed during the check. `still` are counters left out because they do not move; `others`
+    are further counters of the device.
     """
 
     names: tuple[str, ...]
@@ -43,10 +50,11 @@ class Counters:
 
 
 def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
-    """The counters of these names on a link's device; without names, those that count the machine, nothing twice.
+    """The counters with these names on a link's device; without names, the counters that together cover the machine,
+    nothing counted twice.
 
-    DeviceError, which names the files that were looked for and the next step, if no counter can be read. It takes as
-    long as the slowest counter needs to move eight times, 2.5 s at most.
+    DeviceError if no counter can be read; the error names the expected files and the next step. The call takes as long
+    as the slowest counter needs to move eight times, 2.5 s at most.
     """
     answer = link.ask({ENERGY: {"do": "energy", "counters": list(wanted)}})[ENERGY]
     if isinstance(answer, Failure):
@@ -75,7 +83,7 @@ def find_counters(link: AgentLink, wanted: tuple[str, ...] = ()) -> Counters:
 def metered(effort: Effort, counters: Counters) -> Effort:
     """An effort whose blocks are long enough for these counters. DeviceError for counters that are too slow."""
     power = 10.0 ** math.floor(math.log10(counters.period_s))
-    # The nearest of 1, 2, 5, 10, .. ms and the like: two looks at one counter make the same blocks.
+    # Rounded to the nearest of 1, 2, 5, 10, .. ms, so that two checks of one counter lead to equal blocks.
     period_s = min((1, 2, 5, 10), key=lambda step: abs(math.log(step * power / counters.period_s))) * power
     if period_s > _SLOWEST_S:
         raise DeviceError(
@@ -86,7 +94,7 @@ def metered(effort: Effort, counters: Counters) -> Effort:
     return replace(
         effort,
         block_s=block_s,
-        sample_s=max(effort.sample_s, 1.1 * block_s / effort.samples_most),  # else the samples run out first
+        sample_s=max(effort.sample_s, 1.1 * block_s / effort.samples_most),  # otherwise the samples would run out first
         rewarm_s=max(effort.rewarm_s, _QUIET_S),
         timeout_s=max(effort.timeout_s, 3 * block_s),
         energy={
@@ -98,7 +106,7 @@ def metered(effort: Effort, counters: Counters) -> Effort:
 
 
 def joules_of(run: Run) -> float | None:
-    """Joules of one call of a run, None where they are not known."""
+    """The joules of one call of a run; None if unknown."""
     energy = run.facts.get(ENERGY)
     if run.samples is None or run.profiled or not isinstance(energy, dict):
         return None
@@ -109,7 +117,7 @@ def joules_of(run: Run) -> float | None:
 
 
 def untold(runs: tuple[Run, ...]) -> str:
-    """Why the last of some runs that does not tell its energy does not; "" where none says so."""
+    """The reason why the energy of a run is unknown, from the last run that gives one; "" if none does."""
     for run in reversed(runs):
         energy = run.facts.get(ENERGY)
         if isinstance(energy, dict) and energy.get("unknown"):

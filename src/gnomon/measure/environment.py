@@ -1,4 +1,4 @@
-"""Doubts about a run, each with its next step, from a snapshot before and one after."""
+"""Doubts about a run, each with its next step, derived from one snapshot before and one after."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Literal
 from gnomon.wire import Environment, Snapshot
 
 BUSY_SHARE = 0.10
-"""Share of the cores' time that others may take before a run is doubted."""
+"""The share of the cores' time that other processes may use before a run is doubted."""
 
 HOT_C = 85.0
-"""Temperature from which a zone is hot that does not tell where the kernel slows the machine down."""
+"""The temperature above which a zone counts as hot if it does not report when the kernel slows the machine down."""
 
 NEAR_C = 5.0
-"""How near below that point a zone is hot."""
+"""The distance below that point at which a zone already counts as hot, in degrees."""
 
 LOW_MEMORY_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caveat:
-    """A reason not to trust a run: what was seen, and the next step.
+    """A reason not to trust a run, with the observation and the next step.
 
     `kind` is "busy", "steal", "throttled", "hot", "frequency", "governor", "quota", "swap", "memory", "voltage"
-    "battery" or "unwatched"; jobs add others, such as "clocks-disagree" and "software-device". Those that the exit code
-    follows from are in `gnomon.errors`.
+    "battery" or "unwatched"; jobs add others, such as "clocks-disagree" and "software-device". The kinds that determine
+    the exit code are in `gnomon.errors`.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Caveat:
 
 
 def judge(before: Snapshot, after: Snapshot) -> list[Caveat]:
-    """The doubts about what was measured between two snapshots of `gnomon.agent.snapshot.snapshot`.
+    """The doubts about measurements taken between two snapshots of `gnomon.agent.snapshot.snapshot`.
 
     Missing values raise no doubt. The time of other processes is known only if one process took both snapshots and
     waited for the measured ones; otherwise the load before the run is judged.
@@ -45,11 +45,11 @@ def judge(before: Snapshot, after: Snapshot) -> list[Caveat]:
 
 
 UNWATCHED: Environment = {"before": {}, "after": {}, "unwatched": True}
-"""Stands for the snapshots of a session that ended before they were reported."""
+"""A substitute for the snapshots of a session that ended before they were reported."""
 
 
 def worst(pairs: Iterable[Environment]) -> list[Caveat]:
-    """Each kind of doubt about several runs once, where it was worst; a pair has snapshots `before` and `after`."""
+    """The doubts about several runs: each kind once, in its worst case. A pair has snapshots `before` and `after`."""
     doubts: dict[str, _Weighed] = {}
     for pair in pairs:
         for weight, doubt in _weighed(pair["before"], pair["after"]):
@@ -66,7 +66,7 @@ def worst(pairs: Iterable[Environment]) -> list[Caveat]:
 
 
 _Weighed = tuple[float, Caveat]
-"""A doubt and how bad it is, comparable among doubts of its kind."""
+"""A doubt with its weight, which is comparable among doubts of the same kind."""
 
 _Counter = Literal[
     "cpu_total_s", "cpu_busy_s", "cpu_steal_s", "own_cpu_s", "cgroup_throttled", "throttle_count", "swapped_pages"
@@ -102,14 +102,16 @@ def _seen(weight: float, kind: str, message: str, hint: str = "") -> _Weighed:
 
 
 def _grown(before: Snapshot, after: Snapshot, key: _Counter) -> float:
-    """How much a counter rose; 0 if either snapshot lacks it or the machine restarted."""
+    """The increase of a counter; 0 if either snapshot lacks it or the machine restarted."""
     if key not in before or key not in after:
         return 0.0
     return max(0.0, float(after[key]) - float(before[key]))
 
 
 def others_share(before: Snapshot, after: Snapshot) -> float | None:
-    """Which share of the machine's processor time other processes used; None where that is not told from one's own."""
+    """The share of the machine's processor time that other processes used; None if it cannot be separated from the
+    measuring processes' own.
+    """
     total_s = _grown(before, after, "cpu_total_s")
     if total_s <= 0 or "pid" not in before or before["pid"] != after.get("pid"):
         return None
@@ -117,7 +119,7 @@ def others_share(before: Snapshot, after: Snapshot) -> float | None:
 
 
 def steal_share(before: Snapshot, after: Snapshot) -> float | None:
-    """Which share of it other virtual machines had; None where that is not known."""
+    """The share of the machine's processor time that other virtual machines had; None if unknown."""
     total_s = _grown(before, after, "cpu_total_s")
     return _grown(before, after, "cpu_steal_s") / total_s if total_s > 0 else None
 
@@ -143,7 +145,7 @@ def _clock(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
     if before.get("governors") != after.get("governors"):
         yield _seen(math.inf, "governor", "the frequency governor changed during the run")
     elif slow := sorted({g for g in before.get("governors", {}).values() if g in ("powersave", "ondemand")}):
-        # Under intel_pstate and amd-pstate "powersave" also scales up, so the frequencies decide there.
+        # Under intel_pstate and amd-pstate, "powersave" also scales up, so the frequencies decide there.
         idle = [f for f in after.get("frequencies_khz", {}).values() if f[0] and f[3] and f[0] < 0.8 * f[3]]
         if idle:
             yield _seen(
@@ -180,14 +182,14 @@ def _heat(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
 
 
 def _hot(before: Snapshot, after: Snapshot) -> Iterator[_Weighed]:
-    """The zone that is the furthest above where it counts as hot, if any is."""
+    """The doubt about the zone that is furthest above its hot point, if any is."""
     seen: list[tuple[float, str, float]] = []
     for snapshot in (before, after):
         for name, value in snapshot.get("temperatures_c", {}).items():
             if value < 150:
                 points = snapshot.get("trip_points_c", {}).get(name, {})
                 slowing = [points[kind] - NEAR_C for kind in ("passive", "hot") if kind in points]
-                # A zone that only tells where the machine is switched off slows down earlier, by its firmware.
+                # If a zone reports only when the machine is switched off, the firmware slows the machine down earlier.
                 hot_c = min(slowing) if slowing else min(HOT_C, points.get("critical", math.inf) - NEAR_C)
                 seen.append((value - hot_c, name, value))
     over, name, value = max(seen, default=(-1.0, "", 0.0))

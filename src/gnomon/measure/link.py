@@ -1,8 +1,8 @@
-"""The link to the agent on a device: it sends requests and reads the events as they come.
+"""The link to the agent on a device: it sends requests and reads events as they arrive.
 
-The agent is packed into one file, which is pushed to the device and shipped in packages. Its events (docs/agent.md)
-are checked, as a device may be somebody else's. Reference outputs, which all outputs measured on a device are compared
-with, are computed through the link too.
+The agent is packed into one file, which is pushed to the device and shipped in packages. Its events (docs/agent.md) are
+checked, as a device may belong to someone else. The link also computes the reference outputs, with which all measured
+outputs of a device are compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STRICT: Any = {"strict": True, "allow_inf_nan": False}
 
 @functools.cache
 def _validator(kind: Any) -> SchemaValidator:
-    """The validator of values of a type of `gnomon.wire`, in a tuple."""
+    """The validator for a value of a type of `gnomon.wire`, wrapped in a tuple."""
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
@@ -49,9 +49,9 @@ def _validator(kind: Any) -> SchemaValidator:
 
 
 def conforms(value: Any, kind: Any) -> bool:
-    """Whether a value of JSON is of a type of `gnomon.wire`; what a TypedDict does not name may be there too.
+    """Whether a JSON value has a type of `gnomon.wire`; keys that a TypedDict does not name are allowed.
 
-    Whole numbers are counts: never below 0. Others are finite.
+    Whole numbers are counts and must not be below 0; other numbers must be finite.
     """
     from pydantic_core import ValidationError
 
@@ -63,7 +63,7 @@ def conforms(value: Any, kind: Any) -> bool:
 
 
 def event_of(line: str) -> wire.Event:
-    """The event of a line. AgentError for any other text."""
+    """The event in a line. AgentError for any other text."""
     try:
         event: wire.Event = json.loads(line)
         if conforms(event, wire.Event) and _sensible(event):
@@ -74,7 +74,9 @@ def event_of(line: str) -> wire.Event:
 
 
 def _sensible(event: wire.Event) -> bool:
-    """Whether numbers that something is divided by are above 0; snapshots are judged, as every report does later."""
+    """Whether all numbers used as divisors are above 0. Snapshots are judged here too, as every report judges them
+    later.
+    """
     if event["event"] == "environment":
         judge(event["data"]["before"], event["data"]["after"])
     if event["event"] != "block":
@@ -95,9 +97,9 @@ def senseless(line: str) -> AgentError:
 
 
 def check_asked(event: wire.Event, visits: Mapping[str, frozenset[int]]) -> None:
-    """AgentError for what was measured of a candidate, or in a visit, that the request does not name.
+    """AgentError for a measurement of a candidate, or in a visit, that the request does not name.
 
-    `visits` are those that were asked for, by the candidates' keys.
+    `visits` are the requested visits, by the candidates' keys.
     """
     if event["event"] != "opened" and event["event"] != "block" and event["event"] != "failure":
         return
@@ -114,10 +116,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @functools.cache
 def packed_agent(*, compiled: bool = False) -> bytes:
-    """The agent as a zip application for any Python 3.10 or later with numpy; the same bytes every time.
+    """The agent as a zip application for any Python 3.10 or later with numpy. The bytes are the same every time.
 
-    With `compiled` it also holds its modules as this Python compiles them, for those of the same version, which would
-    compile them in each process; others read the sources.
+    With `compiled`, it also holds modules compiled by this Python. A Python of the same version then need not compile
+    them in each process; other versions read the sources.
     """
     folder, buffer = Path(str(resources.files("gnomon.agent"))), io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -131,7 +133,7 @@ def packed_agent(*, compiled: bool = False) -> bytes:
 
 
 def _compiled(path: Path, name: str) -> bytes:
-    """A module of the agent as the file of its compiled form that is used without a look at the source."""
+    """A module of the agent in compiled form, as a file that Python uses without checking the source."""
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     with guarded_folder("gnomon-compiled-") as folder:
         target = folder / "module.pyc"
@@ -142,11 +144,11 @@ def _compiled(path: Path, name: str) -> bytes:
 class AgentLink:
     """Starts the agent's supervisor on a device. The device is the caller's and stays open.
 
-    A context manager: the packed agent lies in a temporary folder while the link is open, and on this machine its
-    supervisor stays between two requests, which start fresh processes all the same. `timeout_s` is how long
-    a process may take to answer a command of `ask`. `machine` are settings of the whole machine that hold while
-    something is measured (docs/agent.md). `paths` are folders on the device whose Python packages the agent shall find
-    first; they may be added to while the link is open.
+    A context manager: the packed agent lies in a temporary folder while the link is open. On this machine the
+    supervisor keeps running between requests, but each request still starts fresh processes. `timeout_s` is how long a
+    process may take to answer a command of `ask`. `machine` are settings of the whole machine that apply during
+    measurements (docs/agent.md). `paths` are folders on the device in which the agent looks for Python packages first;
+    folders may be added while the link is open.
     """
 
     def __init__(self, device: Device, *, timeout_s: float = 60.0, machine: wire.Machine | None = None) -> None:
@@ -162,7 +164,7 @@ class AgentLink:
             self._open = stack.pop_all()
 
     def _start_here(self, stack: ExitStack) -> None:
-        """Make what lasts as long as the link is open."""
+        """Set up everything that exists while the link is open."""
         packed = stack.enter_context(guarded_folder("gnomon-agent-")) / "gnomon-agent.pyz"
         alike = str(self.info.fingerprint.get("python")).split(".")[:2] == list(platform.python_version_tuple()[:2])
         packed.write_bytes(packed_agent(compiled=alike))
@@ -176,10 +178,10 @@ class AgentLink:
         self._open.close()
 
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
-        """Put one request; `on_event` is called for each event but the signs of life.
+        """Send one request; `on_event` is called for each event except signs of life.
 
-        Raises DeviceError if the device or the supervisor failed, AgentError if it said something senseless.
-        Whatever came before an error was delivered.
+        Raises DeviceError if the device or the supervisor failed, AgentError if it sent an invalid line. Events from
+        before an error were delivered.
         """
         visits = None
         whole = request
@@ -192,7 +194,7 @@ class AgentLink:
             if event["event"] == "end":
                 return True
             if event["event"] == "failure" and event["stage"] == "settings":
-                # The machine's settings could not be made as asked: nothing that follows would mean anything.
+                # The machine's settings could not be applied, so any measurement that follows would be meaningless.
                 raise DeviceError(event["message"], hint=event.get("hint", ""), transient=event["transient"])
             if event["event"] != "alive":
                 if visits is not None:
@@ -218,7 +220,9 @@ class AgentLink:
         return [self.info.python, self._agent, "supervise"], environment
 
     def _served(self, request: bytes, on_line: Callable[[str], bool], timeout_s: float) -> Completed | None:
-        """Have a request served, by lines of which `on_line` knows the last; how it ended where that did not come."""
+        """Have a request served; `on_line` returns True for the last line. Returns how the agent ended if that line
+        never came.
+        """
         if isinstance(self.device, Conversing):
             return self._asked_here(self.device, request, on_line, timeout_s)
         ended = False
@@ -234,7 +238,9 @@ class AgentLink:
     def _asked_here(
         self, device: Conversing, request: bytes, on_line: Callable[[str], bool], timeout_s: float
     ) -> Completed | None:
-        """The same by an agent that stays; another is started where it has ended, or would see another environment."""
+        """Have a request served by an agent that keeps running. A new one is started if it has ended or the environment
+        has changed.
+        """
         argv, environment = self._command
         start_as = argv, environment, inherited(os.environ)
         if self._agent_here is not None and not (self._agent_here.alive and self._started_as == start_as):
@@ -252,18 +258,18 @@ class AgentLink:
         return done
 
     def _end(self) -> None:
-        """End the agent that stays here, if there is one."""
+        """End the agent that keeps running here, if there is one."""
         if self._agent_here is not None:
             self._agent_here.close()
             self._agent_here = None
 
     def hold(self) -> None:
-        """Make the settings of the machine and put them back: DeviceError if they cannot be made."""
+        """Apply the settings of the machine and restore the old ones: DeviceError if they cannot be applied."""
         if self._machine:
             self.state()
 
     def state(self) -> wire.Snapshot:
-        """The device's state now. DeviceError, AgentError."""
+        """The current state of the device. DeviceError, AgentError."""
         snapshot: wire.Snapshot = {}
 
         def on_event(event: wire.Event) -> None:
@@ -277,9 +283,9 @@ class AgentLink:
     def ask(
         self, commands: Mapping[str, wire.FreshCommand], *, timeout_s: float | None = None
     ) -> dict[str, wire.Answer | Failure]:
-        """Each command in a fresh process of the agent: its answer, or how the process failed.
+        """Run each command in a fresh process of the agent; return its answer, or how the process failed.
 
-        One whose process was ended from outside is put once more.
+        A command whose process was ended from outside is run once more.
         """
         timeout_s = timeout_s or self._timeout_s
         answers: dict[str, wire.Answer | Failure] = {}
@@ -308,21 +314,22 @@ def _was_ended(answer: wire.Answer | Failure | None) -> bool:
 
 
 class KeptLink(AgentLink):
-    """A link to the agent on this machine that keeps processes which can be shared from one request to the next.
+    """A link to the agent on this machine that keeps shared processes from one request to the next.
 
-    Starting them takes longer than measuring a small model. What comes after is not of a fresh process: who measures so
-    says it. Each failure of a candidate costs its process; an agent that fails is started again for the next request.
+    Starting a process takes longer than measuring a small model. Later requests do not measure in a fresh process, and
+    code that measures this way must report it. Each failure of a candidate ends its process; an agent that fails is
+    started again for the next request.
     """
 
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
-        """Put one request; see `AgentLink.request`."""
+        """Send one request; see `AgentLink.request`."""
         if "candidates" in request:
             request = {**request, "keep": True}
         super().request(request, on_event, timeout_s=timeout_s)
 
 
 def failure_of(event: wire.FailureEvent) -> Failure:
-    """The failure that an event tells of: a signal that processes do not send themselves came from outside."""
+    """The failure that an event describes. A signal that processes do not send to themselves came from outside."""
     return Failure(
         stage=event["stage"],
         kind=event["kind"],
@@ -333,16 +340,16 @@ def failure_of(event: wire.FailureEvent) -> Failure:
 
 
 REFERENCE = "reference.npz"
-"""Where reference outputs are, in the device's private folder, in which the agent's processes run."""
+"""The file of reference outputs in the device's private folder, where the agent's processes run."""
 
 
 class Reference(wire.Sensitivity):
-    """How far reference outputs move with the inputs.
+    """How much reference outputs change with the inputs.
 
-    `difference` is how far they are off those of another file. `checked_by` names who else computed the same, and
-    `agreement` how far that was off; `slack` is how far outputs of the same runtime are off each other. `left_open`
-    says that its dimensions are not fixed in advance, `open_outputs` that outputs have other shapes than the file
-    declares.
+    `difference` is the difference from the outputs in another file. `checked_by` names the second runtime that computed
+    the same outputs, and `agreement` is its difference; `slack` is the difference between outputs of the same runtime.
+    `left_open` means that the model's dimensions are not fixed in advance, `open_outputs` that outputs have other
+    shapes than the file declares.
     """
 
     difference: NotRequired[wire.Difference]
@@ -356,9 +363,9 @@ class Reference(wire.Sensitivity):
 def compute_reference(
     link: AgentLink, job: wire.Job, seeds: Sequence[int], *, timeout_s: float, name: str = REFERENCE, check: str = ""
 ) -> tuple[Reference | None, Failure | None]:
-    """Write a job's outputs for each seed to a file on the link's device: their sensitivity, or the failure.
+    """Write a job's outputs for each seed to a file on the link's device; return their sensitivity, or the failure.
 
-    Where `check` is such a file, "difference" is how far they are off what it holds.
+    If `check` names such a file, "difference" is the difference from its outputs.
     """
     opened: list[Reference] = []
     failed: list[Failure] = []

@@ -1,7 +1,8 @@
-"""A device that has no Python: the runtimes' own programs answer the requests that the agent answers elsewhere.
+"""Measuring on a device without Python: the runtimes' own programs answer the requests that the agent answers
+elsewhere.
 
-Each visit of a candidate is a process of its runtime's program. Inputs, comparisons and snapshots are made on this
-machine by the agent's own code, so that every device is judged alike.
+Each visit of a candidate is a process of its runtime's program. The agent's own code creates inputs, compares outputs
+and takes snapshots on this machine, so that all devices are judged alike.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from gnomon.measure.link import AgentLink
 from gnomon.system.process import Completed, guarded_folder
 
 _LOG_TAIL = 2000
-# The program's lines go to a file while it runs: handing them on to this machine would take the device's time.
+# The program's lines go to a file while it runs: sending them to this machine would take the device's time.
 _WRAPPER = (
     'o=$1 t=$2; shift 2; [ -z "$t" ] || mkdir -p "$t"; "$@" >"$o" </dev/null; s=$?; cat "$o"; rm -f "$o"; exit "$s"'
 )
 _MOST_RUNS = 20_000
-"""Runs of one process at most: each prints a line."""
+"""The largest number of runs of one process, as each run prints a line."""
 _MOST_TRACED = 300
-"""Traced runs at most: each leaves two events an operator in a file that must come here."""
+"""The largest number of traced runs, as each run writes two events per operator to a file that must be fetched."""
 _SHORT_S = 60.0
 _STATE = (
     "/proc/loadavg",
@@ -65,13 +66,13 @@ _STATE = (
 
 
 class ForeignJob(Job):
-    """A job that another program ran: its outputs are read from raw files `PREFIX.k`, a prefix for each seed."""
+    """A job that another program ran. Its outputs are read from raw files `PREFIX.k`, with one prefix for each seed."""
 
     def __init__(self, spec: wire.Job, prefixes: Mapping[int, Path]) -> None:
         self.spec, self.parts, self._prefixes = spec, [], prefixes
 
     def outputs(self, seed: int) -> dict[str, Array]:
-        """The outputs for a seed. ValueError where a file is not as long as the model says."""
+        """The outputs for a seed. ValueError if the length of a file does not fit the model."""
         arrays = {}
         for number, (_, name) in enumerate(self.spec["segments"][0]["outputs"]):
             tensor = self.spec["tensors"][name]
@@ -90,7 +91,9 @@ def write_inputs(job: wire.JobInputs, seed: int, names: Sequence[str], prefix: P
 
 @contextmanager
 def files_judged() -> Iterator[None]:
-    """A block that reads or writes arrays here: what is wrong with them is a candidate's failure, or this machine's."""
+    """A context that reads or writes arrays here: an error in it becomes a failure of the candidate, or an error of
+    this machine.
+    """
     try:
         yield
     except InputError as error:
@@ -103,7 +106,7 @@ def files_judged() -> Iterator[None]:
 
 
 def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[int]) -> list[str]:
-    """The command whose output is kept back until the program has ended."""
+    """The command in a wrapper that holds back its output until the program has ended."""
     pinned = ["taskset", "-c", ",".join(map(str, pin))] if pin else []
     return ["sh", "-c", _WRAPPER, "sh", f"printed-{number}", trace or "", *pinned, *argv]
 
@@ -113,7 +116,7 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
     log_tail = done.stderr[-_LOG_TAIL:]
     number = done.signal
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:
-        number = done.returncode - 128  # as the wrapper's shell tells it
+        number = done.returncode - 128  # as the wrapper's shell reports it
     if done.timed_out:
         return ProcessFailed("hang", f"no end within {timeout_s:.0f} s; the program was killed", log_tail)
     if number is not None:
@@ -126,7 +129,7 @@ def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
 
 @dataclass(slots=True)
 class _OpenCandidate:
-    """The state of an open candidate: its fastest run, its peak memory, and its inputs."""
+    """The state of an open candidate: its fastest run, peak memory and inputs."""
 
     best_ns: float
     peak_rss_bytes: int | None
@@ -147,7 +150,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         self._link = link
 
     def state(self) -> wire.Snapshot:
-        """The device's state now."""
+        """The current state of the device."""
         return self._link.state()
 
     def load(self, key: str) -> wire.OpenedFacts:
@@ -193,14 +196,14 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return opened
 
     def measure(self, key: str) -> wire.BlockFacts:
-        """A process of runs of an open candidate."""
+        """Run one process of an open candidate and return its block."""
         candidate, profiled = self.processes[key], self.candidates[key]["open"].get("profiled")
         taken, inner = (self._profiled(key, candidate), 1) if profiled else self._block(key, candidate)
         wall_ns = [sum(taken.calls_ns[k : k + inner]) for k in range(0, len(taken.calls_ns) - inner + 1, inner)]
-        wall_ns = wall_ns or [round(taken.mean_ns * inner)]  # a program that only tells the mean of its runs
+        wall_ns = wall_ns or [round(taken.mean_ns * inner)]  # a program that reports only the mean of its runs
         facts: wire.BlockFacts = {
             "wall_ns": wall_ns,
-            # A program does not tell the CPU time of its runs: zeros, by which `cpu_tells` decides for the wall.
+            # A program does not report the CPU time of its runs. Zeros make `cpu_tells` choose wall time.
             "cpu_ns": [0] * len(wall_ns),
             "inner": inner,
             "peak_rss_bytes": candidate.peak_rss_bytes,
@@ -211,7 +214,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return facts
 
     def _block(self, key: str, candidate: _OpenCandidate) -> tuple[Taken, int]:
-        """A process of unprofiled runs, and how many of them make a sample."""
+        """Run a process of unprofiled runs; return its results and the number of runs per sample."""
         block, warm = self.request["block"], self.request["warm"]
         inner = inner_loop(int(candidate.best_ns), block["sample_ns"])
         wanted = math.ceil(block["seconds"] * 1e9 / (candidate.best_ns * inner))
@@ -222,7 +225,7 @@ class ProgramSession(Rounds[_OpenCandidate]):
         return taken, inner if taken.calls_ns else samples * inner
 
     def _profiled(self, key: str, candidate: _OpenCandidate) -> Taken:
-        """A process of traced runs; the rows of its operators without the warm runs."""
+        """Run a process of traced runs; the times of its operators leave out the warm runs."""
         profile = self.request["profile"]
         wanted = math.ceil(profile["seconds"] * 1e9 / candidate.best_ns)
         runs = max(self.candidates[key]["calls_least"], min(profile["most"], _MOST_TRACED, wanted))
@@ -240,10 +243,10 @@ class ProgramSession(Rounds[_OpenCandidate]):
 class ProgramLink(AgentLink):
     """Measures on a device with no agent: each visit of a candidate is a process of its runtime's program.
 
-    It answers the same requests with the same events as the agent (docs/agent.md), as far as a program can: what that
-    leaves out is in docs/devices/without-python.md. Inputs are made, and outputs are compared, by the agent's own
-    code on this machine. `programs` are known by their runtimes' names. Cores are pinned by the device's taskset; a
-    frequency governor is refused.
+    It answers the same requests with the same events as the agent (docs/agent.md), as far as a program can;
+    docs/devices/without-python.md lists what is missing. The agent's own code creates inputs and compares outputs on
+    this machine. `programs` maps runtimes' names to their programs' drivers. Cores are pinned with the device's
+    taskset; a frequency governor is refused.
     """
 
     def __init__(
@@ -264,7 +267,9 @@ class ProgramLink(AgentLink):
         self.scratch = stack.enter_context(guarded_folder("gnomon-programs-"))
 
     def request(self, request: wire.Request, on_event: Callable[[wire.Event], None], *, timeout_s: float) -> None:
-        """Serve a request by programs; see `AgentLink.request`. Only DeviceError: a program's fault is an event."""
+        """Serve a request with programs; see `AgentLink.request`. Raises DeviceError only, as a program's failure is an
+        event.
+        """
         if "commands" in request:
             for item in request["commands"]:
                 on_event(self._answer(item["key"], item["command"], float(request["timeout_s"])))
@@ -276,7 +281,7 @@ class ProgramLink(AgentLink):
             on_event(refusal.event())
 
     def run(self, segment: wire.RuntimeModel, order: Order, environment: Mapping[str, str], timeout_s: float) -> Taken:
-        """One process of a runtime's program. `ProcessFailed` for how it failed."""
+        """Run one process of a runtime's program. `ProcessFailed` if it failed."""
         driver, answer = self._driver(segment["runtime"])
         self._count += 1
         try:
@@ -292,7 +297,7 @@ class ProgramLink(AgentLink):
             raise ProcessFailed("refused", str(error)) from error
 
     def inputs(self, job: wire.Job, seed: int) -> str:
-        """The prefix, on the device, of a job's raw inputs for a seed. `ProcessFailed` for a file that does not fit."""
+        """The path prefix on the device of a job's raw inputs for a seed. `ProcessFailed` if a file does not fit."""
         names = [buffer for _, buffer in job["segments"][0]["inputs"]]
         tensors = {name: job["tensors"][name] for name in names}
         wanted: wire.JobInputs = {"tensors": tensors, "feeds": job["feeds"], "seed": job["seed"]}
@@ -310,20 +315,20 @@ class ProgramLink(AgentLink):
         return self._inputs[key]
 
     def fetched(self, remote: str) -> Path:
-        """A file of the device on this machine."""
+        """Fetch a file of the device; return its path on this machine."""
         local = self.scratch / f"fetched-{hashlib.sha256(remote.encode()).hexdigest()[:16]}"
         self.device.pull(remote, local)
         return local
 
     def reference(self, remote: str, *, saving: bool) -> Path:
-        """Where a reference of this device lies on this machine: it is fetched if it was made elsewhere."""
+        """The path on this machine of a reference of this device; the file is fetched if it was made elsewhere."""
         local = self.scratch / f"reference-{hashlib.sha256(remote.encode()).hexdigest()[:16]}.npz"
         if not saving and not local.exists():
             self.device.pull(remote, local)
         return local
 
     def state(self) -> wire.Snapshot:
-        """The state of the device's machine at this moment, as far as its files tell it."""
+        """The current state of the device's machine, as far as its files show it."""
         done = self.device.run(["sh", "-c", collect_script(_STATE)], env={}, timeout_s=_SHORT_S)
         files = parse_files(done.stdout.encode("utf-8", "replace"))
         with guarded_folder("gnomon-state-") as root:
@@ -336,7 +341,7 @@ class ProgramLink(AgentLink):
         return now
 
     def settings(self) -> wire.MachineSettings:
-        """The settings of the machine that hold while programs run."""
+        """The settings of the machine that apply while programs run."""
         return {"pin": self._machine["pin"]} if self._machine.get("pin") else {}
 
     def _trace(self, remote: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Progress of long work, with the time left: of one stage, or of many short measurements as one stage."""
+"""Progress of long work with the time left, either of one stage or of many short measurements shown as one stage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How something that is measured beside others stands so far: seconds a call by the clock that compares them.
+    """The standing so far of one of several compared configurations: seconds per call by the clock used for the
+    comparison.
 
-    `wall_s` is its median by the wall, and `ratio` how many times as long it takes as the fastest.
+    `wall_s` is its median wall time, and `ratio` its time relative to the fastest.
     """
 
     label: str
@@ -28,9 +29,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The current `stage`, its steps so far and in all, and the seconds left, None while unknown.
+    """The current `stage`, its steps so far and in total, and the seconds left (None while unknown).
 
-    `standings` are those of what the stage compares, the fastest first, once each has run.
+    `standings` are those of the configurations that the stage compares, the fastest first, once each has run.
     """
 
     stage: str
@@ -43,17 +44,19 @@ class Progress:
 Watch = Callable[[Progress], None]
 
 Tell = Callable[[str], None]
-"""Gets sentences for people."""
+"""A function that receives sentences for people."""
 
 WatchOf = Callable[[str], Watch]
-"""The watch of a device, by its name; each is called from that device's lane."""
+"""Returns the watch of a device by the device's name; each watch is called from the lane of its device."""
 
 TellOf = Callable[[str, str], None]
-"""Gets the name of a device and a sentence, from that device's lane."""
+"""A function that receives the name of a device and a sentence, from that device's lane."""
 
 
 class Meter:
-    """Counts the steps of one stage and estimates the time left from those taken so far; without steps it is silent."""
+    """Counts the steps of one stage and estimates the time left from the steps so far; a stage without steps shows
+    nothing.
+    """
 
     def __init__(self, stage: str, total: int, watch: Watch | None) -> None:
         self._stage, self._total, self._watch = stage, total, watch
@@ -65,22 +68,22 @@ class Meter:
             self._tell()
 
     def step(self, count: int = 1) -> None:
-        """Some more steps are done."""
+        """Count some more steps as done."""
         self._done += count
         self._total = max(self._total, self._done)
         self._tell()
 
     def expect(self, left: int) -> None:
-        """How many steps are still to come became known better."""
+        """Correct the number of steps that are still to come."""
         self._total = self._done + left
 
     def show(self, standings: tuple[Standing, ...]) -> None:
-        """Show how the compared configurations stand."""
+        """Show the standings of the compared configurations."""
         self._standings = standings
         self._tell()
 
     def finish(self) -> None:
-        """All is done, also what turned out not to be needed."""
+        """End the stage; steps that turned out not to be needed are no longer counted."""
         self._total = self._done
         if self._reported:
             self._tell()
@@ -95,31 +98,31 @@ class Meter:
 
 
 class Steps:
-    """Shows many short measurements as one stage with the time left, in place of the stages of each."""
+    """Shows many short measurements as one stage with the time left, instead of the stages of each measurement."""
 
     def __init__(self, stage: str, watch: Watch | None) -> None:
         self._stage, self._watch = stage, watch
         self._meter: Meter | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """The stages of single measurements are shown as long as it is not known how many there will be."""
+        """Show the stages of single measurements as long as the number of measurements is unknown."""
         if self._watch is not None and self._meter is None:
             self._watch(progress)
 
     def expect(self, total: int) -> None:
-        """So many steps begin."""
+        """Begin a stage with this many steps."""
         self._meter = Meter(self._stage, total, self._watch)
 
     def step(self, count: int = 1) -> None:
-        """Some more are done."""
+        """Count some more steps as done."""
         if self._meter is not None:
             self._meter.step(count)
 
     def left(self, count: int) -> None:
-        """So many are still to come, as far as is known by now."""
+        """Set the number of steps still to come, as far as it is known."""
         if self._meter is not None:
             self._meter.expect(count)
 
     def end(self) -> None:
-        """The steps are over: from now on single measurements show their own stages."""
+        """End the steps: from now on, single measurements show their own stages."""
         self._meter = None
