@@ -1,8 +1,8 @@
-"""The agent: the one file that is pushed to a device and drives runtimes there.
+"""The agent: a single file that is pushed to a device and drives runtimes there.
 
-It imports nothing of gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
-one zip application by `gnomon.measure.link`, and speaks JSON lines on its standard streams. The protocol is
-described in docs/agent.md. It has three ways to be started:
+It imports nothing else from gnomon (only the standard library, numpy, and the runtime that it drives), is packed into
+one zip application by `gnomon.measure.link`, and exchanges JSON lines on its standard streams. The protocol is
+described in docs/agent.md. It can be started in three ways:
 
 ``supervise``
     reads one request on standard input, starts a fresh worker process for each candidate, visits them in random

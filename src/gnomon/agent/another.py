@@ -1,4 +1,6 @@
-"""A function of the agent in another process: its memory is not the worker's, and its crash ends nothing else."""
+"""Runs a function of the agent in another process, so that it does not use the worker's memory and a crash ends only
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ def run_function(
     folder: str | None = None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """How a function of the agent's `module` ended in a fresh process, and what it printed.
+    """Run a function of the agent's `module` in a fresh process; return how it ended and its output.
 
-    The function should begin with `die_with_parent`. `given` is its standard input, `folder` where it runs. Raises
-    OSError where no process can be started, subprocess.TimeoutExpired after `timeout_s`.
+    The function should begin with `die_with_parent`. `given` is its standard input, `folder` its working folder. Raises
+    OSError if no process can be started, subprocess.TimeoutExpired after `timeout_s`.
     """
-    root = os.path.abspath(__file__)  # inside the zip application, where this is one
+    root = os.path.abspath(__file__)  # inside the zip application, if the agent is packed
     for _ in __name__.split("."):
         root = os.path.dirname(root)
     return subprocess.run(
@@ -50,7 +52,7 @@ def tell(answer: object) -> None:
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> Any:
-    """The answer that the function of a finished process printed by `tell`; None where it did not get that far."""
+    """The answer that the function of a finished process printed with `tell`; None if it did not get that far."""
     lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
     return json.loads(lines[-1].removeprefix(_ANSWER)) if lines else None
 

@@ -1,4 +1,4 @@
-"""Buffers that models read and write, inputs made from a seed, and the comparison of outputs."""
+"""Buffers that models read and write, inputs generated from a seed, and the comparison of outputs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Buffers = dict[str, Array]
 
 _ALIGNMENT, _SPARE = 64, 128
 STRINGS = "string"
-"""The dtype by which a job calls tensors of text."""
+"""The name in jobs of the dtype of text tensors."""
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""How buffers hold bfloat16, which numpy has no numbers of: the upper half of a float32 each, told apart by a name."""
+"""The dtype of bfloat16 in buffers, as numpy has none: the upper half of a float32, in a named field."""
 
 
 class InputError(ValueError):
-    """The file of an input cannot be used as it is; the message names the input and says what to do."""
+    """The file of an input cannot be used; the message names the input and says what to do."""
 
 
 def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
     """An array for each tensor of a job.
 
-    A tensor whose shape is open (null, or a dimension of -1) has none: an output, whose array the runtime makes.
-    Strings are arrays of objects. Tensors of the same `slab` are never alive together and share memory, so that a
-    chain reuses warm buffers as a whole model reuses its arena. Those of bfloat16 are of the dtype `BFLOAT16`.
+    A tensor with an open shape (null, or a dimension of -1) gets no array: it is an output, whose array the runtime
+    creates. Strings are arrays of objects. Tensors of the same `slab` are never in use together and share memory, so
+    that a chain reuses warm buffers as a whole model reuses its arena. Tensors of bfloat16 have the dtype `BFLOAT16`.
     """
     sizes: dict[int, int] = {}
     tensors = {name: spec for name, spec in tensors.items() if not is_open(spec)}
@@ -57,7 +57,7 @@ def make_buffers(tensors: Mapping[str, Tensor]) -> Buffers:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The dtype of a name in jobs: numpy's own, or `BFLOAT16`."""
+    """The dtype with this name in jobs: numpy's own, or `BFLOAT16`."""
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
 
 
@@ -67,7 +67,7 @@ def name_of(dtype: np.dtype[Any]) -> str:
 
 
 def widened(array: Array) -> Array:
-    """The same numbers in a dtype that numpy computes with: bfloat16 as float32, all others as they are."""
+    """The same numbers in a dtype that numpy can compute with: bfloat16 becomes float32, other dtypes stay."""
     if array.dtype != BFLOAT16:
         return array
     bits = np.left_shift(array["bfloat16"], 16, dtype=np.uint32)
@@ -75,30 +75,30 @@ def widened(array: Array) -> Array:
 
 
 def rounded(array: Array) -> Array:
-    """Numbers as bfloat16: the nearest, of two as near the even one, as IEEE 754 rounds; what is NaN stays NaN."""
+    """The numbers rounded to bfloat16: to nearest, ties to even, as in IEEE 754; NaN stays NaN."""
     wide = np.asarray(array, np.float32).reshape(-1)
     bits = wide.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    # A NaN would be rounded to infinity: it is cut instead, and kept a quiet one.
+    # A NaN could be rounded to infinity, so it is truncated instead and made quiet.
     kept = np.where(np.isnan(wide), bits >> 16 | 0x40, nearest)
     return kept.astype(np.uint16).view(BFLOAT16).reshape(np.shape(array))
 
 
 def is_open(spec: Tensor) -> bool:
-    """Whether a tensor's shape is not known before the runtime tells it."""
+    """Whether a tensor's shape is unknown until the runtime reports it."""
     shape = spec.get("shape")
     return shape is None or -1 in shape
 
 
 def output_array(buffers: Buffers, name: str, shape: tuple[int, ...], dtype: str) -> Array:
-    """The array of an output: the job's own, or one that is made now that the runtime tells its shape and dtype."""
+    """The array of an output: the job's own, or a new one with the shape and dtype that the runtime reports."""
     if name not in buffers:
         buffers.update(make_buffers({name: {"shape": list(shape), "dtype": dtype}}))
     return buffers[name]
 
 
 def as_array(value: Any) -> Array:
-    """The result of a runtime as one array: a sequence of tensors or of maps (name -> number) in a row."""
+    """The result of a runtime as one array; a sequence of tensors or of maps (name -> number) is concatenated."""
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, dict):
@@ -110,17 +110,19 @@ def as_array(value: Any) -> Array:
 
 
 def _aligned(size: int) -> Array:
-    """Zeroed bytes at an address that every runtime can read and write in place, with room behind for wide loads."""
+    """Zeroed bytes, aligned so that every runtime can read and write in place, with spare room at the end for wide
+    loads.
+    """
     memory = np.zeros(size + _ALIGNMENT + _SPARE, np.uint8)
     begin = -memory.ctypes.data % _ALIGNMENT
     return memory[begin : begin + size]
 
 
 def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool = False) -> None:
-    """Write the inputs: an array file or values where they are named, else numbers drawn from `seed`.
+    """Write the inputs: a named array file or given values, otherwise random numbers from `seed`.
 
-    By default floating inputs are standard normal, integer inputs 0 or 1, text "0" or "1".
-    `varied` writes what `vary` makes of a file's values. Raises InputError, having written no part of that input.
+    By default floating inputs are standard normal, integer inputs 0 or 1, text "0" or "1". With `varied`, a file's
+    values are first changed by `vary`. Raises InputError before any part of that input is written.
     """
     for position, (name, feed) in enumerate(sorted(feeds.items())):
         bound = buffers[name]
@@ -150,11 +152,11 @@ def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool
 
 
 def vary(value: Array, rng: np.random.Generator) -> Array:
-    """Another valid input of the same shape and dtype; the same one only if all its values are equal integers.
+    """Another valid input of the same shape and dtype, identical only if all values are equal integers.
 
     Each value is moved to the place of another one, all in one cycle (Sattolo 1986). Floating values are also
-    multiplied by a factor of 0.9 to 1 each. Integers stay at most what the file has in their place, so that an
-    index remains inside its table.
+    multiplied by a factor of 0.9 to 1 each. An integer is at most the file's value at the same place, so that an index
+    remains inside its table.
     """
     flat = value.reshape(-1)
     order = rng.permutation(flat.size)
@@ -172,7 +174,7 @@ def _converted(name: str, path: str, target: Array) -> Array:
     half = target.dtype == BFLOAT16
     value, file = _opened(name, path, target.shape, kinds="biufcV" if half else "biufc"), os.path.basename(path)
     if value.dtype.kind == "V":
-        # So numpy reads bfloat16 that other packages (ml_dtypes) saved.
+        # This is how numpy reads bfloat16 saved by other packages (ml_dtypes).
         if value.dtype.itemsize != BFLOAT16.itemsize:
             raise InputError(f"input {name!r}: {file} holds {value.dtype}, which is not bfloat16")
         value = widened(np.asarray(value).view(BFLOAT16))
@@ -187,7 +189,7 @@ def _converted(name: str, path: str, target: Array) -> Array:
 
 
 def _cast(value: Array, wanted: np.dtype[Any]) -> Array:
-    """The values as an array of the `wanted` dtype holds them, in one that numpy computes with."""
+    """The values converted to the `wanted` dtype, in a dtype that numpy can compute with."""
     return widened(rounded(value)) if wanted == BFLOAT16 else value.astype(wanted)
 
 
@@ -201,10 +203,12 @@ def _strings(name: str, path: str, target: Array) -> Array:
 
 
 def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Array:
-    """The array of this shape in a .npy file, not read yet: a header that claims more than the file holds is cheap."""
+    """The array of this shape in a .npy file, not read yet, so that a header that claims too large an array costs
+    nothing.
+    """
     file, wanted = os.path.basename(path), "save one array of numbers with numpy.save"
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
             raise InputError(f"input {name!r}: {file} is not a regular file; {wanted}")
         with open(path, "rb") as stream:
             magic = stream.read(6)
@@ -217,7 +221,7 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
         raise
     except OSError as error:
         raise InputError(f"input {name!r}: {file} cannot be read: {error.strerror or error}") from error
-    except Exception as error:  # a broken header: numpy passes on what Python's own parsers raise
+    except Exception as error:  # a broken header: numpy passes on exceptions of Python's own parsers
         raise InputError(f"input {name!r}: {file} is not a usable .npy file ({error}); {wanted}") from error
     if value.dtype.kind not in kinds:
         wanted = wanted if kinds != "U" else "save an array of strings with numpy.save"
@@ -229,7 +233,7 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
 
 
 def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
-    """Whether the values are the same after the conversion; floating ones may be rounded, but not overflow."""
+    """Whether the values stay the same in the conversion; floating values may be rounded, but must not overflow."""
     if not value.size or value.dtype == wanted:
         return True
     floating = value.dtype.kind in "fc", wanted.kind in "fcV"
@@ -242,7 +246,7 @@ def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
         return low <= int(value.min()) and int(value.max()) <= high
     if "c" in (value.dtype.kind, wanted.kind):
         return False
-    # The conversion of what is out of an integer's range is undefined, so the range is looked at apart.
+    # Converting values outside an integer's range is undefined, so the range is checked separately.
     cast = _cast(value, wanted)
     low, high = _limits(wanted if floating[0] else value.dtype)
     wide = (value if floating[0] else cast).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Runs a deployed plan: the same jobs, by the same code, as when it was measured."""
+"""Runs a deployed plan with the same code and the same job as when it was measured."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ if TYPE_CHECKING:
 
     from .arrays import Array
 
-# What reads the environment when it is imported (numpy, the runtimes) is imported after it was set.
+# Modules that read the environment on import (numpy, the runtimes) are imported after it was set.
 
 _RENEWED = "GNOMON_RENEWED"
 
 _MISSING, _FAILED, _REFUSED = 5, 7, 9
-"""The exit statuses of gnomon itself: a runtime that is not there, one that cannot run a model, a package that is not
-run."""
+"""The same exit statuses as gnomon's own: a runtime is missing, a runtime cannot run a model, a package is refused."""
 
 _SHOWN = 500
 
 
 def renew(environment: dict[str, str]) -> None:
-    """Start this process again with the environment, unless it has it: much of it counts at the start only.
+    """Restart this process with the environment unless it is already set: many variables take effect only at the start.
 
-    The loader reads LD_PRELOAD then, the C library GLIBC_TUNABLES, and a worker was measured with it set before
-    its start. Keeps the process's number, by which the second start knows that it is the second.
+    At the start the loader reads LD_PRELOAD and the C library GLIBC_TUNABLES, and a measured worker also had its
+    environment set before its start. The process keeps its id, from which the second start sees that it is the second.
     """
     if os.environ.pop(_RENEWED, "") == str(os.getpid()):
         return
@@ -48,7 +47,7 @@ def renew(environment: dict[str, str]) -> None:
 def run(argv: list[str]) -> int:
     """Run the plan once on the given (or seeded) inputs, time it, and save its outputs.
 
-    May replace the process: see `renew`.
+    The process may be replaced: see `renew`.
     """
     parser = argparse.ArgumentParser(prog="run", description="Run a plan that gnomon wrote.")
     parser.add_argument("plan", help="the package's plan.json")
@@ -86,7 +85,7 @@ def run(argv: list[str]) -> int:
             report = _timed(job, given.output, given.seconds)
         except InputError as error:
             parser.error(f"--input: {error}")
-    except Exception as error:  # whatever a runtime raises, its user gets a sentence and not the way to it
+    except Exception as error:  # whatever a runtime raises, the user gets a sentence without a traceback
         if os.environ.get("GNOMON_DEBUG") == "1":
             raise
         sys.stderr.write(f"{plain(_why_not(error, plan))}\n")
@@ -96,13 +95,13 @@ def run(argv: list[str]) -> int:
 
 
 def _why_not(error: Exception, plan: wire.Plan) -> str:
-    """Why a plan did not run, in one line."""
+    """The reason why a plan did not run, in one line."""
     said = " ".join(str(error).split())[:_SHOWN] or type(error).__name__
     if isinstance(error, ImportError):
         wanted = shlex.join(plan["requirements"])
         line = f"with: {shlex.quote(sys.executable)} -m pip install {wanted}"
         runtimes = [segment["runtime"] for segment in plan["job"]["segments"]]
-        # A third party's runtime is its driver's import path, whose package the requirements may not name.
+        # A third party's runtime is given as its driver's import path, whose package the requirements may not name.
         if getattr(error, "name", None) in [re.split("[.:]", name)[0] for name in runtimes if ":" in name]:
             return f"{said}, the driver of this plan's runtime; install the package that has it, and the rest {line}"
         return f"{said}, which this plan needs; {f'install it {line}' if wanted else 'README.txt says what to install'}"
@@ -111,7 +110,7 @@ def _why_not(error: Exception, plan: wire.Plan) -> str:
 
 
 def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, object]:
-    """Run the job; the report of its outputs and of its time."""
+    """Run the job; return the report of its outputs and its time."""
     import numpy as np
 
     from .job import Job
@@ -131,13 +130,13 @@ def _timed(job: wire.Job, output: str | None, seconds: float) -> dict[str, objec
 
 
 def save_arrays(path: str, arrays: dict[str, Array]) -> dict[str, str]:
-    """Write a .npz of arrays of any names; returns the name that each has there, unique and without slashes."""
+    """Write arrays with any names to a .npz; return the name of each array in the file, unique and without slashes."""
     from numpy.lib.format import write_array
 
     names: dict[str, str] = {}
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
-            # numpy looks a name up with and without .npy at its end: only one of the two may be there.
+            # numpy looks up a name with and without .npy at its end, so only one of the two may exist.
             plain = re.sub(r"\.npy$", "_npy", re.sub(r"[^\w.:-]", "_", name)) or "output"
             unique, number = plain, 2
             while unique in names.values():

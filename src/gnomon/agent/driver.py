@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The runtime itself said no: an operator it lacks, an option it rejects, a file it cannot read."""
+    """The runtime itself refused: it lacks an operator, rejects an option, or cannot read a file."""
 
 
 @contextmanager
 def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: int | None = None) -> Iterator[None]:
-    """Refused for whatever a runtime raises in the block: `what`, then so `most` letters of what `tell` makes of it."""
+    """Turn any exception in the block into Refused, with the message `what` and at most `most` letters of
+    `tell(error)`.
+    """
     try:
         yield
     except Refused:
@@ -30,7 +32,7 @@ def refusing(what: str = "", *, tell: Callable[[Exception], str] = str, most: in
 
 @contextmanager
 def undoing(undo: Callable[[], object]) -> Iterator[None]:
-    """Undo what was begun where the block ends by an error, or is interrupted."""
+    """Call `undo` if the block raises an error or is interrupted."""
     try:
         yield
     except BaseException:
@@ -41,9 +43,9 @@ def undoing(undo: Callable[[], object]) -> Iterator[None]:
 def libraries(options: wire.Options) -> Iterator[str]:
     """The paths of the libraries of operators that a segment's options name.
 
-    Refused, before it is given, for a file that is not what was named: loading one runs its code.
+    Loading a library runs its code, so Refused is raised before a path is returned if the file has another digest.
     """
-    from .plan import digest_of  # few jobs name any
+    from .plan import digest_of  # few jobs name libraries
 
     for path, digest in options.get("libraries", {}).items():
         if digest_of(path) != digest:
@@ -54,77 +56,78 @@ def libraries(options: wire.Options) -> Iterator[str]:
 class Loaded(Protocol):
     """A model that is loaded and bound to buffers.
 
-    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays. It ends when they
-    are written: where a device computes, bringing the inputs there, waiting and fetching the outputs are part of it.
-    The arrays stay the caller's and must outlive the loaded model. An output without an array, as its shape is not
-    known before, gets one in the buffers: when it is loaded if the runtime tells its shape then, else in each call. Not
-    safe for several threads. `close` ends it; nothing else may be asked afterwards, except `operators` where the
-    runtime only tells at its end.
+    `call` runs one inference: it reads the bound input arrays and writes the bound output arrays, and returns when they
+    are written. If a device computes, a call includes sending the inputs, waiting, and fetching the outputs. The arrays
+    belong to the caller and must outlive the loaded model. An output whose shape is not known in advance gets an array
+    in the buffers when the model is loaded, if the runtime reports its shape then, otherwise in each call. Not safe for
+    several threads. After `close` nothing may be called, except `operators` if the runtime reports only at its end.
     """
 
     call: Callable[[], object]
 
     def where(self) -> list[wire.Place]:
-        """Where the runtime reports that its operators run; empty unless it reports this before its end."""
+        """The places where the runtime reports that its operators run; empty unless it reports them before its end."""
         return []
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:
-        """After a profiled load: times of each kernel, the first `skip` calls left out. Ends the loaded model."""
+        """The times of each kernel after a profiled load, without the first `skip` calls. Ends the loaded model."""
         return []
 
     def close(self) -> None:
-        """Release the model and all that it holds; may be called twice."""
+        """Release the model and all its resources; may be called twice."""
         vars(self).clear()
         self.call = closed
 
 
 @runtime_checkable
 class Reporting(Protocol):
-    """A loaded model whose calls are timed by a program of its own."""
+    """A loaded model whose calls are timed by its own program."""
 
     def take(self, limits: wire.BlockLimits, warm: wire.WarmUp) -> wire.BlockFacts:
-        """A block of samples, after calls that do not count."""
+        """Take a block of samples, after warm-up calls that do not count."""
 
 
 class Driver(Protocol):
-    """A runtime on the device. Every method may crash or hang: it runs in a process of its own.
+    """A runtime on the device. Every method may crash or hang, so it runs in a separate process.
 
-    One with `bfloat16 = True` binds inputs and outputs of bfloat16, arrays of the dtype `arrays.BFLOAT16`; one without
-    never gets any.
+    A driver with `bfloat16 = True` can bind bfloat16 inputs and outputs, as arrays of the dtype `arrays.BFLOAT16`;
+    other drivers never get such arrays.
     """
 
     def probe(self) -> wire.ProbeAnswer:
-        """The version and the backends of the runtime; raises ImportError where it is not installed.
+        """The version and the backends of the runtime; raises ImportError if it is not installed.
 
-        Under `devices` what backends compute on beside the processor, and under `lacking` why others are not there:
-        see `gnomon.runtimes.base.Probe`.
+        `devices` are the devices other than the processor that backends compute on, and `lacking` says why other
+        backends are missing: see `gnomon.runtimes.base.Probe`.
         """
 
     def load(self, segment: wire.Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
-        """Load the segment's model with its options and bind its inputs and outputs; Refused where it cannot."""
+        """Load the segment's model with its options and bind its inputs and outputs; Refused if that is impossible."""
 
     def supports(self, segment: wire.RuntimeModel) -> wire.Answer:
-        """Which operators each backend takes, found by asking the runtime.
+        """Ask the runtime which operators each backend takes.
 
-        The form of the answer is private between a driver and its adapter, whose `support` alone reads it: any JSON
-        object.
+        The answer is any JSON object. Its format is private to the driver and its adapter: only the adapter's `support`
+        reads it.
         """
 
 
 def entry_of(table: Mapping[str, Any], name: str, owner: str) -> Any:
-    """The entry of a name. Refused, with the names that the `owner` has, for another."""
+    """The entry with this name. Refused, with the names that the `owner` has, if there is none."""
     if name not in table:
         raise Refused(f"{owner} has no {name!r}; it has {', '.join(table) or 'nothing'}")
     return table[name]
 
 
 def closed() -> None:
-    """Stands where the call of a model was that is closed."""
+    """Replaces the call of a closed model."""
     raise RuntimeError("the model is closed")
 
 
 def driver_for(runtime: str) -> Driver:
-    """The driver of a runtime by its name; a third party's by its import path ``package.module:Class``."""
+    """The driver of a runtime, given its name or, for a third party's driver, its import path
+    ``package.module:Class``.
+    """
     drivers = {
         "command": ".drivers.command.driver:CommandDriver",
         "evaluator": ".drivers.evaluator:EvaluatorDriver",

@@ -1,8 +1,9 @@
-"""The machine's cumulative energy counters: which there are, how often they move, and what a block of calls took.
+"""The machine's cumulative energy counters: which exist, how often they move, and how much energy a block of calls
+used.
 
-Only counters that add up energy by themselves are read, in microjoules: the kernel's power capping zones
+Only counters that add up energy themselves are read, in microjoules: the kernel's power capping zones
 (Documentation/power/powercap/powercap.rst, RAPL of Intel and AMD among them) and `energy*_input` of hardware monitors
-(Documentation/hwmon/sysfs-interface.rst). They count everything that runs, and what the machine draws when it idles.
+(Documentation/hwmon/sysfs-interface.rst). They count everything that runs, and the machine's consumption when idle.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from gnomon.wire import EnergyCounters, EnergyMeter, EnergyRefused, EnergySpent
 
 POLL_S = 2.5
-"""How long counters are watched at most to see how often they move."""
+"""The longest time for which counters are watched to see how often they move."""
 _ENOUGH_MOVES = 8
 _LEAST_UPDATES = 20
-"""A reading is off by up to one update at each end, so that a block of fewer says too little."""
+"""A reading is off by up to one update at each end, so a block with fewer updates is too inaccurate."""
 _MOST_W = 10_000.0
 _CARDS = ("amdgpu", "i915", "nouveau", "xe")
 _LOOKED = "energy_uj of power capping zones (RAPL) and energy*_input of hardware monitors"
@@ -35,7 +36,7 @@ _PERMIT = (
 
 
 class NoEnergy(Exception):
-    """No energy can be told; `hint` is the next step."""
+    """No energy can be measured; `hint` is the next step."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -43,7 +44,7 @@ class NoEnergy(Exception):
 
 
 class Counter(NamedTuple):
-    """A counter: its name, what it counts, its file, and where it wraps around (None: nobody knows)."""
+    """A counter: its name, what it counts, its file, and the value at which it wraps around (None: unknown)."""
 
     name: str
     domain: str
@@ -51,7 +52,7 @@ class Counter(NamedTuple):
     range_uj: int | None
 
     def read(self) -> int:
-        """Microjoules since some moment. NoEnergy where it cannot be read or holds nothing of the kind."""
+        """The microjoules since some moment. NoEnergy if the counter cannot be read or does not hold an energy."""
         try:
             with self.path.open("rb") as file:
                 text = file.read(64).decode("ascii", "replace").strip()
@@ -64,7 +65,7 @@ class Counter(NamedTuple):
         return int(text)
 
     def spent(self, before: int, after: int, wall_ns: int) -> int:
-        """Microjoules between two readings, over at most one turn. NoEnergy for what cannot be."""
+        """The microjoules between two readings, with at most one wrap-around. NoEnergy for impossible readings."""
         uj = after - before
         if uj < 0:
             if self.range_uj is None or max(before, after) > self.range_uj:
@@ -78,7 +79,7 @@ class Counter(NamedTuple):
 class Meter:
     """Sums counters over a block: `start` before it, `stop` after it.
 
-    `wanted` has the period and the step as `probe` found them.
+    `wanted` has the period and the step found by `probe`.
     """
 
     def __init__(self, wanted: EnergyMeter) -> None:
@@ -92,14 +93,14 @@ class Meter:
             self._unknown = str(reason)
 
     def start(self) -> None:
-        """Read the counters; `stop` reports what failed."""
+        """Read the counters; `stop` reports any failure."""
         try:
             self._before = [(time.perf_counter_ns(), counter.read()) for counter in self._counters]
         except NoEnergy as reason:
             self._unknown = self._unknown or str(reason)
 
     def stop(self) -> EnergySpent:
-        """``{"spent_uj": .., "wall_ns": ..}``, or ``{"unknown": reason}``; never a number that tells nothing."""
+        """Return ``{"spent_uj": .., "wall_ns": ..}``, or ``{"unknown": reason}`` rather than a meaningless number."""
         spent_uj = wall_ns = 0
         try:
             if not self._unknown:
@@ -122,11 +123,13 @@ class Meter:
 
 
 def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
-    """The counters of these names (none: those that count the machine, none of it twice), and how they move.
+    """The counters with these names, and how they move; without names, the counters that together cover the machine
+    once.
 
-    Counters: `name`, `domain`, `path`. `period_ns` is the usual time between two movements of the slowest, `step_uj`
-    the largest of their smallest movements, `power_w` what they told meanwhile, `still` those left out as they do not
-    move, `others` those that there are beside. Or `refused` and `hint`.
+    Each counter has `name`, `domain` and `path`. `period_ns` is the usual time between two movements of the slowest
+    counter, `step_uj` the largest of the counters' smallest movements, `power_w` the power measured meanwhile, `still`
+    the counters left out because they do not move, and `others` the remaining counters. On failure the answer has
+    `refused` and `hint`.
     """
     try:
         present = found_counters()
@@ -160,7 +163,9 @@ def probe(wanted: list[str]) -> EnergyCounters | EnergyRefused:
 
 
 def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
-    """The first reading of each counter, then each at which it had moved: nanoseconds, and microjoules since then."""
+    """The first reading of each counter, then each reading at which it had moved: nanoseconds, and microjoules since
+    the first.
+    """
     begin = time.perf_counter_ns()
     last = {counter.name: counter.read() for counter in counters}
     moves = {counter.name: [(begin, 0)] for counter in counters}
@@ -179,7 +184,7 @@ def _watch(counters: list[Counter]) -> dict[str, list[tuple[int, int]]]:
 
 
 def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
-    """The counters of these names, or the usual ones where none is named. NoEnergy where they cannot be had."""
+    """The counters with these names, or the usual ones if none is named. NoEnergy if there are none."""
     by_name = {counter.name: counter for counter in counters}
     if missing := [name for name in wanted if name not in by_name]:
         have = ", ".join(sorted(by_name)) or "none"
@@ -199,10 +204,11 @@ def chosen(counters: list[Counter], wanted: Sequence[str]) -> list[Counter]:
 
 
 def usual_counters(counters: list[Counter]) -> list[Counter]:
-    """Those that count the machine, and nothing twice; none where that is not known.
+    """The counters that together cover the machine, nothing counted twice; none if that is unknown.
 
-    Of RAPL the packages and their memory, which is beside them: cores and uncore are within a package, psys holds all.
-    Only one control type, as the others show the same packages another way. Else the single counter that there is.
+    For RAPL these are the packages and their memory, which is counted separately; cores and uncore are part of a
+    package, and psys includes everything. Only one control type is used, as the others show the same packages in
+    another way. Without RAPL, the only counter of the machine is used.
     """
     zones: dict[str, list[Counter]] = {}
     for counter in counters:
@@ -215,7 +221,7 @@ def usual_counters(counters: list[Counter]) -> list[Counter]:
         return parts or [c for c in rapl if c.domain == "psys"]
     if len(kinds) == 1:
         names = {c.name for c in zones[kinds[0]]}
-        # Not those within another: `a:0:1` is in `a:0`.
+        # Leave out zones within another zone: `a:0:1` is in `a:0`.
         return [c for c in zones[kinds[0]] if not any(c.name.startswith(f"{name}:") for name in names)]
     monitors = [c for c in counters if c.path.name != "energy_uj"]
     sockets = [c for c in monitors if c.name.startswith("amd_energy/") and c.domain.startswith("Esocket")]
@@ -226,7 +232,7 @@ def usual_counters(counters: list[Counter]) -> list[Counter]:
 
 
 def found_counters() -> list[Counter]:
-    """Every counter that the kernel shows, whether it may be read or not."""
+    """Every counter that the kernel shows, even if it may not be read."""
     base = Path(sysfs()) / "class"
     counters = []
     for zone in sorted(base.glob("powercap/*:*"), key=_numbers):
@@ -249,7 +255,7 @@ def sysfs() -> str:
 
 
 def _sampled() -> str:
-    """A clause that names sensors of instantaneous power, for the message that there is no counter."""
+    """A clause that names sensors of instantaneous power, for the message about missing counters."""
     base = Path(sysfs()) / "class"
     files = [*base.glob("hwmon/hwmon*/power*_input"), *base.glob("power_supply/*/power_now")]
     names = ", ".join(sorted({read(f.with_name("name")) or f.parent.name for f in files})[:4])
@@ -257,5 +263,5 @@ def _sampled() -> str:
 
 
 def _numbers(path: Path) -> list[tuple[int, str]]:
-    """A key that sorts hwmon10 behind hwmon9."""
+    """A sort key that puts hwmon10 after hwmon9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", str(path))]

@@ -1,4 +1,6 @@
-"""Versions of the software beside the agent: those that a plan was proved with, and those where it runs."""
+"""Versions of software other than the agent: those that a plan was proved with, and those on the machine where
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:
-    """The versions of the pip packages of these names; one that is not installed by pip is left out."""
+    """The versions of the pip packages with these names; packages not installed by pip are left out."""
     versions: dict[str, str] = {}
     for name in names:
         try:
@@ -24,7 +26,9 @@ def installed(names: Iterable[str]) -> dict[str, str]:
 
 
 def processor() -> str | None:
-    """The processor's name; None where the kernel does not tell it, as on Arm, where it tells of the architecture."""
+    """The processor's name; None if the kernel does not report it, as on Arm, where it reports only the
+    architecture.
+    """
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -35,7 +39,7 @@ def processor() -> str | None:
 
 
 def found_here(proved: Versions) -> Versions:
-    """The versions here of the software that a plan was proved with, in the same form."""
+    """The versions on this machine of the software that a plan was proved with, in the same format."""
     return {
         "python": platform.python_version(),
         "processor": processor(),
@@ -44,9 +48,9 @@ def found_here(proved: Versions) -> Versions:
 
 
 def difference(proved: Versions, current: Versions) -> str:
-    """A sentence on the versions that differ from those of the proof; "" if none does that is known on both sides.
+    """A sentence about the versions that differ from those of the proof; "" if no version known on both sides differs.
 
-    Of Python the first two numbers count.
+    Only the first two numbers of Python's version count.
     """
     pairs: list[tuple[str, str | None, str | None]]
     pairs = [(name, before, current["packages"].get(name)) for name, before in proved.get("packages", {}).items()]

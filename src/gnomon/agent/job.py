@@ -1,4 +1,4 @@
-"""A job: a chain of one or more models over shared buffers, as the worker holds it and a plan describes it."""
+"""A job: a chain of one or more models over shared buffers, loaded by a worker or described by a plan."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MOST = sys.float_info.max
 
 
 class Job:
-    """The loaded models of a job. Close it when done; a closed job is of no further use.
+    """The loaded models of a job. Close a job when done; a closed job cannot be used again.
 
-    With the option `streams` of its first segment there are as many, less one, `beside` it, which compute the same at
-    the same time: on what it has loaded, where its runtime runs that for several at once. What is raised where a
-    segment cannot be loaded has its number as the attribute `segment`.
+    If its first segment has the option `streams`, `streams - 1` further jobs in `beside` compute the same at the same
+    time; they share the loaded model if the runtime can run it several times at once. The exception for a segment that
+    cannot be loaded has the segment's number as the attribute `segment`.
     """
 
     def __init__(self, spec: wire.Job, *, profiled: bool = False, beside: Job | None = None) -> None:
@@ -38,7 +38,7 @@ class Job:
             for segment in spec["segments"]:
                 driver = driver_for(segment["runtime"])
                 _refuse_bfloat16(driver, segment, spec["tensors"])
-                # A chain is profiled by timing its segments; a single model by the runtime's own profiler.
+                # A chain is profiled by timing its segments, a single model by the runtime's own profiler.
                 inner = profiled and len(spec["segments"]) == 1
                 load = getattr(beside and beside.parts[len(self.parts)], "beside", driver.load)
                 self.parts.append(load(segment, self.buffers, profiled=inner))
@@ -76,16 +76,16 @@ class Job:
 
     @property
     def program(self) -> Reporting | None:
-        """The program that reports the times of its calls itself, and is not timed here; None for all others."""
+        """The program of the job if it reports the times of its calls itself and is not timed here, otherwise None."""
         part = self.parts[0]
         return part if len(self.parts) == 1 and isinstance(part, Reporting) else None
 
     def where(self) -> list[list[wire.Place]]:
-        """The places of operators that each segment's runtime reports."""
+        """The places of operators, as reported by each segment's runtime."""
         return [part.where() for part in self.parts]
 
     def operators(self, skip: int) -> list[wire.KernelTimes]:
-        """Profiled times, the first `skip` calls left out: of kernels, or of segments where there are several."""
+        """Profiled times without the first `skip` calls: of kernels, or of segments if there are several."""
         if len(self.parts) == 1:
             return self.parts[0].operators(skip)
         return [
@@ -94,9 +94,9 @@ class Job:
         ]
 
     def outputs(self, seed: int) -> dict[str, Array]:
-        """Outputs for the inputs of `seed`, copied, bfloat16 as float32; the job's own inputs are put back.
+        """Copies of the outputs for the inputs of `seed`, with bfloat16 as float32; the job's own inputs are restored.
 
-        Inputs from files are the files' own values for the job's own seed, and varied ones for any other.
+        Inputs from files have the files' values for the job's own seed, and varied values for any other seed.
         """
         fill(self.buffers, self.spec["feeds"], seed, varied=seed != self.seed)
         self.call()
@@ -107,7 +107,7 @@ class Job:
     def check(self, reference: str, seeds: list[int]) -> wire.Difference:
         """The worst difference from the reference outputs in a file that `save_outputs` wrote.
 
-        At most the largest float, as JSON has no infinity.
+        The result is at most the largest float, as JSON has no infinity.
         """
         absolute = relative = 0.0
         with np.load(reference, allow_pickle=False) as stored:
@@ -118,15 +118,15 @@ class Job:
         return {"absolute": min(absolute, _MOST), "relative": min(relative, _MOST)}
 
     def save_outputs(self, path: str, seeds: list[int]) -> wire.Sensitivity:
-        """Write the outputs of each seed as a reference; returns how much they differ between the seeds.
+        """Write the outputs for each seed as a reference; return how much they differ between seeds.
 
-        The differences are those of `largest_difference`, at most the largest float as JSON has no infinity.
+        The differences come from `largest_difference`, and are at most the largest float, as JSON has no infinity.
         """
         arrays: dict[str, Array] = {}
         by_seed = [self.outputs(seed) for seed in seeds]
         for seed, outputs in zip(seeds, by_seed, strict=True):
             for k, name in enumerate(self.spec["outputs"]):
-                # A file of arrays holds text by its length, never as objects.
+                # A file of arrays holds text of fixed length, never objects.
                 array = outputs[name]
                 arrays[f"{seed}/{k}"] = array.astype(str) if array.dtype == object else array
         np.savez(path, allow_pickle=False, **arrays)
@@ -147,7 +147,7 @@ class Job:
 
 
 def _refuse_bfloat16(driver: Driver, segment: wire.Segment, tensors: dict[str, wire.Tensor]) -> None:
-    """Refused where the segment reads or writes bfloat16, and its driver does not say that it can."""
+    """Raise Refused if the segment reads or writes bfloat16 and its driver does not declare support for it."""
     if getattr(driver, "bfloat16", False):
         return
     for model_name, tensor in (*segment["inputs"], *segment["outputs"]):

@@ -1,7 +1,8 @@
-"""Converted models of a worker, kept for the other processes of a visit.
+"""Converted models of a worker, kept for other processes of the same campaign.
 
-A worker's temporary folder is the private one of the visit, which is removed at its end. There it lies under the digest
-of all that it was made from, so that the fresh processes of a campaign make it once.
+A worker's temporary folder is the private folder on the device, which is removed at the end. A converted model is
+stored there under the digest of everything it was made from, so that the fresh processes of a campaign convert it only
+once.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _KEPT_MOST = 64
 
 @contextmanager
 def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]:
-    """A folder with what `make` wrote into it, of the file `model` and of what JSON can say of the rest.
+    """A folder filled by `make`, for the file `model` and all further settings in `said`, as JSON values.
 
-    An earlier process of the visit may have made it. Load what lies there, and leave: others may need the room.
+    An earlier process may have filled the folder. Load the files and leave the context soon: others may need the space.
     """
     folder = tempfile.gettempdir()
     kept = os.path.join(folder, f"{_PREFIX}{_digest(model, said)}") if _private(folder) else None
@@ -37,7 +38,7 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
     try:
         make(own)
         if kept is None:
-            # Others could put something of that name there, which this process would load.
+            # Other users could create a folder of that name, which this process would load.
             yield own
             return
         _keep_few(folder)
@@ -52,7 +53,7 @@ def made_of(model: str, said: Any, make: Callable[[str], None]) -> Iterator[str]
 
 
 def _digest(model: str, said: Any) -> str:
-    # Weights beside the file are read by its path; what lies there stays as it is during a visit.
+    # Weights next to the file are found by its path, and do not change during a visit.
     whole = json.dumps([digest_of(model), os.path.abspath(model), said], sort_keys=True)
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
@@ -63,7 +64,7 @@ def _private(folder: str) -> bool:
 
 
 def _keep_few(folder: str) -> None:
-    """Remove the oldest where there are many: a table measures thousands of networks in a visit."""
+    """Remove the oldest folders if there are many: a latency table measures thousands of networks in one visit."""
     mine = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(_PREFIX)]
     for path in sorted(mine, key=os.path.getmtime)[: max(0, len(mine) + 1 - _KEPT_MOST)]:
         shutil.rmtree(path, ignore_errors=True)  # another process may be faster

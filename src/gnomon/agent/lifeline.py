@@ -1,4 +1,4 @@
-"""Processes that must not outlive the one that started them."""
+"""Processes that must not outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, however that happens (Linux; else nothing)."""
+    """Ask the kernel to kill this process when its parent dies for any reason (on Linux; elsewhere nothing happens)."""
     if not sys.platform.startswith("linux"):
         return
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel knew
+    if os.getppid() != parent:  # the parent died before the request took effect
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process, and all that it and those started which it started, as far as the kernel tells (Linux)."""
+    """Kill a process and all its descendants, as far as the kernel lists them (Linux)."""
     for number in (*_descendants(pid), pid):
         try:
             os.kill(number, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Reads the plan of a package, which may be anybody's, and checks it before anything of it runs.
+"""Reads the plan of a package, whose author may be anybody, and checks it before anything in it runs.
 
-A package is a program: `gnomon-agent.pyz` in it is whatever its author put there. This checks a plan for an agent that
-its user trusts: what the plan names lies in its folder, is what it was when the plan was written, and it sets no
-variable of the environment, and no option of a session, that could make a process run something else, unless its user
-said so. No plan names where a library of operators lies: its user does.
+A package is a program: its `gnomon-agent.pyz` may contain anything. This module checks a plan for an agent that the
+user trusts: the files that the plan names lie in its folder and have not changed since the plan was written, and the
+plan sets no environment variable or session option that could make a process run other code, unless the user allows it.
+The path of a library of operators never comes from the plan, only from the user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HARMLESS = frozenset({
     "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE", "OMP_THREAD_LIMIT", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS",
     "ORT_DISABLE_TELEMETRY", "RUY_PATHS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS",
 })  # fmt: skip
-"""Variables that tune and can do no more: none names a file that is loaded."""
+"""Variables that only tune: none of them names a file that is loaded."""
 
 
 COMMAND = "command"
@@ -39,15 +39,15 @@ COMMAND = "command"
 
 
 class PlanRefused(Exception):
-    """The plan is not run as it is: one sentence that says why, and what to do."""
+    """The plan is not run; the message says in one sentence why, and what to do."""
 
 
 def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection[str] = ()) -> Plan:
-    """A plan from its file, the paths in its job made absolute. PlanRefused where it is not one to be run.
+    """The plan in a file, with absolute paths in its job. PlanRefused if it must not be run.
 
-    `allowed` are variables of the environment, and options of sessions, that it may set beside those that are
-    `HARMLESS`. `libraries` are the files of the libraries of operators that it was measured with, as its user names
-    them: its segments then load these, and no others.
+    `allowed` are environment variables and session options that the plan may set besides the `HARMLESS` ones.
+    `libraries` are the user's paths of the operator libraries that the plan was measured with; its segments load only
+    these.
     """
     document = _read(path)
     if document.get("format") != FORMAT or document.get("version") != VERSION:
@@ -73,7 +73,7 @@ def checked_plan(path: str, allowed: Collection[str] = (), libraries: Collection
     for segment in job["segments"]:
         segment["model"] = _inside(path, folder, segment["model"])
     models = [segment["model"] for segment in job["segments"]]
-    # An nnpackage has its launcher in a folder of its own: then all that is in the nnpackage is inside.
+    # An nnpackage has its launcher in a subfolder; then everything in the nnpackage counts as inside.
     root = os.path.dirname(folder) if os.path.dirname(folder) in models else folder
     _check_files(path, folder, root, plan.get("files"), models)
     return plan
@@ -107,7 +107,7 @@ def _read(path: str) -> Any:
 
 
 def _is_job(job: Any) -> bool:
-    """Whether a job has its parts, each of its sort; what they say is for the runtimes to judge."""
+    """Whether a job has all its parts with the right types; their values are for the runtimes to judge."""
     if not isinstance(job, dict) or not isinstance(job.get("segments"), list) or not job["segments"]:
         return False
     sorts = {"tensors": dict, "feeds": dict, "outputs": list, "seed": int}
@@ -122,7 +122,7 @@ def _is_job(job: Any) -> bool:
 
 
 def _is_told(plan: Any) -> bool:
-    """Whether what a plan was proved with, and what it needs, are texts."""
+    """Whether the versions that a plan was proved with, and its requirements, are texts."""
     proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
     if not isinstance(proved, dict) or not isinstance(needed, list):
         return False
@@ -149,7 +149,7 @@ def _check_settings(path: str, settings: Any, allowed: Collection[str]) -> None:
 
 
 def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
-    """Put the files that the user gives in the place of the libraries that segments name: no other is loaded."""
+    """Replace the libraries that segments name by the files that the user gives; no other library is loaded."""
     files = {digest_of(file): os.path.abspath(file) for file in given if os.path.isfile(file)}
     for segment in job["segments"]:
         wanted = segment["options"].get("libraries", {})
@@ -165,7 +165,7 @@ def _name_libraries(path: str, job: PlanJob, given: Collection[str]) -> None:
 
 
 def _inside(path: str, folder: str, model: str) -> str:
-    """The absolute path of a model, which lies in the folder, or which is the nnpackage that the folder lies in."""
+    """The absolute path of a model, which must lie in the folder or be the nnpackage that contains the folder."""
     resolved = os.path.normpath(os.path.join(folder, model))
     if model == "..":
         if os.path.isdir(os.path.join(resolved, "metadata")):
@@ -176,16 +176,16 @@ def _inside(path: str, folder: str, model: str) -> str:
 
 
 def _is_within(path: str, folder: str) -> bool:
-    """Whether a path leads into a folder, links followed."""
+    """Whether a path leads into a folder after resolving links."""
     try:
         real, root = os.path.realpath(path), os.path.realpath(folder)
         return os.path.commonpath([real, root]) == root
-    except ValueError:  # a path that cannot be one
+    except ValueError:  # an impossible path
         return False
 
 
 def _check_files(path: str, folder: str, root: str, files: Any, models: list[str]) -> None:
-    """Whether all files of the package are there, are in it, and are what they were when the plan was written."""
+    """Check that all files of the package exist, lie inside it, and have not changed since the plan was written."""
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         raise PlanRefused(f"{path} does not say what its models are: write the package again")
     digests = {os.path.normpath(os.path.join(folder, name)): digest for name, digest in files.items()}
@@ -212,10 +212,10 @@ def _check_files(path: str, folder: str, root: str, files: Any, models: list[str
 
 
 def plain(text: str) -> str:
-    """A text of a plan or of a runtime as one may see it: control letters by their numbers."""
+    """A text of a plan or a runtime, safe to print: control characters are escaped."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def _shown(value: Any) -> str:
-    """A value of a plan in a message: short, and without control letters."""
+    """A value of a plan for a message: short, and without control characters."""
     return ascii(value)[:80]

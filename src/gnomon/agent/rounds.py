@@ -1,6 +1,6 @@
 """The measuring loop: candidates are opened, then visited in interleaved rounds, by the agent or by programs.
 
-It needs the standard library alone: `gnomon.measure.program` runs it on the host.
+It needs only the standard library, as `gnomon.measure.program` runs it on the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Process = TypeVar("Process")
 
 
 class ProcessFailed(Exception):
-    """A process crashed, hung, or was refused; `facts` is the part of the event `failure` that says how."""
+    """A process crashed, hung, or was refused; `facts` are the fields of the event `failure` that describe this."""
 
     def __init__(
         self, kind: str, message: str, log_tail: str = "", *, transient: bool = False, signal: str = ""
@@ -43,9 +43,9 @@ def ended_by(number: int, log_tail: str) -> ProcessFailed:
 class Rounds(Generic[Process]):
     """One request: candidates in processes, measured in interleaved rounds.
 
-    `processes` are those that are open, by candidate. `orphans` lost their process because of another candidate: they
-    are opened again at their next visit. `settings` are the machine's that hold meanwhile. A subclass says how a
-    process is opened, measured and ended.
+    `processes` are the open processes, by candidate. `orphans` are candidates that lost their process because of
+    another candidate: they are opened again at their next visit. `settings` are the machine's settings meanwhile. A
+    subclass defines how a process is opened, measured and ended.
     """
 
     def __init__(
@@ -71,43 +71,45 @@ class Rounds(Generic[Process]):
                     self.orphans.discard(key)
                     self._attempt(key, "load", block)
                 own, fastest = self._times.get(key, []), min(map(min, self._times.values()), default=0.0)
-                # One that had two visits and is far slower than the fastest gets no more: the host asks for none.
+                # A candidate that had two visits and is far slower than the fastest gets no more, as the host would not
+                # ask for any.
                 lags = len(own) >= 2 and min(own) > self.request["laggard"] * fastest
                 if key in self.processes and not lags:
                     self._attempt(key, "run", block)
         self.finish()
-        # One process took both snapshots and waited for the measured ones, so their time is separable from others'.
+        # One process took both snapshots and waited for the measured ones, so their time can be separated from that of
+        # others.
         data: wire.Environment = {"before": before, "after": self.state()}
         if self.settings:
             data["settings"] = self.settings
         self._on_event({"event": "environment", "data": data})
 
     def state(self) -> wire.Snapshot:
-        """The machine's state now."""
+        """The current state of the machine."""
         raise NotImplementedError
 
     def load(self, key: str) -> wire.OpenedFacts | None:
-        """Open a candidate's process, which `processes` then has; None where its job was open before."""
+        """Open a candidate's process and add it to `processes`; return None if its job was already open."""
         raise NotImplementedError
 
     def measure(self, key: str) -> wire.BlockFacts:
-        """A block of an open candidate."""
+        """Measure one block of an open candidate."""
         raise NotImplementedError
 
     def release(self, key: str) -> None:
-        """A profiled candidate has had its one block: its process ends."""
+        """End the process of a profiled candidate, which has had its only block."""
         del self.processes[key]
 
     def drop(self, key: str, facts: wire.FailureFacts) -> None:
-        """A candidate failed: it is open no longer, and `facts` are what is reported of that."""
+        """Close a candidate that failed; `facts` are reported for the failure."""
         self.processes.pop(key, None)
 
     def log_tail(self, key: str) -> str:
-        """The end of what an open candidate's process printed."""
+        """The end of the output of an open candidate's process."""
         return ""
 
     def finish(self) -> None:
-        """All visits are done."""
+        """Called when all visits are done."""
 
     def _shuffled(self) -> list[str]:
         keys = sorted(self.candidates)
@@ -115,7 +117,7 @@ class Rounds(Generic[Process]):
         return keys
 
     def _attempt(self, key: str, stage: str, block: int) -> None:
-        """Open or visit a candidate; its failure is an event."""
+        """Open or visit a candidate; a failure is reported as an event."""
         try:
             if stage == "load":
                 self._open(key)
@@ -141,7 +143,7 @@ class Rounds(Generic[Process]):
             raise ProcessFailed("wrong-output", message, self.log_tail(key))
         self._on_event({"event": "opened", "candidate": key, **opened})
         if candidate["open"].get("profiled"):
-            # A profiled process has one block, which ends it: no other candidate waits for its memory.
+            # A profiled process ends after its only block, so its memory is free for other candidates.
             self._visit(key, 0)
             self.release(key)
 

@@ -1,4 +1,6 @@
-"""The output of a runtime: several return a number where a model does not load, and print the reason."""
+"""The printed output of a runtime: some runtimes only return a number if a model does not load, and print the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def printed() -> int | None:
-    """How much this process has printed, if its standard error is a file (as a worker's is)."""
+    """The length of this process's output so far, if its standard error is a file (as in a worker)."""
     _flush()
     try:
         return os.lseek(2, 0, os.SEEK_CUR)
@@ -18,7 +20,7 @@ def printed() -> int | None:
 
 
 def lines_since(begun: int | None) -> list[str]:
-    """The lines that were printed since then; none where that is not known."""
+    """The lines printed since `begun`; none if `begun` is unknown."""
     if begun is None:
         return []
     _flush()
@@ -29,11 +31,11 @@ def lines_since(begun: int | None) -> list[str]:
 
 
 def said_since(begun: int | None) -> str:
-    """The last lines printed since then, without those that begin with "[", as those on Vulkan devices do."""
+    """The last lines printed since `begun`, without lines that begin with "[", as those about Vulkan devices do."""
     lines = [line.strip() for line in lines_since(begun) if line.strip() and not line.startswith("[")]
     return "; ".join(lines[-3:])[-300:]
 
 
 def _flush() -> None:
-    """Have C write what it keeps back of the standard output, which in a worker is that file too."""
+    """Make the C library write its buffered standard output, which in a worker goes to the same file."""
     _LIBC.fflush(None)

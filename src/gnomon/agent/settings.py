@@ -1,8 +1,8 @@
-"""Settings of the whole machine that hold while something is measured: the cores to use, the frequency governor.
+"""Settings of the whole machine that apply during measurements: the cores to use and the frequency governor.
 
-Pinning is this process's own and is inherited by its workers, so that it ends with them. A governor outlives whoever
-wrote it. Therefore a warden, a process in a session of its own, holds the read end of a pipe whose other end only this
-process has: the pipe ends when this process does, in whatever way, and the warden writes the old values back.
+Pinning applies to this process and its workers, and ends with them. A governor outlives the process that set it.
+Therefore a warden, a process in its own session, holds the read end of a pipe whose other end only this process has.
+When this process ends in any way, the pipe ends too, and the warden writes the old values back.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .snapshot import read
 if TYPE_CHECKING:
     from gnomon.wire import FailureEvent, FailureFacts, Machine, MachineSettings
 
-#: How long to wait for another supervisor's governor: its warden needs moments, a whole campaign is not waited for.
+#: How long to wait for another supervisor's governor: long enough for its warden, but not for a whole campaign.
 _WAIT_S = 5.0
 
-# Only what still holds the value that was set is put back: a later choice of somebody else stays.
+# A governor is restored only if it still has the value set here: a later choice of someone else stays.
 _WARDEN = r"""
 import json, os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -50,7 +50,7 @@ for path, wanted, old, speed in json.loads(sys.argv[1]):
 
 
 class SettingsRefused(Exception):
-    """The machine does not take a setting; `hint` is the next step, `facts` say whether waiting may help."""
+    """The machine does not accept a setting; `hint` is the next step, `facts` say whether waiting may help."""
 
     def __init__(self, message: str, hint: str, *, transient: bool = False) -> None:
         super().__init__(message)
@@ -58,15 +58,16 @@ class SettingsRefused(Exception):
         self.facts: FailureFacts = {"kind": "refused", "message": message, "log_tail": "", "transient": transient}
 
     def event(self) -> FailureEvent:
-        """The failure that is reported of it, which is not a candidate's."""
+        """The failure event for the refusal, which belongs to no candidate."""
         return {"event": "failure", "candidate": "", "stage": "settings", "hint": self.hint, **self.facts}
 
 
 class Settings:
     """The settings of a request's `machine`, ``{"pin": [cores], "governor": name}``, both optional; see `undo`.
 
-    Making it applies them, or raises SettingsRefused with the machine as it was. `applied` is what was set, for the
-    record. `waiting` is called now and then while another supervisor's governor is waited for.
+    The constructor applies the settings, or raises SettingsRefused and leaves the machine unchanged. `applied` are the
+    settings that were made, for the record. `waiting` is called repeatedly while waiting for another supervisor's
+    governor.
     """
 
     def __init__(self, wanted: Machine, waiting: Callable[[], None]) -> None:
@@ -81,7 +82,7 @@ class Settings:
                 self._govern(wanted["governor"], _online() if cores is None else cores, waiting)
 
     def _pin(self, pin: list[int]) -> list[int]:
-        """Keep this process and its workers to these cores."""
+        """Restrict this process and its workers to these cores."""
         if not hasattr(os, "sched_setaffinity"):
             raise SettingsRefused(f"{sys.platform} cannot keep a process to given cores", "Leave out 'pin'.")
         cores, allowed = sorted(set(pin)), os.sched_getaffinity(0)
@@ -102,7 +103,7 @@ class Settings:
         return cores
 
     def _govern(self, governor: str, cores: list[int], waiting: Callable[[], None]) -> None:
-        """Set the governor of these cores, and of all that share their clock."""
+        """Set the governor of these cores, and of all cores that share their clock."""
         paths = {
             core: os.path.realpath(os.path.join(_cpu_folder(), f"cpu{core}/cpufreq/scaling_governor")) for core in cores
         }
@@ -113,7 +114,7 @@ class Settings:
         before = {path: read(path) for path in paths.values()}
         for path, old in before.items():
             if old != governor:
-                # A governor that a program steers loses its frequency on the way.
+                # The governor "userspace" loses its frequency when another governor is set.
                 speed = read(os.path.join(os.path.dirname(path), "scaling_setspeed")) if old == "userspace" else ""
                 self._changes.append([path, governor, old, speed])
         if self._changes:
@@ -133,7 +134,7 @@ class Settings:
         self.applied["governors_before"] = {f"cpu{c}": before[path] for c, path in paths.items()}
 
     def _start_warden(self) -> None:
-        """Start the warden and wait until it watches; it holds the locks too, until the values are back."""
+        """Start the warden and wait until it is ready; it also holds the locks until the old values are restored."""
         self._warden = _warden(self._changes, subprocess.PIPE, self._locks)
         assert self._warden.stdout is not None
         if self._warden.stdout.readline() != b"ready\n":
@@ -143,9 +144,9 @@ class Settings:
         self._warden.stdout.close()
 
     def undo(self) -> None:
-        """Put the governors back and wait until they are; SettingsRefused where one is not. May be called twice.
+        """Restore the governors and wait for it; SettingsRefused if one is not restored. May be called twice.
 
-        This process may use all its cores again.
+        Afterwards this process may use all its cores again.
         """
         if self._allowed:
             with contextlib.suppress(OSError):  # a control group may have been narrowed meanwhile
@@ -157,7 +158,7 @@ class Settings:
             assert warden.stdin is not None
             warden.stdin.close()
             warden.wait()
-            if any(read(path) == wanted for path, wanted, *_ in changes):  # somebody killed the warden
+            if any(read(path) == wanted for path, wanted, *_ in changes):  # the warden was killed
                 _warden(changes, subprocess.DEVNULL, []).communicate()
         for lock in self._locks:
             os.close(lock)
@@ -173,7 +174,7 @@ def _cpu_folder() -> str:
 
 
 def _online() -> list[int]:
-    """The cores that are switched on."""
+    """The cores that are online."""
     cores: list[int] = []
     for part in filter(None, read(os.path.join(_cpu_folder(), "online")).split(",")):
         first, _, last = part.partition("-")
@@ -186,7 +187,7 @@ def _listed(cores: list[int]) -> str:
 
 
 def _check(core: int, path: str, governor: str) -> None:
-    """SettingsRefused where the governor of a core cannot be set, as far as that can be seen before trying."""
+    """Raise SettingsRefused if the governor of a core cannot be set, as far as this can be known before trying."""
     if not os.path.exists(path):
         raise SettingsRefused(
             f"core {core} has no frequency governor: {path} does not exist, as in virtual machines",
@@ -210,7 +211,9 @@ def _unwritable(path: str, why: str) -> SettingsRefused:
 
 
 def _locked(path: str, waiting: Callable[[], None]) -> int:
-    """A descriptor that holds the lock on a governor: whoever sets it holds it until the old value is back."""
+    """A descriptor with the lock on a governor. The process that sets a governor holds the lock until the old value is
+    back.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     deadline = time.monotonic() + _WAIT_S
     while True:
@@ -230,9 +233,9 @@ def _locked(path: str, waiting: Callable[[], None]) -> int:
 
 
 def _warden(changes: list[list[str]], stdin: int, locks: list[int]) -> subprocess.Popen[bytes]:
-    """Start the process that puts the old values back as soon as `stdin` ends.
+    """Start the process that restores the old values as soon as `stdin` ends.
 
-    It is in a session of its own, out of reach of whoever kills this process's group, and away from the private folder.
+    It runs in its own session, so that killing this process's group does not reach it, and outside the private folder.
     """
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _WARDEN, json.dumps(changes)],

@@ -1,7 +1,7 @@
-"""The state of a machine at one moment. Runs on the device: standard library only, Python 3.8 on.
+"""The state of a machine at one moment. Runs on the device: standard library only, Python 3.8 or later.
 
-As a program it prints the snapshot as JSON, so that any device can be asked by feeding this file to its
-`python3 -`. What a kernel does not tell is left out; `gnomon.measure.environment` judges two snapshots.
+As a program it prints the snapshot as JSON, so that this file can be piped into `python3 -` on any device. Values that
+a kernel does not report are left out; `gnomon.measure.environment` judges two snapshots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def snapshot(root: str = "/") -> Snapshot:
     """Read the state of the machine whose /proc and /sys lie below `root`; `gnomon.wire.Snapshot` describes each value.
 
-    Always: monotonic_s, pid, cores, own_cpu_s. All others where the kernel tells them.
+    monotonic_s, pid, cores and own_cpu_s are always present, all others if the kernel reports them.
     """
     base = Path(root)
     own = os.times()
@@ -43,16 +43,16 @@ def snapshot(root: str = "/") -> Snapshot:
 
 
 def read(path: Path | str) -> str:
-    """The text of a small file of the kernel; "" where it cannot be read."""
+    """The text of a small file of the kernel; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20).strip()
-    except (OSError, ValueError):  # a path that was read may hold a zero byte
+    except (OSError, ValueError):  # a path that came from a file may contain a zero byte
         return ""
 
 
 _DIGITS = 20
-"""No counter of a kernel has so many."""
+"""No counter of a kernel has this many digits."""
 
 
 def _number(text: str) -> int | None:
@@ -146,7 +146,7 @@ def _zones(base: Path) -> Snapshot:
         points: dict[str, float] = {}
         for path in zone.glob("trip_point_*_temp"):
             value, kind = _number(read(path)), read(path.with_name(path.name[: -len("temp")] + "type"))
-            # Points that are switched off hold 0 or less, or a temperature that nothing reaches.
+            # Disabled points hold 0 or less, or an unreachable temperature.
             if kind in ("passive", "hot", "critical") and value is not None and 30_000 <= value <= 150_000:
                 points[kind] = min(points.get(kind, 1e9), value / 1000)
         if points:
@@ -155,7 +155,7 @@ def _zones(base: Path) -> Snapshot:
 
 
 def _slowed(base: Path) -> dict[str, int]:
-    """The cooling devices at work that cool by slowing something down (not fans)."""
+    """The active cooling devices that cool by slowing something down (not fans)."""
     slowed: dict[str, int] = {}
     for device in sorted((base / "sys/class/thermal").glob("cooling_device*")):
         kind, state = read(device / "type"), _number(read(device / "cur_state"))
@@ -166,7 +166,7 @@ def _slowed(base: Path) -> dict[str, int]:
 
 
 def _firmware_limits(base: Path) -> int | None:
-    """The bits of the Raspberry Pi's firmware that hold now; of mainline kernels only the voltage."""
+    """The limits that the Raspberry Pi's firmware applies now, as bits; with mainline kernels only the voltage bit."""
     try:
         return int(read(base / "sys/devices/platform/soc/soc:firmware/get_throttled"), 16) & 15
     except ValueError:
@@ -178,7 +178,7 @@ def _firmware_limits(base: Path) -> int | None:
 
 
 def _cgroup(base: Path) -> Snapshot:
-    """Times that the processor quota of this process's container or slice, or one around it, ran out."""
+    """How often the processor quota ran out for this process's container or slice, or for one around it."""
     totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]

@@ -1,6 +1,6 @@
-"""The supervisor: fresh worker processes, visited in random order, an event a line.
+"""The supervisor: fresh worker processes are visited in random order, and each event is written as one line.
 
-A worker that crashes, hangs or is refused is an event like any other; the rest goes on.
+A crash, hang or refusal of a worker is an event like any other; the other workers continue.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _LOG_TAIL_BYTES = 2000
 
 
 class WorkerProcess:
-    """A worker and the way to talk to it; ended by `stop`, whatever state it is in."""
+    """A worker process and its streams; `stop` ends it in any state."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._log: IO[bytes] = tempfile.TemporaryFile(dir=os.getcwd())
-        # Itself: the zip application, or the package by its path.
+        # The agent itself: the zip application, or the package by its path.
         program = [sys.executable, sys.argv[0], "work"]
         self._process = subprocess.Popen(
             program,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # Runtimes leave files behind when they are killed: here they go away with the private folder.
+            # Killed runtimes leave files behind; here these are removed with the private folder.
             env={**os.environ, "TMPDIR": os.getcwd(), **environment},
         )
         self._selector = selectors.DefaultSelector()
@@ -71,12 +71,12 @@ class WorkerProcess:
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0:
-                kill_tree(self._process.pid)  # a program that it waits for too
+                kill_tree(self._process.pid)  # including a program that it waits for
                 self.stop()
                 message = f"no answer to {command['do']!r} within {timeout_s:.0f} s; the process was killed"
                 raise ProcessFailed("hang", message, self.log_tail())
             if not self._selector.select(min(left, 1.0)):
-                say({"event": "alive"})  # also notices when nobody listens any more
+                say({"event": "alive"})  # also notices when nobody listens any longer
                 continue
             chunk = self._stdout.read(1 << 20)
             if chunk == b"":
@@ -100,22 +100,22 @@ class WorkerProcess:
         return ProcessFailed("crash", f"ended by itself with status {code}", self.log_tail())
 
     def log_tail(self) -> str:
-        """The end of what the worker printed."""
+        """The end of the worker's output."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(self._log_start, size - _LOG_TAIL_BYTES))
         return self._log.read().decode("utf-8", "replace")
 
     def forget_log(self) -> None:
-        """Leave the output so far, which an earlier request printed, out of `log_tail`."""
+        """Leave the output so far, which belongs to an earlier request, out of `log_tail`."""
         self._log_start = self._log.seek(0, os.SEEK_END)
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the worker is running."""
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """End the worker: by itself if it can, by force otherwise."""
+        """Kill the worker and close its streams."""
         self._process.kill()
         self._process.wait()
         for stream in (self._stdin, self._stdout):
@@ -125,7 +125,7 @@ class WorkerProcess:
 
 
 def _started(environment: dict[str, str]) -> WorkerProcess:
-    """A fresh worker; raises ProcessFailed where the machine has no room for it."""
+    """Start a fresh worker; raises ProcessFailed if the machine has no room for it."""
     try:
         return WorkerProcess(environment)
     except OSError as error:
@@ -136,23 +136,24 @@ _saying = threading.Lock()
 
 
 def say(event: wire.Event) -> None:
-    """Write an event; a reader that is gone ends the supervisor, and its workers with it."""
+    """Write an event. If the reader is gone, the supervisor ends, and its workers with it."""
     with _saying:
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
 
 
 Kept = dict[str, "tuple[WorkerProcess, dict[str, wire.Opening]]"]
-"""Processes that wait for the next request, by the candidates' name for them, with the jobs open in them."""
+"""Processes that wait for the next request, by the candidates' name for the process, with their open jobs."""
 
 
 class Session(Rounds[WorkerProcess]):
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    Candidates with the same `process` share one. Where it ends because of one of them, the others are opened again in
-    a new one when they are visited next. Its failure may pass, as another may have spoilt the process, or left too
-    little memory. A candidate that is refused leaves the process to the others. Where the request says `keep`, shared
-    processes of which nothing failed are put into `kept`, with the jobs of candidates that `stay` still open.
+    Candidates with the same `process` share one process. If it ends because of one candidate, the others are opened
+    again in a new process at their next visit. A failure in a shared process counts as transient, because another
+    candidate may have damaged the process or left too little memory. After a refused candidate, the others keep using
+    the process. If the request has `keep`, shared processes without any failure are put into `kept`, with the jobs of
+    candidates that `stay` still open.
     """
 
     def __init__(self, request: wire.MeasuringRequest, settings: wire.MachineSettings, kept: Kept) -> None:
@@ -163,11 +164,13 @@ class Session(Rounds[WorkerProcess]):
         self._awake: dict[str, WorkerProcess] = {}
 
     def run(self) -> None:
-        """Serve it. Processes are started at once, on all cores, before anything is loaded into one of them."""
+        """Serve the request. All processes are started at once, on all cores, before anything is loaded into one of
+        them.
+        """
         try:
             for key, candidate in self.candidates.items():
                 if candidate.get("process") is None:
-                    with suppress(ProcessFailed):  # loading starts another, whose failure is an event
+                    with suppress(ProcessFailed):  # loading starts another process, whose failure is an event
                         self._awake[key] = worker = _started(candidate.get("environment", {}))
                         worker.send({"do": "wake"})
             for key, worker in list(self._awake.items()):
@@ -181,11 +184,11 @@ class Session(Rounds[WorkerProcess]):
                 worker.stop()
 
     def state(self) -> wire.Snapshot:
-        """The machine's state now."""
+        """The current state of the machine."""
         return snapshot()
 
     def load(self, key: str) -> wire.OpenedFacts | None:
-        """Open a candidate in its worker; None where it is open since an earlier request."""
+        """Open a candidate in its worker; None if it is still open from an earlier request."""
         candidate = self.candidates[key]
         self.processes[key] = worker = self._worker(candidate)
         if key in self.open_there:
@@ -196,7 +199,7 @@ class Session(Rounds[WorkerProcess]):
         return opened
 
     def measure(self, key: str) -> wire.BlockFacts:
-        """A block of an open candidate."""
+        """Measure one block of an open candidate."""
         candidate = self.candidates[key]
         command: wire.BlockCommand | wire.ProfileCommand = {"do": "block", "job_name": key, **self.request["block"]}
         if candidate["open"].get("profiled"):
@@ -208,11 +211,11 @@ class Session(Rounds[WorkerProcess]):
         return taken
 
     def release(self, key: str) -> None:
-        """A profiled candidate has had its one block: its process ends."""
+        """End the process of a profiled candidate, which has had its only block."""
         self.processes.pop(key).stop()
 
     def drop(self, key: str, facts: wire.FailureFacts) -> None:
-        """A candidate failed: its process ends, unless it shares one and was only refused."""
+        """End the process of a failed candidate, unless the process is shared and the candidate was only refused."""
         self.spoilt.add(self.candidates[key].get("process"))
         worker = self.processes.pop(key, None)
         sharing = [other for other, theirs in self.processes.items() if theirs is worker]
@@ -225,17 +228,17 @@ class Session(Rounds[WorkerProcess]):
                 del self.processes[other]
 
     def log_tail(self, key: str) -> str:
-        """The end of what an open candidate's process printed."""
+        """The end of the output of an open candidate's process."""
         return self.processes[key].log_tail()
 
     def finish(self) -> None:
-        """All visits are done: processes end, or are kept."""
+        """End or keep the processes after all visits."""
         for worker in set(self.processes.values()):
             if not (self.request.get("keep") and self._put_by(worker)):
                 worker.stop()
 
     def _put_by(self, worker: WorkerProcess) -> bool:
-        """Keep a process for the next request, but only the jobs that stay in it; whether it can be kept."""
+        """Keep a process for the next request, with only those of its jobs that stay; return whether it can be kept."""
         inside = [self.candidates[key] for key, theirs in self.processes.items() if theirs is worker]
         label = inside[0].get("process")
         if label is None or label in self.spoilt:
@@ -250,7 +253,7 @@ class Session(Rounds[WorkerProcess]):
         return True
 
     def _worker(self, candidate: wire.Candidate) -> WorkerProcess:
-        """The process of those that share one with a candidate, or a fresh one."""
+        """The process that a candidate shares with others, or a fresh one."""
         label = candidate.get("process")
         if label is not None:
             for other, worker in self.processes.items():
@@ -261,7 +264,7 @@ class Session(Rounds[WorkerProcess]):
         return self._awake.pop(candidate["key"], None) or _started(candidate.get("environment", {}))
 
     def _taken_up(self, label: str) -> bool:
-        """Close what is open in a kept process and not asked for again; whether the process is still good."""
+        """Close the jobs of a kept process that are not requested again; return whether the process still works."""
         worker, there = self.kept[label]
         if worker.alive:
             worker.forget_log()
@@ -279,9 +282,9 @@ class Session(Rounds[WorkerProcess]):
 
 
 def _single(request: wire.CommandRequest) -> None:
-    """A request of one command each for fresh workers, such as probes: as many at once as there are cores.
+    """Serve commands for fresh workers, such as probes, with as many workers at once as there are cores.
 
-    One that has the same `process` as the command before it is for that one's worker, unless that failed.
+    A command with the same `process` as the command before it uses the same worker, unless that command failed.
     """
     lanes: list[list[wire.KeyedCommand]] = []
     for item in request["commands"]:
@@ -289,7 +292,7 @@ def _single(request: wire.CommandRequest) -> None:
         if own is None or not lanes or own != lanes[-1][-1]["command"].get("process"):
             lanes.append([])
         lanes[-1].append(item)
-    from concurrent.futures import ThreadPoolExecutor  # most requests measure, and start without it
+    from concurrent.futures import ThreadPoolExecutor  # most requests measure, and start faster without it
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with ThreadPoolExecutor(cores) as pool:
@@ -297,7 +300,7 @@ def _single(request: wire.CommandRequest) -> None:
 
 
 def _lane(commands: Sequence[wire.KeyedCommand], timeout_s: float) -> None:
-    """One command after the other, in the same worker as long as that lives."""
+    """Run one command after another, in the same worker as long as it lives."""
     worker: WorkerProcess | None = None
     try:
         for item in commands:
@@ -318,7 +321,7 @@ def _lane(commands: Sequence[wire.KeyedCommand], timeout_s: float) -> None:
 
 
 def _serve(request: wire.Request, kept: Kept) -> None:
-    """Serve a request with the machine set as it asks; where the machine refuses that, nothing runs."""
+    """Serve a request with the machine settings that it asks for; if the machine refuses them, nothing runs."""
     settings = Settings(request.get("machine", {}), waiting=lambda: say({"event": "alive"}))
     try:
         if "commands" in request:
@@ -330,9 +333,9 @@ def _serve(request: wire.Request, kept: Kept) -> None:
 
 
 def _sweep() -> None:
-    """End what workers have left behind: nothing of one request runs beside the next.
+    """End processes that workers left behind, so that none of them runs during the next request.
 
-    They are in the group of this process, where it leads one.
+    They are in the process group of this process, if it leads one.
     """
     if os.getpgrp() != os.getpid():
         return
@@ -342,7 +345,7 @@ def _sweep() -> None:
 
 
 def supervise() -> int:
-    """Serve the requests on standard input, a line each: one, or more that come while processes are kept."""
+    """Serve the requests on standard input, one per line; more than one may come while processes are kept."""
     die_with_parent()
     kept: Kept = {}
     try:

@@ -15,7 +15,7 @@ Call = Callable[[], object]
 
 
 def warm_up(call: Call, *, count: int, seconds: float) -> int:
-    """Call until both the count and the time are reached; returns the nanoseconds of the fastest call."""
+    """Call until both the count and the time are reached; return the nanoseconds of the fastest call."""
     start = time.perf_counter_ns()
     best = 0
     done = 0
@@ -29,7 +29,7 @@ def warm_up(call: Call, *, count: int, seconds: float) -> int:
 
 
 def inner_loop(call_ns: int, sample_ns: int) -> int:
-    """How many calls one sample needs to last at least `sample_ns`, a round number."""
+    """The number of calls, rounded up to a round number, for which a sample lasts at least `sample_ns`."""
     wanted = -(-sample_ns // max(call_ns, 1))
     if wanted <= 1:
         return 1
@@ -40,8 +40,8 @@ def inner_loop(call_ns: int, sample_ns: int) -> int:
 def take(call: Call, *, inner: int, seconds: float, least: int, most: int) -> tuple[list[int], list[int]]:
     """Samples of `inner` calls each: wall nanoseconds and CPU nanoseconds of the process.
 
-    Takes samples until `seconds` are over, at least `least` and at most `most`. The CPU clock is read outside
-    the wall clock's interval, so that its system call is not part of the wall time.
+    Takes samples until `seconds` have passed, but at least `least` and at most `most` samples. The CPU clock is read
+    outside the wall clock's interval, so that its system call is not part of the wall time.
     """
     wall: list[int] = []
     cpu: list[int] = []
@@ -60,11 +60,11 @@ def take(call: Call, *, inner: int, seconds: float, least: int, most: int) -> tu
 
 
 def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple[list[int], list[int], Pace]:
-    """Samples of one call each, begun on a grid: nothing is called before its slot, `every_ns` after the one before.
+    """Samples of one call each, started on a grid: no call starts before its slot, and slots are `every_ns` apart.
 
-    A call that is still running when the next slot comes is late; it is not caught up with: the slots that pass
-    meanwhile are skipped, as an application skips frames. Ends with the call after which no slot of `slots` is left.
-    The process sleeps between calls, as the application would.
+    A call that is still running at the next slot is late. The slots that pass meanwhile are skipped, as an application
+    skips frames. Ends with the call after which none of the `slots` is left. The process sleeps between calls, as the
+    application would.
     """
     wall: list[int] = []
     cpu: list[int] = []
@@ -93,9 +93,9 @@ def take_paced(call: Call, *, every_ns: int, slots: int, start_ns: int) -> tuple
 def take_at_once(
     calls: Sequence[Call], *, inner: int, seconds: float, least: int, most: int
 ) -> tuple[list[int], list[int], float]:
-    """Samples as `take` makes them, of each call by a thread of its own at the same time, and the calls a second.
+    """Samples as in `take`, with each call in its own thread at the same time, and the calls per second.
 
-    CPU nanoseconds are those of the process, shared out evenly.
+    The CPU nanoseconds of the process are divided evenly among the samples.
     """
 
     def stream(call: Call) -> tuple[list[int], float]:

@@ -1,6 +1,6 @@
-"""A worker: one job in one process, driven by its supervisor with a JSON line a command.
+"""A worker: a process with loaded jobs, to which its supervisor sends commands as JSON lines.
 
-It imports what its command needs and no more: a measurement starts many of these processes.
+It imports only the modules that its command needs, because a measurement starts many of these processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def peak_rss_bytes() -> int | None:
-    """The kernel's own high-water mark of this process's memory (VmHWM), where there is one."""
+    """The kernel's high-water mark of this process's memory (VmHWM); None if there is none."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -36,7 +36,7 @@ def peak_rss_bytes() -> int | None:
 
 
 class Held:
-    """A job that a worker holds open, and what its blocks need to know of it."""
+    """An open job of a worker, with the values that its blocks need."""
 
     def __init__(self, job: Job, *, profiled: bool) -> None:
         self.job = job
@@ -47,35 +47,35 @@ class Held:
         self.warm: wire.WarmUp = {"warm_count": 0, "warm_s": 0.0}
 
     def counted(self) -> None:
-        """A call that counts: a profiler's trace holds all of them."""
+        """Call the job and count the call, as a profiler's trace contains every call."""
         self.calls += 1
         self.job.call()
 
     def next_slot(self, every_ns: int) -> int:
-        """When the grid of paced calls has its next slot: at once in the first block, where the grid begins."""
+        """The time of the next slot of paced calls; the grid starts with the first block, whose first slot is now."""
         now = time.perf_counter_ns()
         self.grid_ns = self.grid_ns or now
         return self.grid_ns - (self.grid_ns - now) // every_ns * every_ns
 
 
 class Worker:
-    """Answers one command after the other, each by the method of its name.
+    """Answers one command after another, each by the method with the command's name.
 
-    Several jobs may be open at once: each command names its own by "job_name", "" where there is one.
+    Several jobs may be open at once: each command names its job by "job_name", "" if there is only one.
     """
 
     def __init__(self) -> None:
         self.held: dict[str, Held] = {}
 
     def wake(self, command: wire.WakeCommand) -> wire.Answer:
-        """Import what every job needs, before one is opened."""
+        """Import the modules that every job needs before one is opened."""
         from . import job  # noqa: F401 - for later
 
         return {}
 
     def open(self, command: wire.OpenCommand) -> wire.OpenedFacts:
-        """Load a job, call it once and apart, then warm it up."""
-        from .job import Job  # with numpy, which a device that is only asked what it has may lack
+        """Load a job, time its first call separately, then warm it up."""
+        from .job import Job  # imports numpy, which a device that is only probed may lack
 
         imported = peak_rss_bytes()
         start = time.perf_counter_ns()
@@ -106,10 +106,10 @@ class Worker:
         return answer
 
     def block(self, command: wire.BlockCommand) -> wire.BlockFacts:
-        """A block of samples, after calls that bring this process's data back into the caches.
+        """Take a block of samples, after calls that bring this process's data back into the caches.
 
-        Where `energy` is asked for, its counters are read before the first sample and after the last. With `every_ns`
-        calls begin on a grid that goes on from block to block.
+        With `energy`, the energy counters are read before the first sample and after the last. With `every_ns`, calls
+        start on a grid that continues from block to block.
         """
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
@@ -146,7 +146,7 @@ class Worker:
         return cast("wire.BlockFacts", taken)
 
     def profile(self, command: wire.ProfileCommand) -> wire.BlockFacts:
-        """A block of profiled calls, one sample each, and what the profiler says; ends the job."""
+        """Take a block of profiled calls, one sample each, with the profiler's times of operators; ends the job."""
         held = self.held[command.get("job_name", "")]
         if held.job.program is not None:
             limits: wire.BlockLimits = {
@@ -178,7 +178,7 @@ class Worker:
         return answer
 
     def energy(self, command: wire.EnergyCommand) -> wire.EnergyCounters | wire.EnergyRefused:
-        """Which energy counters the machine has, and how often they move."""
+        """The energy counters of the machine, and how often they move."""
         from .energy import probe
 
         return probe(command["counters"])
@@ -198,14 +198,16 @@ def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
         return {"ok": getattr(worker, command["do"])(command)}
     except MemoryError:
         return {"refused": "MemoryError: the device has too little memory", "transient": True}
-    except Exception as error:  # a runtime raises whatever it likes
+    except Exception as error:  # a runtime may raise anything
         where = f" (in {os.getcwd()})" if getattr(error, "errno", None) in _OF_THE_MACHINE else ""
         more = {name: getattr(error, name) for name in ("kind", "segment") if hasattr(error, name)}
         return {"refused": f"{type(error).__name__}: {error}{where}", "transient": _may_pass(error), **more}
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Whether the machine is the reason: it has no room or too few processes, or what was installed is away."""
+    """Whether the machine is to blame: it has no memory, disk space or processes left, or installed software is
+    missing.
+    """
     while error is not None:
         if isinstance(error, (ImportError, MemoryError)) or getattr(error, "errno", None) in _OF_THE_MACHINE:
             return True
@@ -214,7 +216,7 @@ def _may_pass(error: BaseException | None) -> bool:
 
 
 def _private_streams() -> tuple[TextIO, TextIO]:
-    """The protocol's streams, with standard output handed to standard error: runtimes print there."""
+    """The protocol's streams; standard output is redirected to standard error, because runtimes print to it."""
     source = os.fdopen(os.dup(0), "r", encoding="utf-8")
     sink = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDONLY)
@@ -227,7 +229,7 @@ def _private_streams() -> tuple[TextIO, TextIO]:
 def work() -> int:
     """Answer commands until standard input ends."""
     die_with_parent()
-    # numpy compares outputs alone. Its threads, one a core, would spin while the runtime is loaded.
+    # numpy only compares outputs. Its threads, one per core, would spin while the runtime is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     source, sink = _private_streams()
     worker = Worker()
@@ -237,4 +239,4 @@ def work() -> int:
     for held in worker.held.values():
         held.job.close()
     sys.stderr.flush()
-    os._exit(0)  # a runtime's exit handlers may crash or hang after everything was said
+    os._exit(0)  # a runtime's exit handlers may crash or hang after all answers were sent

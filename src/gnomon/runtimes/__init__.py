@@ -1,1 +1,1 @@
-"""Adapters of runtimes, one a file, found by entry point."""
+"""Adapters of runtimes, one per file, found by entry point."""

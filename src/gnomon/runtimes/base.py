@@ -16,16 +16,16 @@ from gnomon.wire import Answer, FreshCommand, Options, Packaged, ProbeDetails, R
 if TYPE_CHECKING:
     from gnomon.runtimes.declared import Declaration
 
-#: Puts commands to fresh processes of the agent on the device: key -> command, answered by key -> answer or failure.
+#: Sends commands to fresh processes of the agent on the device: key -> command; returns key -> answer or failure.
 Ask = Callable[[Mapping[str, FreshCommand]], Mapping[str, "Answer | Failure"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
-    """A device beside the processor that a backend computes on, by the name that the runtime gives it.
+    """A device other than the processor that a backend computes on, with the runtime's name for it.
 
-    `software` says that it is a program on the processor itself: it is there to test with, is used only where it is
-    wished, and its times say nothing of a real one. `memory_bytes` is None where the runtime does not tell it.
+    `software` means that the device is a program on the processor itself: it exists for tests, is used only on request,
+    and its times say nothing about a real device. `memory_bytes` is None if the runtime does not report it.
     """
 
     backend: str
@@ -38,8 +38,8 @@ class Accelerator:
 class Probe:
     """A runtime as the agent found it on a device: its version, its backends, and further findings.
 
-    Of these every runtime may have `devices`, the accelerators of its backends, and `lacking`, why a backend that it
-    knows is not there.
+    In `details` any runtime may have `devices`, the accelerators of its backends, and `lacking`, which maps each
+    missing backend to the reason why it is missing.
     """
 
     version: str
@@ -48,18 +48,20 @@ class Probe:
 
     @classmethod
     def of(cls, answer: Answer) -> Self:
-        """The probe that an agent's answer tells."""
+        """The probe in an agent's answer."""
         details = cast(ProbeDetails, {k: v for k, v in answer.items() if k not in {"version", "backends"}})
         return cls(version=answer["version"], backends=tuple(answer["backends"]), details=details)
 
     @property
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """The devices beside the processor that backends compute on."""
-        # In older records OpenVINO told names alone, by backend: those are not accelerators that anything rested on.
+        """The devices other than the processor that backends compute on."""
+        # In older records OpenVINO reported only names, by backend; nothing relied on those as accelerators.
         return tuple(Accelerator(**row) for row in self.details.get("devices", ()) if isinstance(row, Mapping))
 
     def wished(self, runtime: str, wish: RunSettings) -> tuple[str, ...]:
-        """The backends that are wished, all where none is or the runtime itself is. UsageError for one not there."""
+        """The requested backends, or all if none or the runtime itself is requested. UsageError for a missing
+        backend.
+        """
         for name in wish.backends:
             if name not in (*self.backends, runtime):
                 raise self.refused(runtime, name)
@@ -67,7 +69,7 @@ class Probe:
         return tuple(name for name in self.backends if everything or name in wish.backends)
 
     def refused(self, runtime: str, backend: str) -> UsageError:
-        """The error for a backend that is wished and not there."""
+        """The error for a requested backend that is missing."""
         why = self.details.get("lacking", {}).get(backend)
         message = f"{runtime} {self.version} on this device has no backend {backend!r}" + (f": {why}" if why else "")
         return UsageError(message, hint=f"It has: {', '.join(self.backends)}.")
@@ -75,18 +77,19 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """The runtime settings that the user asks for: threads, backends, precisions, environments, session options.
+    """The runtime settings that the user requests: threads, backends, precisions, environments, session options.
 
-    `threads` is how many a runtime may use; with `more_threads` each of those numbers too is a configuration.
-    `backends` limits the backends (empty: all that are found). `precisions` are tried beside float32 where the
-    processor has them. `environments` are sets of environment variables to be tried beside the clean one; their
-    outputs are checked against the clean reference. So are those with `options`, sets of options of
-    sessions, each with its runtime. `libraries` of operators, by runtime the SHA-256 of each by its path
-    on the device, are loaded in all configurations: they are code, which a command line or a call names, and nothing
-    that is read does; so are `commands`, programs that are measured beside the runtimes. With `usual` each runtime is
-    also run as a program runs it that sets nothing, and all cores that a process may use there are a number of threads
-    beside one; with `every` 1, 2, 4 .. and all cores. `by_itself` says that a runtime of several devices is run as it
-    chooses among them too, or that whatever runtimes do by themselves is all that is tried.
+    `threads` is the number of threads that a runtime may use; each number in `more_threads` adds a configuration.
+    `backends` limits the backends (empty: all that are found). `precisions` are tried in addition to float32 if the
+    processor has them. `environments` are sets of environment variables to try in addition to the clean environment;
+    their outputs are checked against the clean reference. `options`, sets of session options, each with its runtime,
+    are checked in the same way. `libraries` of operators are loaded in all configurations; they are given by runtime,
+    as the SHA-256 of each library by its path on the device. Libraries are code: only a command line or a call names
+    them, never a file that is read. The same holds for `commands`, programs that are measured in addition to the
+    runtimes. With `usual`, each runtime is also run as by a program that sets nothing, and all cores that a process may
+    use are tried as a number of threads besides one; with `every`, 1, 2, 4 .. and all cores. `by_itself` "too" also
+    runs a runtime of several devices with its own choice among them; "only" tries nothing but the runtimes' own
+    choices.
     """
 
     threads: int = 1
@@ -103,26 +106,26 @@ class RunSettings:
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """All numbers of threads that are tried."""
+        """All numbers of threads to try."""
         return (self.threads, *self.more_threads)
 
     def loading(self, runtime: str) -> Options:
-        """The option of a segment that has a runtime load its libraries."""
+        """The option of a segment that makes a runtime load its libraries."""
         return {"libraries": dict(self.libraries[runtime])} if runtime in self.libraries else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Settings of a whole process of a runtime, and the backends that operators can be given within it.
+    """The settings of a runtime's whole process, and the backends to which operators can be assigned within it.
 
-    `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the
-    default one, which takes what no other is given. `tolerance` is the largest difference of outputs, relative to
-    the reference's largest magnitude, that is not a wrong result in this precision. `reported` maps what the
-    loaded runtime itself calls its backends to theirs here; empty where only a profiled run tells, in these names.
-    `transfers` says that the backends have memories of their own, so that a tensor that crosses is copied. A profiled
-    run then takes operators apart, each with copies of all that it reads and writes; or, with `steps_within`, it is run
-    as ever, and tells the time of operators together with the copies that they are the reason of.
-    `accelerators` are what its backends compute on beside the processor.
+    `name` is unique on a device ("onert", "openvino[bf16]", "onert[RUY_PATHS=16]"). `backends` begins with the default
+    backend, which takes all operators that are not assigned to another. `tolerance` is the largest difference of
+    outputs, relative to the reference's largest magnitude, that is not a wrong result in this precision. `reported`
+    maps the loaded runtime's own names of its backends to the names here; it is empty if only a profiled run reports
+    places, in these names. `transfers` means that the backends have separate memories, so that a tensor is copied when
+    it moves between them. A profiled run then runs each operator separately, with copies of everything that it reads
+    and writes; with `steps_within`, the model runs as usual, and the time of an operator includes the copies that it
+    causes. `accelerators` are the devices other than the processor that its backends compute on.
     """
 
     runtime: str
@@ -139,33 +142,33 @@ class Configuration:
 
     @property
     def clean(self) -> bool:
-        """Whether it is a runtime's own, with neither variables of the environment nor options of sessions."""
+        """Whether it is a runtime's own configuration, without environment variables, session options or a command."""
         return not self.environment and not {"session", "command"} & self.options.keys()
 
     @property
     def checked(self) -> bool:
-        """Whether its outputs can be compared: a command may leave none."""
+        """Whether its outputs can be compared; a command may write none."""
         return "outputs" in self.options.get("command", {"outputs": ""})
 
     @property
     def usual(self) -> bool:
-        """Whether it sets nothing: the runtime runs by its own defaults, fed as a program feeds it."""
+        """Whether it sets nothing: the runtime runs with its own defaults, and gets inputs as a program gives them."""
         return bool(self.options.get("usual"))
 
     @property
     def apart(self) -> bool:
-        """Whether it takes models whole alone: it sets nothing, chooses of devices by itself, or is a command."""
+        """Whether it takes only whole models: it sets nothing, chooses among devices itself, or is a command."""
         return self.usual or bool(self.options.keys() & {"command", "order"})
 
     @property
     def serial(self) -> bool:
-        """Whether one thread does the work, so that its CPU time is the time of a call."""
+        """Whether one thread does all the work, so that its CPU time is the time of a call."""
         return self.options.get("threads", 1) == 1 and not self.apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """A way in which a runtime computes with as little done to the model as it can: `label` says it for people."""
+    """A way to run a runtime that changes the model as little as possible; `label` describes it for people."""
 
     label: str
     options: Options
@@ -173,13 +176,13 @@ class Plain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedModel:
-    """A model on a device: its graph, the path there, and the tensors of a job that it reads and writes, in order.
+    """A model on a device: its graph, its path there, and the tensors of a job that it reads and writes, in order.
 
-    `graph` is the analysed one, its shapes fixed and constants folded: the file at `path` may have more operators, and
-    leave dimensions open. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, while
-    `inputs` and `outputs` always are named as in the user's own. `named` is the path of a copy for profiled runs, whose
-    nodes have the graph's names; "" where the file's own names are those. `dims` are the values of the dimensions that
-    the file leaves open by a name.
+    `graph` is the analysed graph, with fixed shapes and folded constants; the file at `path` may have more operators
+    and open dimensions. For a converted model (ONNX to ncnn) it is not the graph of the user's own file, but `inputs`
+    and `outputs` always have the names in the user's file. `named` is the path of a copy for profiled runs, whose nodes
+    have the graph's names; "" if the file itself has these names. `dims` are the values of the named dimensions that
+    the file leaves open.
     """
 
     graph: Graph
@@ -198,12 +201,12 @@ class PlacedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Which operators each backend of a configuration takes, and how backends failed.
+    """The operators that each backend of a configuration takes, and the failures of backends.
 
-    `operators[backend]` are operator indices. `failures[backend]` says why a backend took none, or which it lacks.
-    `options` are those without which this model does not run in the configuration. `folded` operators do not exist when
-    the model runs: each lies where the one does into which the runtime folds it. `copy` says why a copy of the file is
-    run and not the file itself: "" where it is the file.
+    `operators[backend]` are operator indices. `failures[backend]` says why a backend took no operators, or which
+    operators it lacks. `options` are needed to run this model in the configuration. `folded` operators do not exist
+    when the model runs: each lies on the backend of the operator into which the runtime folds it. `copy` says why a
+    copy of the file is run instead of the file itself; "" if the file itself is run.
     """
 
     operators: Mapping[str, frozenset[int]]
@@ -220,54 +223,56 @@ Assignment = Mapping[int, str]
 class Runtime(Protocol):
     """The host's side of a runtime. Stateless; it never imports the runtime, which lives on the device.
 
-    The order of calls is: `configurations` once for each device, then `support` for each model and configuration,
-    then `segment` and `package` as often as wanted. A runtime may also have `plain`, a tuple of `Plain`, the plainest
-    first: results are checked against its outputs for the user's own file; `tunings`, a tuple of
-    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose; `usual`, a function from a probe to the
-    configuration that sets nothing (option `usual`), None where it has none; `session_options`, that its driver takes
-    the options `session` (texts by name, as the runtime has them) and `libraries`; `float64`,
-    false where it computes a model of float64 in float32; `driver`, the import path of its driver
-    (`package.module:Class`), without which its name is that; `chained`, the options more that a segment has beside
-    others in one process; `by_names`, that its profiler knows operators by the names of nodes alone; and
-    `resolution_s`, the seconds in which that counts, where they are coarser than a nanosecond; and `streams`, that
-    calls of several threads compute at once. Everything that may
-    crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError` only.
+    The order of calls is: `configurations` once for each device, then `support` for each model and configuration, then
+    `segment` and `package` any number of times. A runtime may have further attributes. `plain` is a tuple of `Plain`,
+    the plainest first; their outputs for the user's own file are used to check results. `tunings` is a tuple of
+    `gnomon.runtimes.tunings.Tuning`, the settings that a search may choose. `usual` is a function from a probe to the
+    configuration that sets nothing (option `usual`), or to None. `session_options` means that its driver accepts the
+    options `session` (texts by name, as in the runtime) and `libraries`. `float64` is false if it computes a float64
+    model in float32. `driver` is the import path of its driver (`package.module:Class`); without it the driver has the
+    runtime's name. `chained` are additional options of a segment that shares a process with others. `by_names` means
+    that its profiler identifies operators only by the names of nodes. `resolution_s` is the profiler's resolution in
+    seconds, if coarser than a nanosecond. `streams` means that calls from several threads compute at once. Everything
+    that may crash or hang happens in the agent's processes, behind `ask`. Methods raise `gnomon.errors.GnomonError`
+    only.
     """
 
     name: str
     #: Graph.format values that the runtime loads.
     formats: frozenset[str]
-    #: The pip requirements that a device needs to run it, a third party's driver among them: brought to a device that
-    #: lacks them, and named by packages.
+    #: The pip requirements of the runtime on a device, including a third party's driver. They are installed on a device
+    #: that lacks them, and listed in packages.
     wheels: tuple[str, ...]
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """The configurations worth trying; UsageError where the wish names a backend that is not there."""
+        """The configurations worth trying. UsageError if the request names a missing backend."""
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Which operators each backend takes, found by asking the runtime on the device."""
+        """Ask the runtime on the device which operators each backend takes."""
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
         """The segment (docs/agent.md) that the agent loads to run the model under an assignment."""
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """Write what the runtime needs into `folder`; the model's path is relative to `folder`."""
+        """Write the files that the runtime needs into `folder`; the model's path is relative to `folder`."""
 
 
 def portable(options: Options) -> Options:
-    """A segment's options with the SHA-256 of its libraries of operators by their names, wherever these lie."""
+    """A segment's options with the paths of its operator libraries reduced to file names; the SHA-256 are kept."""
     if "libraries" not in options:
         return options
     return {**options, "libraries": {PurePosixPath(path).name: d for path, d in options["libraries"].items()}}
 
 
 def resolution_of(runtime: Runtime) -> float:
-    """The seconds in which a runtime's profiler counts, below which no time of an operator is known; 0: fine ones."""
+    """The resolution of a runtime's profiler in seconds; shorter operator times are unknown. 0 if it is a
+    nanosecond.
+    """
     return float(getattr(runtime, "resolution_s", 0.0))
 
 
 def by_names(runtime: Runtime) -> bool:
-    """Whether a runtime's profiler tells operators by the names of nodes alone, which a file may lack."""
+    """Whether a runtime's profiler identifies operators only by the names of nodes, which a file may lack."""
     return bool(getattr(runtime, "by_names", False))
 
 
@@ -278,18 +283,22 @@ class Named(Protocol):
 
 
 def driver_of(runtime: Named) -> str:
-    """The agent's name for a runtime's driver: the import path of a third party's, else the runtime's name."""
+    """The agent's name for a runtime's driver: the import path of a third party's driver, otherwise the
+    runtime's name.
+    """
     return str(getattr(runtime, "driver", runtime.name))
 
 
 def chained_options(runtime: Runtime) -> Options:
-    """The options that a runtime's segment has more where it is one of a chain's."""
+    """The additional options of a runtime's segment that is part of a chain."""
     options: Options = getattr(runtime, "chained", {})
     return options
 
 
 def loads(runtime: Runtime) -> str:
-    """The library that takes most of the start of a runtime's process: a shared one (PyTorch), or its own."""
+    """The library that takes most of the start time of a runtime's process: a shared one (PyTorch), or the runtime's
+    own.
+    """
     return str(getattr(runtime, "loads", runtime.name))
 
 
@@ -307,7 +316,7 @@ def whole_segment(driver: str, model: PlacedModel, options: Options) -> Segment:
 def trial_answers(
     ask: Ask, driver: str, model: PlacedModel, options: Mapping[str, Options]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-    """The runtime's answers about a model with each of these options, each in its own process; and the failures."""
+    """The runtime's answers about a model with each of these options, each from its own process, and the failures."""
     segments: dict[str, RuntimeModel]
     segments = {key: {"runtime": driver, "model": model.path, "options": own} for key, own in options.items()}
     answers = ask({key: {"do": "supports", "segment": segment} for key, segment in segments.items()})
@@ -322,10 +331,9 @@ def job_tensors(graph: Graph) -> dict[str, Tensor]:
 
 
 def environment_variants(wish: RunSettings, runtime: str = "") -> Sequence[tuple[str, Mapping[str, str]]]:
-    """The clean environment, then each wished one with the label that goes into a configuration's name.
+    """The clean environment, then each requested environment, with its label for the configuration's name.
 
-    One with a variable of gnomon's own (``GNOMON_TVM_..``) is meant for the runtime of that name, and left out for
-    others.
+    An environment with one of gnomon's own variables (``GNOMON_TVM_..``) applies only to the runtime of that name.
     """
     own = f"GNOMON_{runtime.upper()}_"
     meant = [e for e in wish.environments if all(k.startswith(own) for k in e if k.startswith("GNOMON_"))]

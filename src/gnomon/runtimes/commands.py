@@ -1,6 +1,6 @@
-"""A declared command as a runtime: each combination of its choices is a configuration.
+"""A declared command as a runtime, with a configuration for each combination of its choices.
 
-And how it is run where there is no Python: by the link for programs.
+On devices without Python the link for programs runs it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_CONFIGURATIONS = 64
 
 
 class CommandRuntime(WholeModelRuntime):
-    """The adapter of a declared command: a configuration for each combination of its choices."""
+    """The adapter of a declared command, with a configuration for each combination of its choices."""
 
     driver = "command"
     wheels: tuple[str, ...] = ()
@@ -65,7 +65,9 @@ class CommandRuntime(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model; what it is called is known here, as its file may have another name on the device."""
+        """The whole model, with its name, which is known only here because the file may have another name on the
+        device.
+        """
         segment = super().segment(model, configuration, assignment)
         spec: CommandSpec = segment["options"]["command"]
         # AMD's compiler for Caffe writes dpu_NAME.elf, and a server there knows the kernel as NAME.
@@ -75,29 +77,29 @@ class CommandRuntime(WholeModelRuntime):
 
 
 _OUTPUTS = "outputs.{index}"
-"""The names of outputs that are fetched from a device without Python."""
+"""The names of output files that are fetched from a device without Python."""
 _LOOK = 'command -v "$1" || { echo "there is no program $1 on its PATH" >&2; exit 1; }'
 _NEEDS_PYTHON = frozenset({"files", "prepare", "file"})
 
 
 class CommandProgram:
-    """The driver of declared commands for devices without Python: what a command needs there is its program alone."""
+    """The driver of declared commands for devices without Python, where a command needs only its program."""
 
     name = "command"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """Nothing: each declaration names its own program."""
+        """Report nothing, as each declaration names its own program."""
         return {"version": "", "backends": []}
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """Whether one process of the command ends well, or its program is there, where it is only looked for."""
+        """Check that one process of the command ends well, or when only probing, that its program exists."""
         reason = attempt(options)
         if reason:
             raise ProgramRefused(reason)
         return {"version": "", "backends": [options["command"]["name"]]}
 
     def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
-        """The declared words, filled."""
+        """The words of the declaration with their placeholders filled."""
         options = segment["options"]
         spec: CommandSpec = options["command"]
         if options.get("probing"):
@@ -124,7 +126,7 @@ class CommandProgram:
         return Command(argv=tuple(filled(word, values) for word in words), environment=environment)
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
-        """The times that it printed; its operators are not read here."""
+        """The times that the command printed; its operators are not read here."""
         spec: CommandSpec = segment["options"]["command"]
         if segment["options"].get("probing"):
             return Taken(load_ns=0, warm_ns=(), calls_ns=(), mean_ns=0)

@@ -1,7 +1,7 @@
-"""Declarations of commands: any program that measures a model is a runtime by a few lines of TOML.
+"""Declarations of commands: a few lines of TOML make any program that measures a model a runtime.
 
-Declarations come from the file that ships, the user's commands.toml, a file that is named, or the command line; what
-lies in a folder, a package, a plan or the results database declares nothing.
+Declarations come from the file that gnomon ships, the user's commands.toml, a named file, or the command line. Files in
+a folder, a package, a plan or the results database declare nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gnomon.system.files import user_folder
 from gnomon.wire import CommandSpec
 
 MADE_OF_INPUTS = frozenset({"input_files", "input_list", "inputs_npz", "inputs_npy", "ncnn_shapes"})
-"""Placeholders that the agent in Python fills from the model's inputs."""
+"""Placeholders that only the agent, in Python, can fill from the model's inputs."""
 PLACEHOLDERS = frozenset({"model", "model_name", "threads", "runs", "warm", "folder", "inputs"}) | MADE_OF_INPUTS
-"""Placeholders in the words of a command, beside its choices."""
+"""Placeholders in the words of a command, besides its choices."""
 _HERE = "gnomon.toml"
 _HINT = "docs/jobs/commands.md has every key."
 
@@ -35,7 +35,7 @@ FileName = Annotated[str, matching(r"(?!\.)[^/]+(/(?!\.)[^/]+)*", "the path of a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operators:
-    """The table of operators that a profiled run leaves: where their times are, and what names each."""
+    """The table of operators that a profiled run writes: how their times and their names are read."""
 
     read: Text
     label: Text
@@ -45,18 +45,19 @@ class Operators:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A command that measures a model: how it is started, and where its times are.
+    """A command that measures a model: how it is started, and where its times are found.
 
-    Texts hold `PLACEHOLDERS` and the names of `choices`. `read` is what
-    `gnomon.agent.drivers.command.reading.readings` takes, "" for the wall time of the process; `each` number is a
-    call's, or the mean or median of all calls; "average": the mean of all numbers is a call's; "part": what a part of a
-    call took on average, so that all of them together are a call, without what it costs around them. `file` is what is
-    read in place of what is printed; of several that match it (* and ?) the last by name. `outputs` is where outputs
-    lie afterwards, with {index} or {name}, or an .npz file: "" where nothing tells them, so that they are not checked.
-    `prepare` are commands before the first run of a model, `files` texts that are written before them. A choice
-    without values has no default: whoever names the command says it. Printed lines that `refused_if` matches say that
-    it did not run as declared. `profile` are the words more of a profiled run. `format` is the version whose output
-    was read; `ran` says that the real program was.
+    Texts may contain `PLACEHOLDERS` and the names of `choices`. `read` says where the times are, in the notation of
+    `gnomon.agent.drivers.command.reading.readings`, or "" for the wall time of the process. `each` is the meaning of
+    one number: "call" is one call, "mean" and "median" are over all calls, "average" means that the mean of all numbers
+    is the time of a call, and "part" that each number is the average time of a part of a call: the parts add up to a
+    call, without the overhead around them. `file` is read instead of the printed output; of several files that match it
+    (* and ?), the last by name. `outputs` is where outputs lie afterwards: a path with {index} or {name}, or an .npz
+    file; "" if there are none, so that they are not checked. `prepare` are commands before the first run of a model,
+    and `files` are texts that are written before these commands. A choice without values has no default and must be
+    given with the command's name. If printed lines match `refused_if`, the command did not run as declared. `profile`
+    are additional words of a profiled run. `format` is the version whose output the declaration was written for; `ran`
+    means that the real program was run with it.
     """
 
     name: Name
@@ -84,17 +85,19 @@ class Declaration:
 
     @property
     def program(self) -> str:
-        """The program to install: the one that prints its version, which a script may start, else the first word."""
+        """The program to install: the one that prints the version, as the first word may be a script; otherwise the
+        first word.
+        """
         return (self.version or self.run)[0]
 
     @property
     def texts(self) -> list[str]:
-        """All texts in which placeholders are filled."""
+        """All texts that may contain placeholders."""
         words = (word for words in (self.run, self.profile, self.version, *self.prepare) for word in words)
         return [*words, self.file, *self.files.values(), *self.environment.values()]
 
     def spec(self, choices: Mapping[str, str]) -> CommandSpec:
-        """The declaration for the device, with one value for each choice; unset keys are left out."""
+        """The declaration as sent to the device, with one value for each choice; unset keys are left out."""
         values = {**to_json(self), "choices": dict(choices)}
         spec = {key: values[key] for key in CommandSpec.__annotations__ if values[key]}
         if self.operators is not None:
@@ -103,7 +106,7 @@ class Declaration:
 
 
 def _unfit(name: str, declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """The keys whose values do not go together, and why."""
+    """The keys whose values are invalid or do not fit together, each with the reason."""
     if name != declaration.name:
         yield "name", "there is no such key: the command is called as its table"
     used = placeholders(declaration.texts)
@@ -141,14 +144,14 @@ def _unread(key: str, read: str, unit: str) -> Iterator[tuple[str, str]]:
 
 
 def commands_path() -> Path:
-    """The user's own file of commands; it need not exist."""
+    """The path of the user's own file of commands, which need not exist."""
     return user_folder() / "commands.toml"
 
 
 def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Path]]:
-    """All declared commands with their files, by name: those that ship, the user's own, those of a file that is named.
+    """All declared commands with their files, by name: those that gnomon ships, the user's own, those of a named file.
 
-    A later one takes the place of an earlier one of its name. UsageError with all that is wrong with a file.
+    A later command replaces an earlier one with the same name. UsageError with all errors in a file.
     """
     shipped = Path(str(resources.files("gnomon.runtimes").joinpath("commands.toml")))
     declared: dict[str, tuple[Declaration, Path]] = {}
@@ -165,10 +168,10 @@ def declarations(config: Path | None = None) -> dict[str, tuple[Declaration, Pat
 def chosen_commands(
     given: Sequence[str], read: Sequence[str] = (), config: Path | None = None, *, model: bool = True
 ) -> tuple[Declaration, ...]:
-    """The commands that a user names, or writes as one line with the placeholder {model}, or any with a space in it.
+    """The commands that a user gives by name, or as a line: a text with the placeholder {model} or with a space.
 
-    `read` says where the times of such lines are: one for all of them, or one each. UsageError, also for a command
-    that has no place for the `model` that there is.
+    `read` says where the times of these lines are found: one text for all lines, or one for each. UsageError, also for
+    a command without a place for the model if `model` is true.
     """
     declared = declarations(config) if any(not _is_line(text) for text in given) or config else {}
     lines = [text for text in given if _is_line(text)]
@@ -193,7 +196,7 @@ def chosen_commands(
 
 
 _NAMED = re.compile(r"[A-Za-z0-9._-]+(:.*)?", re.ASCII)
-"""The name of a command, and what is chosen of it."""
+"""The name of a command and its choices."""
 
 
 def _is_line(text: str) -> bool:
@@ -201,7 +204,7 @@ def _is_line(text: str) -> bool:
 
 
 def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Declaration:
-    """The declaration that "NAME", or "NAME:KEY=VALUE,KEY=VALUE", means. UsageError."""
+    """The declaration that "NAME" or "NAME:KEY=VALUE,KEY=VALUE" names. UsageError."""
     name, _, settings = text.partition(":")
     if name not in declared:
         near = did_you_mean(name, declared) or "`gnomon commands` lists all."
@@ -226,13 +229,13 @@ def _of_name(text: str, declared: Mapping[str, tuple[Declaration, Path]]) -> Dec
 
 
 def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
-    """The declaration of one line; its name is the program's."""
+    """The declaration of a command given as one line; its name is the program's name."""
     try:
         words = shell_words(text)
     except ProblemError as error:
         raise UsageError(f"--command {text!r}: {error.message}", hint="Quote it as for a shell.") from error
-    # It runs in a folder of its own: what is named from the user's folder is named whole. A program without a slash is
-    # that of the PATH, whatever lies here.
+    # The command runs in its own folder, so paths relative to the user's folder become absolute. A program without a
+    # slash is looked up on the PATH, even if a file of that name lies here.
     here = [_is_here(word) and (place > 0 or "/" in word) for place, word in enumerate(words)]
     words = tuple(str(Path(word).absolute()) if own else word for word, own in zip(words, here, strict=True))
     base = _program_name(words)
@@ -248,15 +251,15 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
 
 
 def _is_here(word: str) -> bool:
-    """Whether a word names a file."""
+    """Whether a word is the path of an existing file."""
     try:
         return Path(word).is_file()
-    except OSError:  # it is too long for a name
+    except OSError:  # the word is too long for a file name
         return False
 
 
 def _program_name(words: Sequence[str]) -> str:
-    """The usual name of a command line: its program, or the script that an interpreter runs."""
+    """The usual name of a command line: the name of its program, or of the script that an interpreter runs."""
     scripts = [word for word in words[1:] if _is_here(word)]
     interpreted = re.fullmatch(r"(python[0-9.]*|sh|bash|node|perl)", Path(words[0]).name)
     own = Path(scripts[0]).stem if interpreted and scripts else Path(words[0]).name

@@ -1,4 +1,6 @@
-"""ExecuTorch: programs (.pte) whose places are fixed, and exported PyTorch programs (.pt2) that are placed here."""
+"""ExecuTorch: programs (.pte) with fixed places, and exported PyTorch programs (.pt2) whose operators are
+placed here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _PORTABLE, _XNNPACK = "portable", "XnnpackBackend"
 
 
 class ExecuTorch(WholeModelRuntime):
-    """The adapter of ExecuTorch: its kernels are the backend `portable`, each delegate that the wheel has another.
+    """The adapter of ExecuTorch: its kernels are the backend `portable`, and each delegate in the wheel is a further
+    backend.
 
     In a .pte an exporter decided where each instruction runs. A .pt2 is lowered on the device, each operator for
     `portable` or for XNNPACK.
@@ -29,16 +32,21 @@ class ExecuTorch(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration an environment, with the backends that are found, or those of them that are wished."""
+        """One configuration for each environment, with the backends that are found, or the requested ones among
+        them.
+        """
         return tuple(environment_configurations(self.name, wish, probe.wished(self.name, wish)))
 
     def usual(self, probe: Probe) -> Configuration:
-        """As many threads as ExecuTorch takes itself; a .pt2 lowered for what its partitioner gives to XNNPACK."""
+        """The number of threads is ExecuTorch's own choice, and its partitioner decides which operators of a .pt2 go to
+        XNNPACK.
+        """
         return usual_configuration(self.name)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """A .pte loads or does not, and says itself where its instructions run. Of a .pt2 XNNPACK's partitioner tells
-        what it takes, after ExecuTorch has told whether the kernels take all: in one process, unless that failed.
+        """A .pte loads or fails as a whole, and contains where its instructions run. For a .pt2, ExecuTorch reports
+        whether the kernels take all operators, and XNNPACK's partitioner which ones it takes, in the same process
+        unless it failed.
         """
         if configuration.usual:
             return super().support(ask, model, configuration)
@@ -67,7 +75,7 @@ class ExecuTorch(WholeModelRuntime):
         return {"do": "supports", "segment": segment, "process": self.name}
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole program; of a .pt2 with the operators that are lowered for XNNPACK."""
+        """The whole program; for a .pt2, with the operators to lower for XNNPACK."""
         return whole_segment(self.name, model, _placed(model.graph, configuration, assignment))
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
@@ -76,7 +84,9 @@ class ExecuTorch(WholeModelRuntime):
         return {**written, "options": _placed(model.graph, configuration, assignment)}
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """The method of a .pte, or of a .pt2 that is lowered first; none for a .pt2 whose places were chosen here."""
+        """Lines that run the method of a .pte, or of a .pt2 after lowering it; none for a .pt2 whose places were chosen
+        here.
+        """
         if model.graph.format == "pt2" and not configuration.usual:
             return []
         threads = [] if configuration.usual else [_THREADS.format(configuration.options["threads"])]
@@ -103,7 +113,7 @@ _LOWERED = (
 
 
 def _placed(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
-    """Options of the driver for an assignment; the usual configuration leaves it to XNNPACK's partitioner."""
+    """Options of the driver for an assignment; in the usual configuration XNNPACK's partitioner chooses."""
     xnnpack = sorted(index for index, backend in assignment.items() if backend == _XNNPACK)
     return _options(graph, configuration, None if configuration.usual else xnnpack)
 
@@ -115,7 +125,9 @@ def _written_for(graph: Graph, index: int) -> str:
 
 
 def _options(graph: Graph, configuration: Configuration, xnnpack: list[int] | None) -> Options:
-    """Options of the driver: threads, and the delegates of a .pte by instruction or the operators for XNNPACK."""
+    """Options of the driver: threads, and either the delegates of a .pte by instruction, or the operators for
+    XNNPACK.
+    """
     if graph.format == "pt2":
         return {**configuration.options, "xnnpack": xnnpack}
     where = {str(op.index): _written_for(graph, op.index) for op in graph.operators}

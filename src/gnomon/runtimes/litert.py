@@ -1,4 +1,4 @@
-"""LiteRT: TFLite models, by XNNPACK, by its builtin or its reference kernels, or on a GPU."""
+"""LiteRT: TFLite models run by XNNPACK, by LiteRT's builtin or reference kernels, or on a GPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gnomon.wire import Packaged
 
 _GPU = "gpu"
 _REPORTED = ("xnnpack", "builtin", "builtin in place of xnnpack")
-"""Reports of an interpreter that chose its kernels itself."""
-#: What a GPU computes in beside float32, with its name in configurations.
+"""Names reported by an interpreter that chose its kernels itself."""
+#: Precisions of a GPU besides float32, with their names in configurations.
 _LOWER = {"float16": "f16"}
 
 
 class LiteRt(WholeModelRuntime):
-    """The adapter of LiteRT. Each kind of kernels is a configuration with one backend, which takes a model whole.
+    """The adapter of LiteRT. Each kind of kernels is a configuration with one backend that takes whole models.
 
-    So is a GPU. It is named in the configuration's options, so that no other is taken for it. One that is a program on
-    the CPU is used only where "gpu" is wished.
+    A GPU is a configuration too. The options name it, so that no other GPU is used in its place. A GPU that is a
+    program on the CPU is used only if "gpu" is requested.
     """
 
     name = "litert"
@@ -38,7 +38,7 @@ class LiteRt(WholeModelRuntime):
     )
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """A configuration for each kind of kernels, in an environment each; the clean ones first."""
+        """A configuration for each kind of kernels in each environment, the clean environment first."""
         wished = probe.wished(self.name, wish)
         software = {a.backend for a in probe.accelerators if a.software}
         return tuple(
@@ -56,7 +56,9 @@ class LiteRt(WholeModelRuntime):
     def _of_kernels(
         self, probe: Probe, wish: RunSettings, kernels: str, label: str, environment: Mapping[str, str]
     ) -> Iterator[Configuration]:
-        """The configurations of a kind of kernels: one, and of a GPU one for each precision that is wished."""
+        """The configurations of a kind of kernels: one in float32, and for a GPU one for each further requested
+        precision.
+        """
         accelerators = tuple(a for a in probe.accelerators if a.backend == kernels)
         lower = [p for p in wish.precisions if p in _LOWER] if kernels == _GPU else []
         for precision in ("float32", *lower):
@@ -71,13 +73,13 @@ class LiteRt(WholeModelRuntime):
                 environment=environment,
                 precision=precision,
                 tolerance=TOLERANCE[precision],
-                # XNNPACK leaves what it lacks to the builtin kernels.
+                # XNNPACK leaves operators that it lacks to the builtin kernels.
                 reported={kernels: kernels, **({"builtin": kernels} if kernels == "xnnpack" else {})},
                 accelerators=accelerators,
             )
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """The classic interpreter, whose kernels are XNNPACK's unless another kind was measured."""
+        """Lines for the classic interpreter, which uses XNNPACK; none if another kind of kernels was measured."""
         if configuration.options.get("kernels", "xnnpack") != "xnnpack":
             return []
         threads = "" if configuration.usual else f", num_threads={configuration.options['threads']}"
@@ -93,6 +95,6 @@ class LiteRt(WholeModelRuntime):
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
         """A copy of the model file."""
-        # Elsewhere it runs on the GPU that is there.
+        # On another device the package runs on that device's GPU.
         options = {name: value for name, value in configuration.options.items() if name != "adapter"}
         return super().package(model, replace(configuration, options=options), assignment, folder)

@@ -1,4 +1,4 @@
-"""MNN: an ONNX model, converted on the device, whole on the processor."""
+"""MNN: an ONNX model is converted on the device and runs whole on the processor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Mnn(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration an environment, with the one backend that there is."""
+        """One configuration for each environment, with the only backend."""
         backends = probe.wished(self.name, wish)
         reported = {backend: backend for backend in backends}
         return tuple(environment_configurations(self.name, wish, backends, reported=reported))
@@ -26,7 +26,7 @@ class Mnn(WholeModelRuntime):
         return usual_configuration(self.name, *probe.backends)
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """A session of the model, which is converted first, into a file beside it."""
+        """Lines that convert the model into a file next to it, and run it in a session."""
         words = "'-f', 'ONNX', '--modelFile', file, '--MNNModel', file + '.mnn', '--bizCode', 'gnomon'"
         settings = {"backend": "CPU", "precision": "high", "numThread": configuration.options.get("threads")}
         return [

@@ -1,4 +1,4 @@
-"""ncnn: its layers are placed one by one on the CPU or on Vulkan, with copies between the two that cost time."""
+"""ncnn: layers are placed one by one on the CPU or on Vulkan; copies between the two cost time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CPU, _VULKAN = "cpu", "vulkan"
 class Ncnn:
     """The adapter of ncnn. It computes in float32 on both backends.
 
-    Inputs are handed over in the CPU's memory, so the cpu backend is always there: it is the default.
+    Inputs are passed in the CPU's memory, so the backend cpu always exists and is the default.
     """
 
     name = "ncnn"
@@ -44,8 +44,8 @@ class Ncnn:
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration an environment, with the backends cpu and, where a real device is found or it is wished,
-        vulkan; one for each Vulkan device where several are wished.
+        """One configuration for each environment, with the backend cpu, and with vulkan if a real device is found or it
+        is requested; if several Vulkan devices are requested, one configuration for each.
         """
         wished = tuple(_resolved(probe, name) for name in wish.backends)
         if wished and _CPU not in wished:
@@ -53,7 +53,7 @@ class Ncnn:
                 "ncnn takes its inputs in the CPU's memory, so it needs the backend 'cpu'", hint="Add --backend cpu."
             )
         there = {a.backend: a for a in probe.accelerators}
-        # Vulkan that is a program on the CPU is there to test placement: it is measured where it is asked for.
+        # Vulkan as a program on the CPU exists to test placement: it is measured only on request.
         usual = (_VULKAN,) if _VULKAN in there and not there[_VULKAN].software else ()
         chosen = tuple(dict.fromkeys(b for b in wished if b != _CPU)) if wished else usual
         return tuple(
@@ -63,13 +63,13 @@ class Ncnn:
         )
 
     def usual(self, probe: Probe) -> Configuration:
-        """A net that sets nothing: ncnn rounds weights and computes in half precision where it can."""
+        """A net with default settings: ncnn rounds weights and computes in half precision where it can."""
         return usual_configuration(self.name, _CPU, precision="float16")
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """ncnn loads the model on each backend, in a process of its own, and tells which layers it left on the CPU.
+        """ncnn loads the model on each backend in a separate process, and reports which layers it left on the CPU.
 
-        Where it does not survive loading all layers on Vulkan, each type of layer is tried alone.
+        If it fails to load all layers on Vulkan, each type of layer is tried alone.
         """
         everything = frozenset(op.index for op in model.graph.operators)
         home = configuration.backends[0]
@@ -81,7 +81,7 @@ class Ncnn:
         operators[home] = everything
         for vulkan in configuration.backends[1:]:
             if vulkan in failures:
-                # The layers of the types that ncnn loads on Vulkan when they alone are there.
+                # The layers whose types ncnn can load on Vulkan when only that type is there.
                 alone, _ = self._answers(ask, model, configuration, model.graph.of_types())
                 operators[vulkan] = frozenset(index for answer in alone.values() for index in answer[_VULKAN])
             else:
@@ -91,12 +91,12 @@ class Ncnn:
     def _answers(
         self, ask: Ask, model: PlacedModel, configuration: Configuration, moved: Mapping[str, Collection[int]]
     ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-        """The answers with these layers on Vulkan."""
+        """The answers and failures with these layers on Vulkan."""
         options = {key: {**configuration.options, "vulkan": sorted(layers)} for key, layers in moved.items()}
         return trial_answers(ask, self.name, model, options)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The model with the list of layers that the driver leaves on Vulkan; all others it masks."""
+        """The model with the list of layers to leave on Vulkan; the driver masks all others."""
         graph = model.graph
         return {
             **whole_segment(self.name, model, _options(graph, configuration, assignment)),
@@ -105,7 +105,7 @@ class Ncnn:
         }
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """A net on the processor alone; the usual one sets nothing."""
+        """Lines for a net on the processor alone; in the usual configuration they set nothing."""
         if configuration.backends[1:]:
             return []
         settings = [
@@ -133,14 +133,14 @@ class Ncnn:
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """The ``.param`` and the ``.bin``: as they are, or where layers lie on Vulkan with the masks of the assignment
-        written in, for any program that uses ncnn.
+        """The ``.param`` and the ``.bin``, unchanged, or if layers lie on Vulkan, with the assignment's masks written
+        into the ``.param`` for any program that uses ncnn.
 
         `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
         """
         options = _options(model.graph, configuration, assignment)
         if _VULKAN in configuration.backends:
-            options.pop("device", None)  # elsewhere it runs on ncnn's own choice there
+            options.pop("device", None)  # on another device ncnn chooses the Vulkan device
         from gnomon.formats.ncnn_param import MAX_CHARACTERS, parse_ncnn_param, write_ncnn_param
 
         target = folder / model.path.name
@@ -153,12 +153,12 @@ class Ncnn:
 
 
 def _resolved(probe: Probe, name: str) -> str:
-    """The backend that a wish means: one by its name, or "vulkan:PART" the device with PART in its name."""
+    """The backend that a request means: a backend's name, or "vulkan:PART" for the device with PART in its name."""
     if name in probe.backends:
         return name
     kind, _, part = name.partition(":")
     devices = [a for a in probe.accelerators if kind == _VULKAN and part and part.lower() in a.name.lower()]
-    # Where there are several devices, ncnn's own choice is among them twice.
+    # If there are several devices, ncnn's own choice is listed twice.
     if len(devices) > 1:
         devices = [a for a in devices if a.backend != _VULKAN]
     if len(devices) != 1:
@@ -171,7 +171,9 @@ def _resolved(probe: Probe, name: str) -> str:
 def _configuration(
     wish: RunSettings, vulkan: Accelerator | None, label: str, environment: Mapping[str, str]
 ) -> Configuration:
-    """The configuration with a Vulkan device, or with none; one that is not ncnn's own choice is in its name."""
+    """The configuration with a Vulkan device or with none; a device that is not ncnn's own choice is part of
+    the name.
+    """
     backend = vulkan.backend if vulkan else ""
     options: dict[str, object] = {"threads": wish.threads}
     if vulkan:
@@ -189,7 +191,7 @@ def _configuration(
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> dict[str, Any]:
-    """Options of the driver: threads, the Vulkan device and the layers on it, and the shapes of the inputs' blobs."""
+    """Options of the driver: threads, the Vulkan device and the layers on it, and the shapes of the input blobs."""
     return {
         **configuration.options,
         "vulkan": sorted(index for index, backend in assignment.items() if backend in configuration.backends[1:]),

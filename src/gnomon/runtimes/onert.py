@@ -1,9 +1,9 @@
 """onert (Samsung ONE): operators are placed one by one on the backends of one process.
 
-onert's own program, onert_run of Samsung ONE: what it is called with, and what it prints.
+onert's own program, onert_run of Samsung ONE: its arguments and its output.
 
 Source: ``runtime/tests/tools/onert_run`` (args.cc, onert_run.cc, rawformatter.cc) and ``runtime/libs/benchmark``
-(Result.cpp, Phases.cpp) of Samsung ONE. The program itself was never at hand: see docs/devices/without-python.md.
+(Result.cpp, Phases.cpp) of Samsung ONE. The program itself was never available: see docs/devices/without-python.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LACKING = re.compile(r"NYI for operation '(\w+)'")
 
 
 def _set(key: str) -> Change:
-    """A key of onert's own configuration."""
+    """A change that sets a key of onert's own configuration."""
 
     def change(options: Options, value: str) -> Options:
         return {**options, "settings": {**options.get("settings", {}), key: value}}
@@ -46,7 +46,7 @@ def _set(key: str) -> Change:
 
 
 _BESIDE = {"acl_cl": "a GPU by OpenCL", "gpu_cl": "a GPU by OpenCL", "trix": "an NPU"}
-"""Backends that compute beside the processor."""
+"""Backends that compute on devices other than the processor."""
 
 _PLANNERS = ("WIC", "FirstFit", "Bump")
 _EXECUTORS = ("Linear", "Dataflow", "Parallel")
@@ -79,7 +79,7 @@ class Onert:
     )
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration an environment; cpu, which takes most operators, is the default backend."""
+        """One configuration for each environment; the default backend is cpu, which takes most operators."""
         for name in wish.backends:
             if name not in probe.backends:
                 raise probe.refused(self.name, name)
@@ -90,13 +90,14 @@ class Onert:
         return tuple(environment_configurations(self.name, wish, backends, accelerators=beside))
 
     def usual(self, probe: Probe) -> Configuration:
-        """A session that sets nothing: an nnpackage's own config holds, from the second session of a process on."""
+        """A session that sets nothing: an nnpackage's own config applies from the second session of a process."""
         return usual_configuration(self.name)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Each backend in a process of its own prepares the model with its operators, type by type.
+        """Each backend prepares the model with its operators, type by type, in a separate process.
 
-        What the default backend lacks is found first, and lies on a backend that takes it in all further trials.
+        Operators that the default backend lacks are found first. In all further trials they lie on a backend that takes
+        them.
         """
         if configuration.usual:
             return supports_whole(self.segment, ask, model, configuration)
@@ -115,14 +116,14 @@ class Onert:
         return Support(operators=operators, failures=failures)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The model with the map in the environment, where onert applies it to the first session."""
+        """The model with the map of operators in the environment, where onert applies it to the first session."""
         if configuration.usual:
             return whole_segment(self.name, model, configuration.options)
         options = {**configuration.options, "settings": settings(configuration, assignment)}
         return whole_segment(self.name, model, options)
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """An nnpackage whose config holds the map and the threads beside what it held before."""
+        """An nnpackage whose config holds the map of operators and the threads in addition to its previous content."""
         from gnomon.models.nnpackage import write_nnpackage
 
         if configuration.usual:
@@ -143,14 +144,14 @@ class Onert:
 
 
 def variables_of(options: Options) -> dict[str, str]:
-    """The environment of a process whose first session has these options of a segment."""
+    """The environment variables of a process whose first session uses these options of a segment."""
     return {"NUM_THREADS": str(options.get("threads", 1)), **options.get("settings", {})}
 
 
 def _trial(
     model: PlacedModel, configuration: Configuration, backend: str, moved: Mapping[str, list[int]]
 ) -> SupportsCommand:
-    """The agent's command that finds what a backend takes; `moved` are the operators that the default lacks."""
+    """The agent's command that finds the operators of a backend; `moved` are the operators that the default lacks."""
     own = {"backend": backend, "default": configuration.backends[0], "types": model.graph.of_types(), "moved": moved}
     options = {**configuration.options, **own, "shapes": model.shapes}
     return {"do": "supports", "segment": {"runtime": Onert.name, "model": model.path, "options": options}}
@@ -159,15 +160,15 @@ def _trial(
 def _settle(
     ask: Ask, model: PlacedModel, configuration: Configuration
 ) -> tuple[Answer | None, Mapping[str, list[int]], Failure | None]:
-    """The default backend's operators, the places of those that it lacks, and the failure that names them.
+    """Find the default backend's operators, places for the operators that it lacks, and the failure that names these.
 
-    onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So
-    each attempt moves the kind that it stopped at on to the next backend, until the model is prepared. A crash, or
-    words that name no kind, are the fault of the backend that was given operators last. The answer is None if the
-    default failed otherwise, and also, with something moved, if a kind found no backend that takes it.
+    onert stops at the first kernel that a backend lacks, and names the kind of operation but not the backend. So each
+    attempt moves that kind to the next backend, until the model can be prepared. A crash, or a message that names no
+    kind, is blamed on the backend that was given operators last. The answer is None if the default failed for another
+    reason, and also, with some operators moved, if no backend takes a kind of operation.
     """
     default, *others = configuration.backends
-    lying: dict[str, int] = {}  # kind of operation -> how many of the other backends turned out not to take it
+    lying: dict[str, int] = {}  # kind of operation -> how many of the other backends have refused it so far
     reasons: dict[str, str] = {}
     last = ""
     while True:
@@ -200,7 +201,7 @@ def _of_kind(model: PlacedModel, kind: str) -> list[Operator]:
 
 
 def _said(model: PlacedModel, reasons: Mapping[str, str], also: str = "") -> str:
-    """A sentence on the missing kinds: the first operator of each, and onert's reason."""
+    """A sentence about the missing kinds of operation: the first operator of each kind, and onert's reason."""
     firsts = [(_of_kind(model, kind)[0], reason) for kind, reason in reasons.items()]
     return "; ".join(f"takes no {op.type}, which is operator {op.index} ({op.name!r}){also}: {r}" for op, r in firsts)
 
@@ -212,8 +213,8 @@ def _refused(message: str) -> Failure:
 def settings(configuration: Configuration, assignment: Assignment) -> Mapping[str, str]:
     """onert's own keys for an assignment.
 
-    Every operator is named, also those on the default backend: a package may hold a map or per-type keys of its own,
-    which an entry for the operator itself overrides. Settings of the configuration's own stand beside them.
+    Every operator is named, even on the default backend, because a package may have its own map or per-type keys, and
+    an entry for the operator itself overrides them. The configuration's own settings are included.
     """
     from gnomon.agent.drivers.onert import settings_for
 
@@ -246,15 +247,16 @@ true
 class OnertProgram:
     """The driver of onert_run.
 
-    It is looked for at the path in ONERT_RUN, in bin/ below ONE_HOME, and on the PATH of the device.
+    The program is searched for at the path in ONERT_RUN, in bin/ below ONE_HOME, and on the PATH of the device.
     """
 
     name = "onert"
 
     def probe(self, shell: Shell) -> ProbeAnswer:
-        """Version of the runtime, and the backends whose libraries lie where the program's runtime looks for them.
+        """The version of the runtime, and the backends whose libraries lie where the program's runtime searches for
+        them.
 
-        Where none is seen, all that Samsung publishes are named: what is not there refuses the first operator.
+        If no library is found, all backends that Samsung publishes are named: a missing one refuses the first operator.
         """
         done = shell(_FIND)
         report: dict[str, list[str]] = {}
@@ -274,7 +276,7 @@ class OnertProgram:
             raise ProgramRefused(f"{report['program'][0]} is too old: it has no option --load:raw")
         names = [re.search(r"libbackend_([A-Za-z0-9_]{1,40})\.so$", path) for path in report.get("library", [])]
         backends = sorted({match[1] for match in names if match})
-        # Older ones want a value behind --mem_poll, which these would take for the model.
+        # Older programs expect a value after --mem_poll; newer ones would take that value for the model.
         polls = "--mem_poll" in usage and not re.search(r"mem_poll \] arg", usage)
         return {
             "version": version[1],
@@ -284,7 +286,9 @@ class OnertProgram:
         }
 
     def supports(self, attempt: Attempt, options: Options) -> Answer:
-        """Which operators one backend prepares: a type whole, then one by one where there is a kernel at all."""
+        """The operators that one backend prepares: first a whole type, then one by one if a kernel for the type
+        exists.
+        """
         from gnomon.agent.drivers.onert import operators_taken, settings_for
 
         def refusal(default: str, placed: dict[int, str]) -> str:
@@ -293,7 +297,9 @@ class OnertProgram:
         return operators_taken(options, refusal)
 
     def command(self, answer: ProbeAnswer, segment: RuntimeModel, order: Order) -> Command:
-        """onert_run with its settings in the environment, where onert applies them to a process's first session."""
+        """The onert_run command with settings in the environment, where onert applies them to a process's first
+        session.
+        """
         options = segment.get("options", {})
         argv = [answer["program"], "-w", str(order.warm_runs), "-r", str(order.runs), "-v", "1"]
         environment = variables_of(options)
@@ -309,7 +315,7 @@ class OnertProgram:
         return Command(argv=(*argv, segment["model"]), environment=environment, traces=traces)
 
     def read(self, segment: RuntimeModel, ended: Completed, traces: Mapping[str, bytes]) -> Taken:
-        """The time of each run (whole microseconds), their mean, the loading, and the trace's operators."""
+        """The time of each run (in whole microseconds), their mean, the loading time, and the trace's operators."""
         from gnomon.formats.onert.trace import read_chrome_trace
 
         printed = ended.stdout

@@ -1,4 +1,6 @@
-"""ONNX Runtime: its CPU provider, and its nodes placed one by one on several execution providers of one session."""
+"""ONNX Runtime: whole models on its CPU provider, or nodes placed one by one on several execution providers of a
+session.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def _optimised(options: Options, value: str) -> Options:
 class OnnxRuntime(WholeModelRuntime):
     """The adapter of ONNX Runtime.
 
-    Where the device has accelerators that ONNX Runtime's providers use, a configuration has them as backends beside
-    "cpu": those that are programs on the CPU only where they are wished. docs/runtimes/onnxruntime.md is the design.
+    If ONNX Runtime has providers for the device's accelerators, a configuration has these as backends besides "cpu".
+    Accelerators that are programs on the CPU are used only on request. docs/runtimes/onnxruntime.md is the design.
     """
 
     name = "onnxruntime"
@@ -64,8 +66,9 @@ class OnnxRuntime(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="without optimisations", options={"optimise": False}),)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """float32, an environment each: on the CPU provider alone, or with accelerators; then beside the default also
-        the accelerators in order, which take what they like and leave the rest to the CPU.
+        """One float32 configuration for each environment, on the CPU provider alone or with accelerators. With
+        accelerators, another configuration may list them in order: each takes the nodes that it supports, the CPU the
+        rest.
         """
         probe.wished(self.name, wish)
         accelerators = _accelerators(probe, wish)
@@ -91,22 +94,23 @@ class OnnxRuntime(WholeModelRuntime):
         return (*chosen, *more)
 
     def usual(self, probe: Probe) -> Configuration:
-        """A session with no options, fed by `run`."""
+        """A session without options, called by `run`."""
         return usual_configuration(self.name, _PROVIDER)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Which nodes each backend takes, found by loading in a process of its own each.
+        """Find the nodes that each backend takes by loading the model in a separate process for each backend.
 
-        Of several backends, an accelerator takes those that ONNX Runtime gives it when it may choose, less those that
-        it refuses when asked. What ONNX Runtime folds away goes with a neighbour.
+        With several backends, an accelerator takes the nodes that ONNX Runtime assigns to it by its own choice, without
+        the nodes that it refuses on request. Nodes that ONNX Runtime folds away go with a neighbour.
         """
-        if configuration.transfers and model.graph.format == "ort":  # marks are for the nodes of ONNX's files
+        if configuration.transfers and model.graph.format == "ort":  # only nodes of ONNX files can be marked
             return replace(super().support(ask, model, configuration), options={"accelerators": {}})
         if not configuration.transfers:
             whole = super().support(ask, model, configuration)
             if not (whole.failures and model.dims):
                 return whole
-            # Inference may refuse a branch that these dimensions never take: then only what is fed tells them.
+            # Shape inference may refuse a branch that is never taken with these dimensions. Then only the inputs set
+            # them.
             fed = super().support(ask, replace(model, dims={}), configuration)
             return whole if fed.failures else replace(fed, options={"dims": {}})
         every = frozenset(op.index for op in model.graph.operators)
@@ -125,12 +129,16 @@ class OnnxRuntime(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model, with the values of its named dimensions, and which nodes lie elsewhere than on the CPU."""
+        """The whole model, with the values of its named dimensions and the places of nodes that do not lie on
+        the CPU.
+        """
         dims = {"dims": dict(model.dims)} if model.dims else {}
         return whole_segment(self.name, model, {**dims, **_placed(configuration, assignment)})
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """A session on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
+        """Lines for a session on the CPU, bound to arrays that stay in place; the usual session sets nothing and calls
+        `run`.
+        """
         options = configuration.options
         if any(options.get(name) for name in ("accelerators", "order", "libraries")):
             return []
@@ -158,7 +166,9 @@ class OnnxRuntime(WholeModelRuntime):
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """A copy of the model; with accelerators its nodes are marked, and what a session needs lies beside it."""
+        """A copy of the model. With accelerators, its nodes are marked, and the files that a session needs lie next to
+        it.
+        """
         written = super().package(model, configuration, assignment, folder)
         if not configuration.options.get("accelerators"):
             return written
@@ -170,9 +180,9 @@ class OnnxRuntime(WholeModelRuntime):
 
 
 def _accelerators(probe: Probe, wish: RunSettings) -> dict[str, Provider]:
-    """The provider of each accelerator: of the wished ones, or of all that are not programs on the CPU.
+    """The provider of each requested accelerator, or of all accelerators that are not programs on the CPU.
 
-    UsageError where the CPU is not wished beside it, or ONNX Runtime is too old.
+    UsageError if accelerators are requested without the CPU, or ONNX Runtime is too old for them.
     """
     here = probe.details.get("accelerators", {})
     version = tuple(int(part) for part in probe.version.split(".")[:2] if part.isdigit())
@@ -204,7 +214,9 @@ def _placed(configuration: Configuration, assignment: Assignment) -> Options:
 
 
 def _folded(graph: Graph, folded: frozenset[int]) -> dict[int, int]:
-    """The neighbour that each folded operator goes with: what it reads from, else what reads it."""
+    """The neighbour that each folded operator goes with: the operator that it reads from, otherwise one that
+    reads it.
+    """
     before: dict[int, int] = {}
     behind: dict[int, int] = {}
     for edge in graph.edges():

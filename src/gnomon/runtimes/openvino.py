@@ -1,7 +1,6 @@
-"""OpenVINO: a model whole on the CPU, in float32 unless less is wished; or its operators on several devices.
+"""OpenVINO: a whole model on the CPU, in float32 unless less is requested, or its operators on several devices.
 
-The devices are the CPU, GPUs and NPUs, and the CPU once more in another precision (`cpu-bf16`). See
-docs/runtimes/openvino.md.
+The devices are the CPU, GPUs and NPUs, and the CPU in another precision (`cpu-bf16`). See docs/runtimes/openvino.md.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from gnomon.wire import Answer, Options, Packaged, Segment
 #: Precision -> (OpenVINO's hint, the capability that the processor must have).
 _PRECISIONS = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
 _CPU, _DEVICES = "cpu", "devices"
-#: The name that a package has for the agent's `drivers/openvino/hetero.py`.
+#: The name in a package of the agent's `drivers/openvino/hetero.py`.
 _SCRIPT = "openvino_hetero.py"
 
 
 class OpenVino(WholeModelRuntime):
     """The adapter of OpenVINO.
 
-    Its backend `openvino` takes a model whole, on the CPU. The others are devices, which HETERO gives one operator
-    each: `cpu`, where inputs and outputs lie, is always among them.
+    Its backend `openvino` takes a whole model on the CPU. The other backends are devices, to which HETERO assigns
+    single operators. One of them is always `cpu`, where inputs and outputs lie.
     """
 
     name = "openvino"
@@ -53,10 +52,12 @@ class OpenVino(WholeModelRuntime):
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """float32 whole, and each wished precision that the processor has, which is named as such; then the devices.
+        """Whole models in float32 and in each requested precision that the processor has; then models on several
+        devices.
 
-        These are the ones that are wished, or without a wish the CPU beside each GPU and NPU that there is. The CPU
-        alone takes models whole. What OpenVINO chooses of several devices by itself stands beside its default.
+        The devices are the requested ones, or without a request the CPU and every GPU and NPU. If the CPU is the only
+        device, it takes whole models. With several devices, OpenVINO's own choices among them may be further
+        configurations.
         """
         devices = _devices(probe, wish)
         whole = not wish.backends or self.name in wish.backends or devices == (_CPU,)
@@ -71,7 +72,7 @@ class OpenVino(WholeModelRuntime):
         return tuple(chosen)
 
     def usual(self, probe: Probe) -> Configuration:
-        """The file compiled with nothing set, its shapes left open, in the precision that OpenVINO takes itself."""
+        """The file compiled without settings, with its open shapes, in the precision that OpenVINO chooses."""
         hint = probe.details.get("usual_precision", "f32")
         precision = next((name for name, (own, _) in _PRECISIONS.items() if own == hint), "float32")
         return usual_configuration(self.name, "CPU", precision=precision)
@@ -96,7 +97,7 @@ class OpenVino(WholeModelRuntime):
                 )
 
     def _placed(self, probe: Probe, devices: tuple[str, ...], wish: RunSettings) -> Iterator[Configuration]:
-        # Of several precisions in one process the loosest says how far outputs may be off.
+        # With several precisions in one process, the tolerance is that of the least accurate one.
         precision = max((_precision(device) for device in devices), key=lambda name: TOLERANCE[name])
         for c in environment_configurations(self.name, wish, devices, _DEVICES):
             yield replace(
@@ -111,9 +112,11 @@ class OpenVino(WholeModelRuntime):
             )
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """Whole: OpenVINO compiles the model. On devices: each is asked, in a process of its own, what it takes.
+        """OpenVINO compiles a whole model. Each of several devices is asked in a separate process which operators it
+        takes.
 
-        What any of them computes in one kernel is placed as one, and what OpenVINO folded away with what it read.
+        Operators that any device computes in one kernel are placed together, and folded operators with the ones that
+        they read.
         """
         if "backends" not in configuration.options:
             return super().support(ask, model, configuration)
@@ -135,11 +138,13 @@ class OpenVino(WholeModelRuntime):
         )
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
-        """The whole model, with the device of each operator where there are several."""
+        """The whole model, with the device of each operator if there are several devices."""
         return whole_segment(self.name, model, _options(model.graph, configuration, assignment))
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """A request on the CPU, bound to arrays that stay in place; the usual one sets nothing and is fed."""
+        """Lines for a request on the CPU, bound to arrays that stay in place; the usual request sets and binds
+        nothing.
+        """
         options = configuration.options
         if options.keys() & {"backends", "order"} or options.get("libraries"):
             return []
@@ -167,9 +172,10 @@ class OpenVino(WholeModelRuntime):
         ]
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """A copy of the model; of one on devices also `openvino_hetero.py`, for programs without gnomon.
+        """A copy of the model, and for a model on several devices also `openvino_hetero.py`, for programs without
+        gnomon.
 
-        OpenVINO's own file of a model does not keep affinities, so a program sets them after it has read the model.
+        OpenVINO's own model files do not keep affinities, so a program must set them after reading the model.
         """
         written = super().package(model, configuration, assignment, folder)
         options = _options(model.graph, configuration, assignment)
@@ -180,9 +186,11 @@ class OpenVino(WholeModelRuntime):
 
 
 def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
-    """The devices to place on, the CPU first; none where whole models alone are wished, or there is only the CPU."""
+    """The devices for placing operators, the CPU first; none if only whole models are requested or the CPU is the only
+    device.
+    """
     probe.wished(OpenVino.name, wish)
-    # The CPU in another precision is the CPU once more: it is measured where it is asked for.
+    # The CPU in another precision is the same CPU: it is measured only on request.
     wished = wish.backends or tuple(name for name in probe.backends if not name.startswith("cpu-"))
     devices = tuple(name for name in probe.backends if name in wished)
     if not devices:
@@ -196,7 +204,7 @@ def _devices(probe: Probe, wish: RunSettings) -> tuple[str, ...]:
 
 
 def _precision(device: str) -> str:
-    """The precision of a device."""
+    """The precision that a device computes in."""
     if device.startswith("npu"):
         return "float16"
     hint = device.partition("-")[2] or "f32"
@@ -204,12 +212,14 @@ def _precision(device: str) -> str:
 
 
 def _names(graph: Graph) -> list[list[str]]:
-    """The names of each operator: its own, and those of the tensors that it writes."""
+    """The names of each operator: its own name and the names of the tensors that it writes."""
     return [[op.name, *(graph.tensors[t].name for t in op.outputs)] for op in graph.operators]
 
 
 def _options(graph: Graph, configuration: Configuration, assignment: Assignment) -> Options:
-    """Options of the driver: on devices also the names of the operators, and the number of each one's backend."""
+    """Options of the driver; for several devices also the operators' names, and the number of each operator's
+    backend.
+    """
     options = configuration.options
     if "backends" not in options:
         return options
@@ -219,10 +229,11 @@ def _options(graph: Graph, configuration: Configuration, assignment: Assignment)
 
 
 def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
-    """For each operator the one that it is computed with on any device: of those the one of the most work.
+    """The leader of each operator: among the operators computed together with it on any device, the one with the most
+    work.
 
-    One that no counter names was folded into another: what computes into what reads it (a convolution into its
-    normalisation), all else into what it reads from.
+    An operator that no counter names was folded into another: an operator that multiplies into its reader (a
+    convolution into its normalisation), any other into the operator that it reads from.
     """
     groups = [{op.index} for op in graph.operators]
 
@@ -245,7 +256,7 @@ def _leaders(graph: Graph, answers: Iterable[Answer]) -> tuple[int, ...]:
     sides = {k: (after[k], before[k]) if graph.operators[k].macs else (before[k], after[k]) for k in unnamed}
 
     def join_neighbours(likely: int) -> bool:
-        """Join to a neighbour on one side what has one with a name; whether any has."""
+        """Join unnamed operators to a named neighbour on one side; return whether any had one."""
         changed = False
         for k in sorted(unnamed):
             near = next((other for other in sides[k][likely] if other not in unnamed), None)

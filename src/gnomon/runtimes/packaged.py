@@ -1,4 +1,6 @@
-"""A package that gnomon wrote, measured as it is run: as a model of one operator, and as the runtime of that."""
+"""A package that gnomon wrote, measured as it is run: it counts both as a model of one operator and as that model's
+runtime.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from gnomon.wire import Tensor as TensorSpec
 
 MIX = "mix"
 _PRECISIONS = {"bf16": "bfloat16", "f16": "float16"}
-"""Labels of configurations that compute in less than float32."""
+"""Labels of configurations whose precision is below float32."""
 
 
 class PackageRuntime(WholeModelRuntime):
-    """The adapter of one package, called as the first runtime of its plan.
+    """The adapter of one package, named after the first runtime of its plan.
 
-    `label` is what its configuration is called: unless it is given, as a model's own of these settings, for the
-    package's own number of threads; `MIX` where it is of several. ModelError where it is not a package, was changed, or
-    has a launcher that asks for consent to what it sets or starts.
+    `label` is the name of its configuration. By default it is the name that a model's configuration with these settings
+    has, without the number of threads, or `MIX` if the package uses several configurations. ModelError if the folder is
+    not a package, was changed, or has a launcher that asks for consent to its settings or commands.
     """
 
     formats = frozenset({PACKAGE})
@@ -47,11 +49,11 @@ class PackageRuntime(WholeModelRuntime):
         kept = [text for text in labels.split(",") if not text.startswith("threads=")]
         self.precision = next((_PRECISIONS[text] for text in kept if text in _PRECISIONS), "float32")
         self.label = label or (MIX if others or more else labelled(runtime, *kept))
-        # Libraries are loaded with consent alone, which is not given here: that there are none is said of every plan.
+        # Libraries are loaded only with consent, which is not given here. Every plan states that there are none.
         self.options = {name: value for name, value in first["options"].items() if name != "libraries"}
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """The package's own."""
+        """The package's own configuration."""
         configuration = Configuration(
             runtime=self.name,
             name=self.label,
@@ -63,7 +65,7 @@ class PackageRuntime(WholeModelRuntime):
         return (configuration,)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """All of it: nothing is asked, as the package was proved when it was written."""
+        """Support for the whole package: the device is not asked, as the package was proved when it was written."""
         return Support(operators={self.name: frozenset({0})})
 
     def chain(self, model: PlacedModel) -> tuple[list[Segment], Mapping[str, TensorSpec]]:
@@ -75,7 +77,7 @@ class PackageRuntime(WholeModelRuntime):
 
 @contextmanager
 def _package_errors(folder: Path) -> Iterator[None]:
-    """ModelError for whatever is wrong with a package."""
+    """Raise ModelError for any error in a package."""
     try:
         yield
     except PlanRefused as refused:

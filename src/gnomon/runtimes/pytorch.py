@@ -1,4 +1,6 @@
-"""PyTorch: its exported programs (.pt2), eagerly as users run them, or compiled by Inductor: what to compare with."""
+"""PyTorch: its exported programs (.pt2), run eagerly as users do, or compiled by Inductor. Other runtimes are compared
+with it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ _EAGER = "eager"
 
 
 class PyTorch(WholeModelRuntime):
-    """The adapter of PyTorch. Each way to run is a configuration; the compiled one only where it is asked for.
+    """The adapter of PyTorch. Each way to run is a configuration; the compiled one is used only on request.
 
-    (Compiling takes up to a minute in the first process.)
+    Compiling takes up to a minute in the first process.
     """
 
     name = "pytorch"
@@ -23,7 +25,7 @@ class PyTorch(WholeModelRuntime):
     plain: tuple[Plain, ...] = (Plain(label="eager", options={"mode": _EAGER}),)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """Eager, and what else is wished, in an environment each; the clean ones first."""
+        """The requested modes, or eager, in each environment; the clean environment first."""
         probe.wished(self.name, wish)
         modes = {_EAGER if name == self.name else name for name in wish.backends} or {_EAGER}
         return tuple(
@@ -41,11 +43,11 @@ class PyTorch(WholeModelRuntime):
         )
 
     def usual(self, probe: Probe) -> Configuration:
-        """Eager, with as many threads as PyTorch takes itself."""
+        """Eager, with as many threads as PyTorch chooses."""
         return usual_configuration(self.name, _EAGER)
 
     def program(self, model: PlacedModel, configuration: Configuration) -> list[str]:
-        """The exported program's module, eager or compiled."""
+        """Lines that run the exported program's module, eager or compiled."""
         mode = configuration.options.get("mode", _EAGER)
         return [
             "import torch",

@@ -1,7 +1,7 @@
-"""Finds runtimes: the built-in ones and a third party's, all by the entry-point group ``gnomon.runtimes``.
+"""Finds runtimes, the built-in ones and those of third parties, all by the entry-point group ``gnomon.runtimes``.
 
-An adapter with a true attribute `by_name_only` is tried where it is named alone: one that takes very long, or is very
-slow as it comes, so that nobody wants it beside the others unasked.
+An adapter with a true attribute `by_name_only` is tried only if the user names it. This is for a runtime that takes
+very long, or is very slow without further settings, so that nobody wants it by default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TAKEN = "which another runtime has: give the entry point and its adapter one of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenRuntime:
-    """An adapter that could not be loaded; it stays in the list with the reason."""
+    """An adapter that could not be loaded, kept in the list with the reason."""
 
     name: str
     reason: str
@@ -36,7 +36,7 @@ def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
 
 
 def _adapters() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
-    """Each entry point with its adapter, or why it has none. No two adapters have one name."""
+    """Each entry point with its adapter, or the reason why it has none. No two adapters have the same name."""
     entries = named(_GROUP)
     adapters: list[tuple[EntryPoint, Runtime | BrokenRuntime]] = []
     for entry in entries.values():
@@ -54,18 +54,20 @@ def _adapters() -> list[tuple[EntryPoint, Runtime | BrokenRuntime]]:
 
 
 def adapter_version(runtime: str) -> str:
-    """The version of the package that a third party's adapter is of, by its runtime; empty for gnomon's own."""
+    """The version of the package with a third party's adapter, given the runtime's name; empty for gnomon's own
+    adapters.
+    """
     entry = next((entry for entry, adapter in _adapters() if adapter.name == runtime), None)
     return "" if entry is None or entry.dist is None or is_own(entry) else entry.dist.version
 
 
 def usual(runtime: Runtime) -> bool:
-    """Whether a runtime is tried where none is named."""
+    """Whether a runtime is tried if the user names none."""
     return not getattr(runtime, "by_name_only", False)
 
 
 def by_name_only(model_format: str) -> tuple[str, ...]:
-    """The names of runtimes that load a format, or one that it can be converted to, and are tried only where named."""
+    """The names of runtimes that load a format, or one that it converts to, and are tried only if named."""
     formats = reachable(model_format)
     return tuple(r.name for r in all_runtimes()[0] if formats & r.formats and not usual(r))
 
@@ -73,7 +75,7 @@ def by_name_only(model_format: str) -> tuple[str, ...]:
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
     """The named runtimes, or all that load the format or one that it can be converted to (and are `usual`).
 
-    UsageError where a name is unknown or does not fit.
+    UsageError if a name is unknown or the runtime does not load the format.
     """
     good, broken = all_runtimes()
     by_name = {runtime.name: runtime for runtime in good}
@@ -100,7 +102,7 @@ def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime,
 
 
 def check_options(wish: RunSettings, chosen: Sequence[Runtime]) -> None:
-    """UsageError where options or libraries are wished of a runtime that takes none, or that is not chosen."""
+    """UsageError if options or libraries are requested for a runtime that accepts none or is not chosen."""
     taking = [r.name for r in all_runtimes()[0] if getattr(r, "session_options", False)]
     for name in (*(runtime for runtime, _ in wish.options), *wish.libraries):
         if name not in taking or all(name != runtime.name for runtime in chosen):

@@ -1,4 +1,4 @@
-"""Settings of a runtime that a search may choose: their values, and what a value changes in a configuration."""
+"""Settings of a runtime that a search may choose: their values, and how a value changes a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnomon.runtimes.base import Configuration, Probe, RunSettings, Runtime
 from gnomon.wire import Options
 
 Change = Callable[[Options, str], Options]
-"""A configuration's options with a value of a tuning in them."""
+"""A function that returns a configuration's options with a value of a tuning set."""
 
 MOST_THREADS = 1024
 
@@ -20,9 +20,9 @@ MOST_THREADS = 1024
 class Tuning:
     """A setting with several values.
 
-    `values` are all that there are, None for whole numbers from 1, of which `usual` are tried where none are named.
-    `change` puts a value into the options of a configuration. `parallel` says that with some value several threads
-    work, whose CPU time then is not the time of a call.
+    `values` are all possible values, or None for whole numbers from 1; `usual` are tried if the user names none.
+    `change` puts a value into the options of a configuration. `parallel` means that with some value several threads
+    work, so that CPU time is not the time of a call.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Tuning:
     parallel: bool = False
 
     def checked(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """The values to try: those named, or the usual ones. UsageError for what is not a value of it."""
+        """The values to try: the named ones, or the usual ones. UsageError for an invalid value."""
         chosen = named or self.usual
         for value in chosen:
             if self.values is None:
@@ -52,7 +52,7 @@ def _threads(options: Options, value: str) -> Options:
 
 
 THREADS = Tuning(name="threads", values=None, usual=("1", "2"), change=_threads, parallel=True)
-"""The option `threads` of a configuration, as most runtimes have it."""
+"""The tuning of the option `threads`, which most runtimes have."""
 
 
 def tunings(runtime: Runtime) -> dict[str, Tuning]:
@@ -61,7 +61,7 @@ def tunings(runtime: Runtime) -> dict[str, Tuning]:
 
 
 def tuned(runtime: Runtime, configuration: Configuration, values: Mapping[str, str]) -> Configuration:
-    """The configuration with these values of its runtime's tunings, and a name that tells them.
+    """The configuration with these values of its runtime's tunings, which are also part of its name.
 
     UsageError for a tuning that the runtime does not have.
     """
@@ -84,10 +84,10 @@ def _named(name: str, values: Mapping[str, object]) -> str:
 
 
 def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The runtime's configurations; where several numbers of threads are wished those of each, named by it.
+    """The runtime's configurations; if several numbers of threads are requested, those for each number, which is named.
 
-    Where the wish is the usual one, also the configuration that sets nothing, unless backends are named. All of them
-    load the libraries of operators that are wished.
+    With `wish.usual` the configuration that sets nothing is included, unless backends are named. All configurations
+    load the requested libraries of operators.
     """
     if wish.by_itself == "only":
         return _by_itself(runtime, probe, wish)
@@ -106,7 +106,9 @@ def configurations(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[C
 
 
 def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The configurations in which a runtime chooses by itself, or those of the named backends beside its first."""
+    """The configurations in which a runtime makes its own choices, or those with the named backends besides its first
+    one.
+    """
     home = probe.backends[:1]
     backends = tuple(dict.fromkeys((*home, *wish.backends))) if {*wish.backends} - {*home, runtime.name} else ()
     every = configurations(runtime, probe, replace(wish, backends=backends, usual=True, by_itself="too"))
@@ -119,7 +121,7 @@ def _by_itself(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Confi
 
 
 def _with_options(runtime: Runtime, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-    """The runtime's configurations, and each clean one with each wished set of options of its sessions."""
+    """The runtime's configurations, and each clean configuration with each requested set of session options."""
     own = runtime.configurations(probe, wish)
     more = (
         replace(c, name=_named(c.name, session), options={**c.options, "session": dict(session)})

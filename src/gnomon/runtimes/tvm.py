@@ -1,4 +1,4 @@
-"""Apache TVM: an ONNX model compiled whole for the device's processor, as it comes or by tuning records."""
+"""Apache TVM: a whole ONNX model compiled for the device's processor, with or without tuning records."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from gnomon.runtimes.tunings import THREADS, Tuning
 from gnomon.runtimes.whole import TOLERANCE, WholeModelRuntime, labelled
 
 RECORDS = "GNOMON_TVM_RECORDS"
-"""The variable that names a file of tuning records on this machine. It goes into no process: its traces are sent."""
+"""The variable that names a file of tuning records on this machine. No process gets the variable; the traces of the
+records are sent instead.
+"""
 
 _BACKEND = "llvm"
 _MOST_BYTES = 256 << 20
 
 
 class Tvm(WholeModelRuntime):
-    """The adapter of TVM. It is tried where it is named alone: without records it is far slower than others.
+    """The adapter of TVM. It is tried only if named, because without records it is far slower than other runtimes.
 
-    (Compiling also takes seconds, and more on a small board.)
+    Compiling also takes seconds, and longer on a small board.
     """
 
     name = "tvm"
     by_name_only = True
-    # Two versions that do not know each other crash in the middle of a job.
+    # Two versions that do not fit together crash in the middle of a job.
     wheels: tuple[str, ...] = ("apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "onnx>=1.17")
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """float32, an environment each; one that names records by `RECORDS` is a configuration compiled with them.
+        """One float32 configuration for each environment; if `RECORDS` names tuning records, it is compiled with them.
 
-        UsageError where a file of records cannot be read, holds none, or is not of a processor.
+        UsageError if a file of records cannot be read, holds none, or is not for a processor.
         """
         for name in wish.backends:
             if name not in (_BACKEND, self.name):
@@ -60,13 +62,13 @@ def _configuration(wish: RunSettings, environment: Mapping[str, str]) -> Configu
         backends=(_BACKEND,),
         options=options,
         environment={k: v for k, v in environment.items() if k != RECORDS},
-        # Compiled code calls TVM's own library for what it does not compile (sorting, random numbers).
+        # Compiled code calls TVM's own library for operations that TVM does not compile (sorting, random numbers).
         reported={_BACKEND: _BACKEND, "extern": _BACKEND},
     )
 
 
 def _packed(path: Path) -> str:
-    """The best trace of each layer, as the driver takes them: small enough to go with the job to any device."""
+    """The best trace of each layer in the driver's format, small enough to be sent to any device with the job."""
     try:
         data = read_regular(path, _MOST_BYTES)
     except ModelError as error:
@@ -94,9 +96,9 @@ def _packed(path: Path) -> str:
 
 
 def best_traces(records: TuningRecords) -> dict[str, object]:
-    """Layer -> the trace whose samples, of all its trials, have the least median.
+    """Layer -> the trace with the lowest median over the samples of all its trials.
 
-    Layers that are best left untuned have none. Trials that failed, or whose outputs were wrong, do not count.
+    Layers that are fastest untuned have no trace. Trials that failed or gave wrong outputs do not count.
     """
     from gnomon.core.overlay.trials import columns_of
 

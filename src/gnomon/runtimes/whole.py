@@ -1,6 +1,6 @@
-"""The common part of runtimes that take a model whole.
+"""The common part of runtimes that take whole models.
 
-It also writes `use.py` of a package: a few lines that call the model in the runtime's own API, as it was measured.
+This module also writes `use.py` of a package: a few lines that call the model in the runtime's own API, as measured.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MakeSegment = Callable[[PlacedModel, Configuration, Assignment], Segment]
 
 
 class WholeModelRuntime:
-    """A runtime with one backend, itself: it takes all operators of a model, or none."""
+    """A runtime with a single backend, which takes all operators of a model or none."""
 
     name: str
     formats = frozenset({"onnx"})
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """The runtime loads the whole model in a process of its own."""
+        """Let the runtime load the whole model in a separate process."""
         return supports_whole(self.segment, ask, model, configuration)
 
     def segment(self, model: PlacedModel, configuration: Configuration, assignment: Assignment) -> Segment:
@@ -45,16 +45,16 @@ class WholeModelRuntime:
         return whole_segment(driver_of(self), model, configuration.options)
 
     def package(self, model: Model, configuration: Configuration, assignment: Assignment, folder: Path) -> Packaged:
-        """A copy of the model's file, and of those that lie beside it."""
+        """A copy of the model's file and of the files that belong to it."""
         source = model.file
         copy_model(source, folder / source.name)
         return {"runtime": driver_of(self), "model": source.name, "options": dict(configuration.options)}
 
 
 def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-    """The support of a configuration with one backend: all of the model if its runtime loads it, else nothing.
+    """The support of a configuration with one backend: the whole model if its runtime loads it, otherwise nothing.
 
-    `make` is the runtime's own `segment`. The driver's answer may have the `options` that the model needs.
+    `make` is the runtime's own `segment`. The driver's answer may contain the `options` that the model needs.
     """
     backend = configuration.backends[0]
     segment = make(model, configuration, {})
@@ -69,9 +69,9 @@ def supports_whole(make: MakeSegment, ask: Ask, model: PlacedModel, configuratio
 def environment_configurations(
     runtime: str, wish: RunSettings, backends: tuple[str, ...], *labels: str, **own: Any
 ) -> Iterator[Configuration]:
-    """The configuration with these backends in each environment, the clean one first.
+    """The configuration with these backends in each environment, the clean environment first.
 
-    `own` are further fields; unless they have options, the one option is the threads.
+    `own` are further fields; without options among them, the only option is the number of threads.
     """
     own.setdefault("options", {"threads": wish.threads})
     for label, environment in environment_variants(wish):
@@ -80,16 +80,16 @@ def environment_configurations(
 
 
 def chooser(placed: Configuration, name: str, options: Options) -> Configuration:
-    """The configuration in which a runtime chooses itself of the devices on which operators can be `placed`."""
+    """The configuration in which a runtime itself chooses among the devices of the configuration `placed`."""
     own = {"threads": placed.options["threads"], **options}
     return replace(placed, name=labelled(placed.runtime, name), backends=(name,), options=own, transfers=False)
 
 
 def usual_configuration(runtime: str, *reported: str, precision: str = "float32") -> Configuration:
-    """The configuration of a runtime that sets nothing; `precision` is what the runtime then computes in.
+    """The configuration of a runtime that sets nothing; `precision` is the precision that the runtime then uses.
 
-    `reported` is what the loaded runtime calls where operators ran, as in `Configuration.reported`.
-    Its one backend is not the runtime's own name, so that whether it takes a model is found out for it alone.
+    `reported` are the loaded runtime's own names of its backends, as in `Configuration.reported`. The backend is not
+    named after the runtime, so that its support of a model is found out separately.
     """
     return Configuration(
         runtime=runtime,
@@ -103,13 +103,13 @@ def usual_configuration(runtime: str, *reported: str, precision: str = "float32"
 
 
 def labelled(name: str, *labels: str) -> str:
-    """A configuration's name: the runtime's, with what is not its default in brackets."""
+    """A configuration's name: the runtime's name, with settings other than the defaults in brackets."""
     parts = [label for label in labels if label]
     return f"{name}[{','.join(parts)}]" if parts else name
 
 
 TOLERANCE: Mapping[str, float] = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
-"""Largest difference, relative to the reference's largest magnitude, by the precision computed in.
+"""The largest allowed difference, relative to the reference's largest magnitude, for each precision.
 
 Sums of a million float64 numbers in another order are off by some 1e-10 at worst.
 """
@@ -142,9 +142,9 @@ _KNOWN = _DRAWN | {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits i
 def program_of(
     runtime: Runtime, model: PlacedModel, configuration: Configuration, file: str, feeds: Mapping[str, Path]
 ) -> str | None:
-    """The program for a model that runs whole in one configuration; None where its runtime has none for that.
+    """The program for a model that runs whole in one configuration; None if its runtime has no program for this case.
 
-    `file` is the model beside the program; `feeds` are files of inputs, others are drawn.
+    `file` is the model next to the program; `feeds` are files of inputs; other inputs are random.
     """
     written: Callable[[PlacedModel, Configuration], Sequence[str]] | None = getattr(runtime, "program", None)
     tensors = [model.graph.tensors[index] for index in (*model.graph.inputs, *model.graph.outputs)]
