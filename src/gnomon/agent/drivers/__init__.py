@@ -1,1 +1,3 @@
-"""Runtimes on the device: a file each, or a folder with a `driver.py`; they load models, time them and say what ran."""
+"""Drivers of runtimes on the device, each a file or a folder with a `driver.py`; they load models, time them, and
+report what ran.
+"""

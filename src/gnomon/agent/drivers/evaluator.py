@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator: it decides between runtimes that disagree, slowly, and is never measured."""
+"""ONNX's own reference evaluator: it decides between runtimes that disagree. It is slow and never measured."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from gnomon.wire import Segment
 
 _MOST_BYTES = 4 << 30
-"""Address space of the process: what a model takes beyond it is refused."""
+"""The limit of the process's address space: a model that needs more is refused."""
 _OPSET = 13
 _CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
 """The opset since which the evaluator's only implementation of an operator is right: before, softmax was of all axes
 from its own on, flattened."""
 _CONVERTED = {"Softmax", "LogSoftmax"}
-"""Those of them that onnx converts rightly."""
+"""The operators among them that onnx converts correctly."""
 
 
 class Evaluated(Loaded):
-    """A model that the evaluator holds, bound to the caller's arrays. It is Python, and not profiled."""
+    """A model loaded by the evaluator, bound to the caller's arrays. It runs in Python and is not profiled."""
 
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
         from onnx.reference import ReferenceEvaluator
@@ -45,16 +45,16 @@ class Evaluated(Loaded):
 
 
 def _as_evaluated(path: str) -> ModelProto:
-    """The model; where an operator of it meant something else once, in an opset that the evaluator knows.
+    """The model, converted to an opset that the evaluator knows if the meaning of an operator has changed since.
 
-    Refused where that cannot be made.
+    Refused if the conversion is not possible.
     """
     import onnx
 
     model = onnx.load(path)
     changed = _changed(model.graph, model.opset_import)
     unknown = changed - _CONVERTED
-    for function in model.functions:  # which onnx does not convert
+    for function in model.functions:  # onnx does not convert functions
         unknown |= _changed(function, function.opset_import)
     if unknown:
         raise Refused(f"the evaluator does not know {' and '.join(sorted(unknown))} of so old an opset")
@@ -62,7 +62,7 @@ def _as_evaluated(path: str) -> ModelProto:
 
 
 def _changed(graph: GraphProto | FunctionProto, opsets: Iterable[OperatorSetIdProto]) -> set[str]:
-    """The operators that meant something else in this opset."""
+    """The operators that had a different meaning in this opset."""
     version = next((opset.version for opset in opsets if opset.domain in ("", "ai.onnx")), _OPSET)
     return {name for name in _operators(graph) if version < _CHANGED.get(name, 0)}
 
@@ -76,7 +76,7 @@ def _operators(graph: GraphProto | FunctionProto) -> Iterator[str]:
 
 
 class EvaluatorDriver:
-    """The evaluator of the package onnx. It loads a model: nobody asks what it has, or places anything on it."""
+    """The evaluator of the package onnx. It only loads models: it is not probed, and nothing is placed on it."""
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
         """Load a model, with a limit on the memory of this process."""

@@ -2,8 +2,8 @@
 
     python -m gnomon.agent.drivers.mnn model.onnx model.mnn
 
-writes the converted model, for devices where it is to run without gnomon. The converter is the wheel's compiled module
-`_tools`; its command `mnnconvert` is not used, as that installs a package when it is started and reports to its maker.
+writes the converted model, for devices that run it without gnomon. The converter is the wheel's compiled module
+`_tools`. The command `mnnconvert` is not used because it installs a package at its start and reports to its maker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 _BACKEND = "cpu"
-_BACKENDS_INFO = 2  # what getSessionInfo tells under this number: MNN's own number of the session's backend
-#: MNN's numbers of its kernels for any processor, and of those for this one's vector instructions.
+_BACKENDS_INFO = 2  # getSessionInfo's key for MNN's own number of the session's backend
+#: MNN's numbers for its kernels for any processor, and for its kernels that use vector instructions.
 _ON_CPU = (0, 13)
 _MODEL = "model.mnn"
 _OWNER = "MNN: the converted model"
-#: What its converter prints in front of a line, and lines of it that tell no reason.
+#: Prefixes that MNN's converter prints before a line, and beginnings of lines that give no reason.
 _STAMP = re.compile(r"^(\[[0-9:]+\] *:[0-9]+: *|\[ERROR\] *)")
 _EMPTY = ("Start to ", "ONNX Model ", "The device supports", "inputTensors", "outputTensors", "Convert")
 
@@ -45,9 +45,9 @@ def _mnn() -> Any:
 
 
 def convert(source: str, target: str) -> None:
-    """Convert an ONNX file, in a process of its own: MNN's converter crashes on some. Refused with what it printed."""
+    """Convert an ONNX file in a separate process, as MNN's converter crashes on some files. Refused with its output."""
     converted = f"{os.path.abspath(target)}.{os.getpid()}"
-    # It writes a file of its own into the folder where it runs.
+    # The converter writes another file into its working folder.
     folder = os.path.dirname(converted)
     done = run_function(__spec__.name, "convert_here", os.path.abspath(source), converted, folder=folder)
     if done.returncode == 0 and os.path.isfile(converted):
@@ -60,9 +60,9 @@ def convert(source: str, target: str) -> None:
 
 
 def convert_here(source: str, target: str) -> None:
-    """Convert an ONNX file by this process, in float32, the exact GELU left as it is.
+    """Convert an ONNX file in this process, in float32 and with exact GELU.
 
-    Its newer way to compute LSTM and GRU is switched off, as 3.6.1 crashes on it.
+    MNN's newer way to compute LSTM and GRU is switched off, as version 3.6.1 crashes on it.
     """
     die_with_parent()
     import _tools
@@ -73,12 +73,12 @@ def convert_here(source: str, target: str) -> None:
 
 
 class _Session:
-    """A model, converted and loaded, its inputs of the shapes that they will be fed with."""
+    """A model, converted and loaded, with its inputs set to the shapes that they will get."""
 
     def __init__(self, segment: RuntimeModel, shapes: Mapping[str, tuple[int, ...]]) -> None:
         mnn = _mnn()
         model, options = segment["model"], segment.get("options", {})
-        # Without it MNN may compute in half precision where the processor does.
+        # Without "precision" MNN may compute in half precision if the processor supports it.
         wanted = {"backend": "CPU", "precision": "high", "numThread": int(options.get("threads", 1))}
 
         def make(folder: str) -> None:
@@ -101,7 +101,7 @@ class _Session:
         self.outputs = self.interpreter.getSessionOutputAll(self.session)
 
     def run(self, *callbacks: Callable[[list[Any], Any], bool]) -> None:
-        """Run it; Refused with what MNN printed where that fails."""
+        """Run the session; Refused with MNN's output if that fails."""
         run = self.interpreter.runSessionWithCallBackInfo if callbacks else self.interpreter.runSession
         status = run(self.session, *callbacks)
         if status:
@@ -109,7 +109,7 @@ class _Session:
 
 
 def _said(begun: int | None) -> str:
-    """MNN's output since then, without its note that it computes in the precision that was set."""
+    """MNN's output since `begun`, without its note about the precision that was set."""
     return "; ".join(part for part in said_since(begun).split("; ") if part != "MNN use high precision")
 
 
@@ -127,7 +127,7 @@ class MnnModel(Loaded):
         taken = self._taken
 
         def call() -> None:
-            # MNN uses an input's memory again for what comes later.
+            # MNN reuses an input's memory for later tensors.
             for tensor, array in inputs:
                 np.copyto(tensor.getNumpyData(), array, casting="unsafe")
             if callbacks:
@@ -161,15 +161,15 @@ class MnnModel(Loaded):
         return before, after
 
     def where(self) -> list[Place]:
-        """The backend that the session says it has: MNN takes its CPU for one that it lacks, and only prints that."""
+        """The backend that the session reports: if MNN lacks a backend it uses the CPU, and only prints that."""
         number = self._session.interpreter.getSessionInfo(self._session.session, _BACKENDS_INFO)
         backend = _BACKEND if number in _ON_CPU else f"MNN's backend {number}"
         return [{"operators": [], "backend": backend, "mnn_backend": number}]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Times of MNN's own operators in their order, each under the name of the tensor of the file that it computes.
+        """Times of MNN's own operators in order, each named after the tensor of the file that it computes.
 
-        What it adds to the end of that name for the steps of an operator, and for changes of layout, is left there.
+        Suffixes that MNN adds to the name, for the steps of an operator and for changes of layout, are kept.
         """
         rows: list[KernelTimes] = [
             {
@@ -188,14 +188,14 @@ class MnnDriver:
     """MNN's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """Version, and its one backend: the wheel has no other."""
+        """The version and the only backend of the wheel."""
         return {"version": str(_mnn().version()), "backends": [_BACKEND]}
 
     load = MnnModel
-    """Load a segment; the option is threads, or `usual`: a session that sets nothing."""
+    """Load a segment; the option is threads, or `usual` for a session that sets nothing."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether the whole model is converted, loaded and runs on zeros: ``{"whole": true}``, or Refused."""
+        """Convert and load the whole model and run it on zeros: ``{"whole": true}``, or Refused."""
         shapes = segment.get("options", {}).get("shapes", {})
         session = _Session(segment, {name: tuple(shape) for name, shape in shapes.items()})
         for tensor in session.inputs.values():

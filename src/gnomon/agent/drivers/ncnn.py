@@ -1,8 +1,8 @@
-"""ncnn on the device, by its Python wheel: each layer on the CPU or on Vulkan, by feature masks in its ``.param``.
+"""ncnn on the device, by its Python wheel: feature masks in the ``.param`` put each layer on the CPU or on Vulkan.
 
-ncnn reports no times of layers. A profiled load takes them itself: it extracts the blobs of one layer after the other,
-which computes just that layer, as the blobs before it are kept. On Vulkan the time of a step holds waiting for the
-layer and fetching its outputs from the device; of a layer that reads from the CPU's side also bringing them there.
+ncnn reports no times of layers. A profiled load measures them by extracting the blobs of one layer after another: this
+computes just that layer, as earlier blobs are kept. On Vulkan the time of a step includes waiting for the layer and
+fetching its outputs from the device, and if a layer reads from the CPU, also copying its inputs to the device.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _FEATURE_MASK, _NO_VULKAN = "31=", 16
 _HEADER_LINES = 2
-_CPU_DEVICE = 3  # what ncnn's GpuInfo.type() says of a Vulkan device that is a program on the CPU
-#: What a blob of ncnn can hold, by the kind of the array that is bound to it.
+_CPU_DEVICE = 3  # ncnn's GpuInfo.type() of a Vulkan device that is a program on the CPU
+#: The kinds of numpy arrays that an integer blob of ncnn can hold.
 _INTEGERS = "iub"
 
 
@@ -35,7 +35,7 @@ def _ncnn() -> Any:
 
 
 def masked(text: str, vulkan: Collection[int]) -> str:
-    """A ``.param`` text in which only the layers of these indices may compute on Vulkan."""
+    """A ``.param`` text in which only the layers with these indices may compute on Vulkan."""
     lines = [line for line in text.split("\n") if line.strip()]
     written = lines[:_HEADER_LINES]
     for index, line in enumerate(lines[_HEADER_LINES:]):
@@ -54,10 +54,10 @@ def _device_names(ncnn: Any) -> list[str]:
 
 
 def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
-    """The number of the Vulkan device that a job asks for by number and name, else of ncnn's own choice.
+    """The number of the Vulkan device that a job requests by number and name, otherwise of ncnn's own choice.
 
-    Numbers change with the drivers that are installed, so the name decides: the number (-1: ncnn's own choice) tells
-    devices of one name apart. Refused without such a device.
+    Numbers change with the installed drivers, so the name decides; the number (-1: ncnn's own choice) only
+    distinguishes devices with the same name. Refused if there is no such device.
     """
     names, usual = _device_names(ncnn), int(ncnn.get_default_gpu_index())
     if not names:
@@ -70,7 +70,7 @@ def _chosen_device(ncnn: Any, wanted: list[Any] | None) -> int:
 
 
 def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
-    """The loaded net in float32, these layers on Vulkan. Refused with what ncnn printed where it does not load."""
+    """The loaded net in float32, with these layers on Vulkan. Refused with ncnn's output if it does not load."""
     ncnn = _ncnn()
     net = ncnn.Net()
     if vulkan:
@@ -78,7 +78,7 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
     if not segment.get("options", {}).get("usual"):
         options = net.opt
         for name in dir(options):
-            # ncnn computes in half precision by itself where it can; nothing here asks for less than float32.
+            # ncnn computes in half precision by default where it can; here only float32 is wanted.
             if name.startswith(("use_fp16", "use_bf16", "use_int8")):
                 setattr(options, name, False)
         options.num_threads = int(segment.get("options", {}).get("threads", 1))
@@ -86,7 +86,7 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
     path, begun = segment["model"], printed()
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    # From memory: the text with the masks in it needs no file of its own.
+    # Loaded from memory, so that the text with the masks needs no file.
     if net.load_param_mem(masked(text, vulkan) if vulkan else text):
         raise Refused(f"ncnn does not load {os.path.basename(path)}: {said_since(begun) or 'it says no more'}")
     weights = os.path.splitext(path)[0] + ".bin"
@@ -96,9 +96,9 @@ def _net(segment: RuntimeModel, vulkan: Collection[int]) -> Any:
 
 
 def _on_vulkan(net: Any, *, asked: bool) -> list[bool]:
-    """Which layers of a loaded net compute on Vulkan, as ncnn itself decided when it loaded them.
+    """For each layer of a loaded net, whether it computes on Vulkan, as ncnn decided when it loaded the net.
 
-    An Input layer computes nothing: its blob is handed over in the memory of the CPU.
+    An Input layer computes nothing: its blob is passed in the CPU's memory.
     """
     return [bool(asked and layer.support_vulkan and layer.type != "Input") for layer in net.layers()]
 
@@ -136,7 +136,7 @@ class NcnnModel(Loaded):
         extractor = self._net.create_extractor()
         for blob, array, shape in self._inputs:
             data = array.astype(np.int32) if array.dtype.kind in _INTEGERS else array
-            # A copy: the first layer may work in place, and ncnn aligns channels as numpy does not.
+            # A copy, because the first layer may work in place, and ncnn aligns channels, unlike numpy.
             extractor.input(blob, mat(np.ascontiguousarray(data.reshape(shape), dtype=data.dtype)).clone())
         return extractor
 
@@ -147,13 +147,13 @@ class NcnnModel(Loaded):
                 raise Refused(f"ncnn: extracting output {name!r} failed with status {status}")
             output = np.asarray(mat)
             array = output_array(self._keep, buffer, output.shape, output.dtype.name)
-            # ncnn lacks the batch, and other axes of size 1 may differ too.
+            # ncnn has no batch axis, and other axes of size 1 may differ too.
             if [n for n in output.shape if n != 1] != [n for n in array.shape if n != 1]:
                 raise Refused(f"ncnn: output {name!r} has the shape {output.shape}, the model says {array.shape}")
             np.copyto(array, output.reshape(array.shape), casting="unsafe")
 
     def _profiled_call(self) -> None:
-        """One layer after the other; nothing is held that was extracted, so that memory is used again as ever."""
+        """Run one layer after another; no extracted blob is kept, so that memory is reused as in a normal run."""
         clock = time.perf_counter_ns
         extractor = self._extractor()
         extract = extractor.extract
@@ -163,16 +163,16 @@ class NcnnModel(Loaded):
                 continue
             before = clock()
             for blob in tops:
-                # Type 1 hands the blob over as it is; 0 would unpack it, at a cost that no real run has.
+                # Type 1 returns the blob in its own layout; type 0 would unpack it, at a cost that no real run has.
                 if extract(blob, 1)[0]:
                     raise Refused(f"ncnn: layer {name!r} ({kind}) failed")
             taken.append(clock() - before)
         self._fetch(extractor)
 
     def where(self) -> list[Place]:
-        """Where each layer computes, by its index: what ncnn itself noted of each when it loaded the net.
+        """The place of each layer by its index, as ncnn decided when it loaded the net.
 
-        Of Vulkan also the device by its name.
+        For Vulkan also the name of the device.
         """
         sides: dict[str, list[int]] = {"cpu": [], "vulkan": []}
         for index, vulkan in enumerate(self._places):
@@ -183,7 +183,7 @@ class NcnnModel(Loaded):
         return places
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Time of each layer's step; see the module for what it holds."""
+        """The time of each layer's step; the module's docstring describes what it includes."""
         rows: list[KernelTimes] = [
             {
                 "name": f"{kind} {name}",
@@ -201,9 +201,11 @@ class NcnnDriver:
     """ncnn's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """Version and backends; under `devices` the Vulkan devices, with the memory that Vulkan lets ncnn have there.
+        """The version, the backends, and as `devices` the Vulkan devices, with the memory that Vulkan allows ncnn to
+        use.
 
-        "vulkan" is ncnn's own choice. Where there are several, each is a backend of its own too: vulkan0, vulkan1 ..
+        "vulkan" is ncnn's own choice. If there are several devices, each is also a separate backend: vulkan0, vulkan1
+        ..
         """
         ncnn = _ncnn()
         answer: ProbeAnswer = {"version": str(ncnn.__version__), "backends": ["cpu"]}
@@ -212,7 +214,7 @@ class NcnnDriver:
                 "backend": f"vulkan{index}",
                 "name": name,
                 "software": ncnn.get_gpu_info(index).type() == _CPU_DEVICE,
-                "memory_bytes": ncnn.get_gpu_device(index).get_heap_budget() << 20,  # which it tells in MiB
+                "memory_bytes": ncnn.get_gpu_device(index).get_heap_budget() << 20,  # reported in MiB
             }
             for index, name in enumerate(_device_names(ncnn))
         ]
@@ -224,14 +226,15 @@ class NcnnDriver:
         return answer
 
     load = NcnnModel
-    """Load a segment; options are threads, vulkan (layers to compute there), device (number and name of the Vulkan
-    device), shapes (of the inputs' blobs), and usual: nothing is set."""
+    """Load a segment; options are threads, vulkan (the layers to compute there), device (number and name of the Vulkan
+    device), shapes (of the input blobs), and usual (nothing is set).
+    """
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Which layers lie where the options ask for: ``{"cpu": [indices], "vulkan": [indices]}``.
+        """The places that ncnn chose for the layers: ``{"cpu": [indices], "vulkan": [indices]}``.
 
-        The net is loaded with the layers of the option `vulkan` there; those that ncnn keeps on the CPU are
-        under "cpu". Refused with what ncnn printed where it does not load the model.
+        The net is loaded with the layers of the option `vulkan` on Vulkan; layers that ncnn keeps on the CPU are listed
+        under "cpu". Refused with ncnn's output if it does not load the model.
         """
         vulkan = frozenset(int(index) for index in segment.get("options", {}).get("vulkan", ()))
         net = _net(segment, vulkan)

@@ -1,4 +1,4 @@
-"""onert on the device, by its C API: per-operator backends, and its trace as the proof of where they ran."""
+"""onert on the device, by its C API: a backend for each operator, and onert's trace as proof of where operators ran."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Numpy's dtypes by NNFW_TYPE of nnfw.h (quantised types share the storage type; onert checks sizes).
 _NAMES = ("float32", "int32", "uint8", "bool", "uint8", "int64", "int8", "int16")
-#: What a session takes from the environment when it is made; anything else there is left alone.
+#: The variables that a session reads from the environment when it is created; others are left alone.
 _VARIABLES = (
     "BACKENDS",
     "OP_BACKEND_MAP",
@@ -39,7 +39,7 @@ _VARIABLES = (
     "TRACING_MODE",
     "WORKSPACE_DIR",
 )
-#: What onert says where a backend has no kernel for a kind of operation at all: no operator of it is worth a trial.
+#: onert's message if a backend has no kernel at all for a kind of operation, so that trying its operators is useless.
 _NO_KERNEL = re.compile(r"NYI for operation")
 _EVENT = re.compile(r"^@(\d+) (\S+)$")
 _PLACE = re.compile(r"^\$\d+ sess, \$(\d+) subg, (\S+)$")
@@ -57,11 +57,11 @@ def _native() -> Path:
 
 
 class _Session:
-    """A session of the C API; every call that fails raises Refused with its name."""
+    """A session of the C API; every failed call raises Refused with the function's name."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        # Options are read from the environment when a session is made, and from nowhere else in time: the
-        # package's own OP_BACKEND_MAP is read too late to be applied to a process's first session.
+        # A session reads its options from the environment when it is created. No other way is early enough: the
+        # package's own OP_BACKEND_MAP is read too late for a process's first session.
         for name in _VARIABLES:
             os.environ.pop(name, None)
         os.environ.update(environment)
@@ -73,12 +73,12 @@ class _Session:
         begun = printed()
         status = getattr(self._library, name)(self.pointer if first is None else first, *arguments)
         if status:
-            # onert returns a status alone, and prints what it means.
+            # onert only returns a status, and prints what it means.
             last = [line.strip()[-300:] for line in lines_since(begun) if line.strip()][-1:]
             raise Refused(": ".join([f"onert: {name} failed with status {status}", *last]))
 
     def load(self, path: str, shapes: Sequence[Sequence[int]]) -> None:
-        """Load and prepare a model, its inputs given these shapes where the file leaves them open."""
+        """Load and prepare a model; its inputs get these shapes if the file leaves them open."""
         self.call("nnfw_load_model_from_file", os.fsencode(path))
         for index, shape in enumerate(shapes):
             dtype, own = self.tensor("input", index)
@@ -88,7 +88,7 @@ class _Session:
         self.call("nnfw_prepare")
 
     def tensor(self, kind: str, index: int) -> tuple[str, tuple[int, ...]]:
-        """dtype and shape of an input or output."""
+        """The dtype and shape of an input or output."""
         info = _TensorInfo()
         self.call(f"nnfw_{kind}_tensorinfo", ctypes.c_uint32(index), ctypes.byref(info))
         if not 0 <= info.dtype < len(_NAMES):
@@ -124,7 +124,7 @@ def _environment(options: Options) -> dict[str, str]:
 
 
 def _prepared(model: str, environment: dict[str, str], shapes: Sequence[Sequence[int]]) -> _Session:
-    """A session with the model at a path, ready to run; Refused where onert does not prepare it."""
+    """A session with the model at a path, ready to run; Refused if onert does not prepare it."""
     session = _Session(environment)
     with undoing(session.close):
         session.load(model, shapes)
@@ -132,29 +132,31 @@ def _prepared(model: str, environment: dict[str, str], shapes: Sequence[Sequence
 
 
 def _trace_events(path: str) -> list[dict[str, Any]]:
-    """The events of a Chrome trace, one a line.
+    """The events of a Chrome trace, one per line.
 
-    onert closes the file only when the process ends, so that its last buffer (up to 8 KiB, some thirty events of
-    the last call) is not there yet: a last line may be cut, and is left out.
+    onert closes the file only when the process ends, so its last buffer (up to 8 KiB, about thirty events of the last
+    call) is still missing. The last line may be incomplete and is then left out.
     """
     events = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             text = line.strip().rstrip(",")
             if text.startswith("{") and '"ts"' in text:
-                with contextlib.suppress(ValueError):  # the last line may be cut anywhere, even behind a brace
+                with contextlib.suppress(ValueError):  # the last line may end anywhere, even after a brace
                     events.append(json.loads(text))
     return events
 
 
 class OnertModel(Loaded):
-    """A prepared onert session, bound to the caller's arrays. It tells places in the trace of a profiled load alone."""
+    """A prepared onert session, bound to the caller's arrays. It reports places only in the trace of a profiled
+    load.
+    """
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         environment = _environment(segment.get("options", {}))
         shapes = [buffers[name].shape for _, name in segment["inputs"]]
         if segment.get("options", {}).get("usual"):
-            # A package's own config is applied from the second session of a process on, which is how it mostly runs.
+            # A package's own config takes effect from the second session of a process, which is the usual case.
             _prepared(segment["model"], {}, shapes).close()
         self._workspace = tempfile.mkdtemp(prefix="gnomon-onert-") if profiled else ""
         if profiled:
@@ -179,7 +181,7 @@ class OnertModel(Loaded):
         self.call = call
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Operator times and places from the trace of subgraph 0 (whole microseconds)."""
+        """Times (in whole microseconds) and places of operators from the trace of subgraph 0."""
         self._close_session()
         events = _trace_events(os.path.join(self._workspace, "trace.chrome.json"))
         self.close()
@@ -214,7 +216,7 @@ class OnertModel(Loaded):
 
 
 def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
-    """onert's own keys for operators on other backends than the default."""
+    """onert's own keys for operators on backends other than the default."""
     settings = {"BACKENDS": ";".join((default, *sorted(set(placed.values()) - {default})))}
     if placed:
         settings["OP_BACKEND_MAP"] = "".join(f"{index}={backend};" for index, backend in sorted(placed.items()))
@@ -222,9 +224,10 @@ def settings_for(default: str, placed: Mapping[int, str]) -> dict[str, str]:
 
 
 def operators_taken(options: Options, refusal: Callable[[str, dict[int, str]], str]) -> Answer:
-    """Which operators a backend takes, as `OnertDriver.supports` says.
+    """The operators that a backend takes, as described in `OnertDriver.supports`.
 
-    `refusal` tells why the model is not prepared with these operators on other backends than the default; "" if it is.
+    `refusal` returns why onert does not prepare the model with these operators on other backends than the default, or
+    "".
     """
     backend, default = options["backend"], options["default"]
     moved = {index: other for other, indices in options.get("moved", {}).items() for index in indices}
@@ -246,33 +249,33 @@ class OnertDriver:
     """onert's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """Version, and the backends whose libraries lie in the installation."""
+        """The version, and the backends whose libraries are installed."""
         folder = _native() / "nnfw" / "backend"
         names = sorted(path.stem.removeprefix("libbackend_") for path in folder.glob("libbackend_*.so"))
         return {"version": installed(["onert"]).get("onert", "unknown"), "backends": names}
 
     load = OnertModel
-    """Prepare a segment; options are threads and settings (onert's own configuration keys), or `usual` alone."""
+    """Prepare a segment; options are threads and settings (onert's own configuration keys), or only `usual`."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Which operators one backend prepares, the others staying on the default backend.
+        """The operators that one backend prepares while all others stay on the default backend.
 
         The segment's options name `backend`, `default`, `types` (operator type -> indices) and `moved` (backend ->
-        indices of operators that the default lacks, which every trial places there). A type is tried whole, then
-        operator by operator where a kernel is there, because what it takes can depend on attributes. The default
-        backend takes all that is not moved, or stops at the first operator that it lacks and says which.
-        Returns ``{"operators": [indices], "reason": what onert said of the default backend's trial, or ""}``.
+        indices of operators that the default lacks, which every trial places there). All operators of a type are tried
+        together, then one by one if there is a kernel, because support can depend on attributes. The default backend
+        takes all operators that are not moved, or stops at the first operator that it lacks and names it. Returns
+        ``{"operators": [indices], "reason": onert's message about the default backend's trial, or ""}``.
         """
         options = segment["options"]
         if options.get("usual"):
             shapes = list(options.get("shapes", {}).values())
-            for _ in range(2):  # the second one applies a package's own config
+            for _ in range(2):  # the second session applies a package's own config
                 _prepared(segment["model"], {}, shapes).close()
             return {"whole": True}
         return operators_taken(options, partial(self._refusal, segment))
 
     def _refusal(self, segment: RuntimeModel, default: str, placed: dict[int, str]) -> str:
-        """Why onert does not prepare the model with these operators elsewhere; "" if it does."""
+        """The reason why onert does not prepare the model with these operators elsewhere; "" if it does."""
         options = {"threads": segment["options"].get("threads", 1), "settings": settings_for(default, placed)}
         try:
             shapes = list(segment["options"].get("shapes", {}).values())

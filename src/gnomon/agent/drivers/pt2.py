@@ -1,4 +1,4 @@
-"""PyTorch's exported programs (.pt2) on the device, loaded without running what a hostile file would smuggle in."""
+"""PyTorch's exported programs (.pt2) on the device, loaded without running code hidden in a hostile file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..driver import refusing
 
 
 def load_program(path: str) -> Any:
-    """The exported program of a file. Refused where PyTorch cannot load it, ImportError where it is not installed.
+    """The exported program in a file. Refused if PyTorch cannot load it, ImportError if PyTorch is not installed.
 
-    PyTorch loads weights without code first, and with code where that fails; here it fails. Objects of classes of the
-    file's own choice are not loaded either.
+    PyTorch first loads weights without running code, and if that fails, with running code; here the second attempt is
+    disabled. Objects of classes that the file names are not loaded either.
     """
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     import torch
@@ -33,16 +33,16 @@ def tensor_over(torch: Any, array: Array) -> Any:
 
 
 def array_over(torch: Any, tensor: Any) -> Array:
-    """An array over a tensor's memory. PyTorch makes none of bfloat16 itself."""
+    """An array over a tensor's memory. PyTorch itself does not support this for bfloat16."""
     if tensor.dtype == torch.bfloat16:
         return tensor.contiguous().view(torch.int16).numpy().view(BFLOAT16)  # type: ignore[no-any-return]
     return tensor.numpy()  # type: ignore[no-any-return]
 
 
 def operators_of(graph: Any) -> dict[str, int]:
-    """Names of the operators of a program's graph, by which PyTorch knows them, and their numbers in the file.
+    """PyTorch's names of the operators of a program's graph, with the operators' numbers in the file.
 
-    What takes one of several outputs is not an operator: the file does not have it either.
+    A node that selects one of several outputs is not an operator, and is not in the file either.
     """
     names = [node.name for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
     return {name: index for index, name in enumerate(names)}

@@ -1,8 +1,8 @@
 """PyTorch on the device: an exported program (.pt2) as PyTorch itself runs it, eagerly or compiled by Inductor.
 
-A profiled load runs the program's graph node by node and takes the time around each, of eager mode; compiled code has
-no operators any more, and is one row. That compiled code ran is believed when PyTorch's own profiler has seen a call of
-it: with TORCHDYNAMO_DISABLE torch.compile runs eagerly, and says nothing.
+In eager mode a profiled load runs the program's graph node by node and times each node; compiled code no longer has
+operators, and is one row. A call of the compiled code must show up in PyTorch's own profiler as proof that it ran: with
+TORCHDYNAMO_DISABLE, torch.compile silently runs eagerly.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 EAGER, INDUCTOR = "eager", "inductor"
 _COMPILED = "## Call CompiledFxGraph "
-"""How PyTorch's profiler names the call of what Inductor compiled; the graph's key in its cache follows."""
+"""The profiler's name for a call of code compiled by Inductor; the graph's key in Inductor's cache follows."""
 
 
 class PyTorchModel(Loaded):
-    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call."""
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied in the call."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         import torch
@@ -49,7 +49,7 @@ class PyTorchModel(Loaded):
         outputs = [buffer for _, buffer in segment["outputs"]]
         flat, keep, names = torch.utils._pytree.tree_leaves, buffers, [name for name, _ in segment["inputs"]]
         arguments, named = _arranged(torch, program, dict(zip(names, inputs, strict=True)))
-        fixed = {name for name in outputs if name in buffers}  # the size of others may depend on the inputs
+        fixed = {name for name in outputs if name in buffers}  # the sizes of other outputs may depend on the inputs
         whole_ns = self._times.setdefault("", [])
         clock = time.perf_counter_ns
 
@@ -66,7 +66,7 @@ class PyTorchModel(Loaded):
 
         self._compiled: Any = {}
         before = clock()
-        # An operator that this build lacks, inputs that the program's own guards refuse.
+        # This build may lack an operator, or the program's guards may refuse the inputs.
         with refusing("PyTorch: ", most=300):
             call()
             if self._mode == INDUCTOR:
@@ -75,11 +75,11 @@ class PyTorchModel(Loaded):
         self.call: Callable[[], object] = call
 
     def _timing(self, torch: Any, module: Any) -> Any:
-        """The module's graph, run node by node, with the time around each operator."""
+        """A function that runs the module's graph node by node and times each operator."""
         names, times, clock = self._names, self._times, time.perf_counter_ns
 
         class Timing(torch.fx.Interpreter):  # type: ignore[misc]
-            """Runs a graph and notes when."""
+            """Runs a graph and notes the time of each operator."""
 
             def run_node(self, node: Any) -> Any:
                 before = clock()
@@ -91,16 +91,17 @@ class PyTorchModel(Loaded):
         return Timing(module).run
 
     def where(self) -> list[Place]:
-        """All of it in the one mode: a compiled program that breaks is refused, and nothing falls back.
+        """The whole program in its single mode; a failing compiled program is refused, and nothing falls back to eager
+        mode.
 
-        Of a compiled one: `compile_s` of the first call, whether it came `from_cache`, the `graphs` whose calls
-        PyTorch's profiler saw, and the ATen operators that they call as they are (`extern`).
+        For a compiled program: the `compile_s` of the first call, whether it came `from_cache`, the `graphs` whose
+        calls PyTorch's profiler saw, and the ATen operators that they call directly (`extern`).
         """
         place: Any = {"operators": list(self._names.values()), "backend": self._mode, **self._compiled}
         return [place]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """A row for each operator of eager mode, the first call left out; one row of what is compiled."""
+        """A row for each operator in eager mode, without the first call; a single row for a compiled program."""
         first = 1 + skip
         if self._mode == EAGER:
             rows: list[KernelTimes] = [
@@ -115,7 +116,7 @@ class PyTorchModel(Loaded):
 
 
 def _seen(torch: Any, call: Callable[[], object]) -> Details:
-    """The compiled graphs that ran in a call, by PyTorch's profiler; Refused if there was none."""
+    """The compiled graphs that ran in a call, according to PyTorch's profiler; Refused if there was none."""
     from torch._dynamo.utils import counters
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
@@ -133,8 +134,10 @@ def _seen(torch: Any, call: Callable[[], object]) -> Details:
 
 
 def _arranged(torch: Any, program: Any, tensors: Mapping[str, object]) -> Any:
-    """The inputs as the program's own call takes them: it may nest them, name some, and take others than tensors."""
-    # What is not a tensor was fixed when it was exported, and stands there itself.
+    """The inputs arranged for the program's own call, which may nest inputs, name some, and have some that are not
+    tensors.
+    """
+    # A value that is not a tensor was fixed at the export, and is listed itself.
     leaves = [
         tensors[own] if isinstance(own, str) and own in tensors else own for own in program.graph_signature.user_inputs
     ]
@@ -147,7 +150,7 @@ class PyTorchDriver:
     bfloat16 = True
 
     def probe(self) -> ProbeAnswer:
-        """Version, and its two ways to run a program."""
+        """The version, and PyTorch's two ways to run a program."""
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
         import torch
 

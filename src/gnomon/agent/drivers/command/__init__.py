@@ -1,1 +1,1 @@
-"""Any program as a runtime: how it is started, and how its times are read."""
+"""Any program as a runtime: starts it and reads its times."""

@@ -1,4 +1,4 @@
-"""A declared command on the device: its files, its processes, and what it reports of its calls."""
+"""A declared command on the device: its files, its processes, and the times that it reports for its calls."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, BlockFacts, BlockLimits, CommandSpec, KernelTimes, RuntimeModel, Segment, WarmUp
 
 _MOST_PRINTED = 64 << 20
-"""Bytes that a process may print, on each of its two streams."""
+"""The largest number of bytes that a process may print on each of its two streams."""
 _LEAST_FREE = 64 << 10
-"""Bytes that are left on a disk that is full."""
+"""A disk with fewer free bytes than this counts as full."""
 _LOOK_S = 0.1
 _BLOCKS = 5
-"""A program has one block in a worker, as long as this many of others: it loads its model each time."""
+"""A program has one block in a worker, as long as this many blocks of others, because it loads its model each time."""
 _ENOUGH = 0.3
-"""The share of a block's time that calls must have taken."""
+"""The share of a block's time that calls must at least have taken."""
 _LAST_LINES, _LAST_LETTERS = 3, 300
 _MOST_TOLD = 500
-"""Bytes of what a process printed that go to the worker's log each time."""
+"""The number of bytes of a process's output that are copied to the worker's log each time."""
 
 
 class Crashed(Refused):
-    """The program was ended by a signal: `kind` is that of the failure."""
+    """The program was ended by a signal; `kind` is the kind of the failure."""
 
     kind = "crash"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that ended well: what it printed, its times, and the largest memory that it had."""
+    """A process that ended well: its output, its times, and its peak memory."""
 
     printed: str
     wall_ns: int
@@ -63,7 +63,7 @@ class Ended:
 
 
 def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]) -> Ended:
-    """Run a program to its end in a folder. Refused where it cannot start, fails, or prints without end."""
+    """Run a program in a folder until it ends. Refused if it cannot start, fails, or prints endlessly."""
     name = os.path.basename(argv[0])
     with tempfile.TemporaryFile(dir=folder) as output, tempfile.TemporaryFile(dir=folder) as errors:
         began = time.perf_counter_ns()
@@ -89,7 +89,9 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
         printed = "\n".join(_text(stream) for stream in (output, errors))
         if max(map(_size, (output, errors))) > _MOST_PRINTED:
             raise Refused(f"{name} printed more than {_MOST_PRINTED >> 20} MiB, and was ended")
-        if process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE:  # that is not its own fault
+        if (
+            process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE
+        ):  # a full disk is not the program's fault
             raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, where {name} ran")
     _check_end(name, process.returncode, printed)
     cpu_ns = round((used.ru_utime + used.ru_stime) * 1e9)
@@ -97,9 +99,9 @@ def run_program(argv: Sequence[str], folder: str, environment: Mapping[str, str]
 
 
 def _watch(pid: int, streams: Sequence[IO[bytes]], ended: threading.Event) -> None:
-    """End a process that prints without end: the disk is not only its own.
+    """Kill a process that prints endlessly, as others need the disk too.
 
-    The last that it prints goes to the worker's own log, which is reported where the worker has to be killed.
+    The end of its output is copied to the worker's log, which is reported if the worker has to be killed.
     """
     seen = [0] * len(streams)
     while not ended.wait(_LOOK_S):
@@ -132,7 +134,7 @@ def _check_end(name: str, code: int, printed: str) -> None:
 
 
 class LoadedCommand(Loaded):
-    """A model that a command runs, each time in a process of its own, bound to the caller's arrays."""
+    """A model that a command runs, each time in a new process, bound to the caller's arrays."""
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         options = segment["options"]
@@ -162,7 +164,9 @@ class LoadedCommand(Loaded):
         self.call = self._call
 
     def _enter(self, prepared: str) -> None:
-        """Work in a folder of this process: what was prepared once for all of them, the inputs and declared files."""
+        """Work in a folder of this process, with the files prepared once for all processes, the inputs and the declared
+        files.
+        """
         self._folder = tempfile.mkdtemp(prefix=f"command-{os.getpid()}-", dir=os.getcwd())
         inputs = os.path.join(self._folder, "inputs", "in")
         listed = os.path.join(self._folder, "inputs.txt")
@@ -178,14 +182,16 @@ class LoadedCommand(Loaded):
                 file.write(filled(text, {**self._values, "runs": "1", "warm": "0"}))
 
     def _call(self) -> None:
-        """One process of one call: its outputs are in the arrays afterwards."""
+        """Run one process of one call, and read its outputs into the arrays."""
         self._write_inputs()
         self._first = self._run(runs=1, warm_runs=0)
         if self._spec.get("outputs"):
             self._read_outputs()
 
     def take(self, limits: BlockLimits, warm: WarmUp) -> BlockFacts:
-        """A block of samples by the program's own clock: one process, or several where each has one call alone."""
+        """A block of samples by the program's own clock, from one process, or from several if each has a single
+        call.
+        """
         alone = not self._used & {"runs", "input_list"}
         single = alone or self._spec.get("each", "call") != "call"
         seconds = _BLOCKS * limits["seconds"]
@@ -194,8 +200,8 @@ class LoadedCommand(Loaded):
         operators: list[KernelTimes] = []
         inner = 1
         end = time.monotonic() + seconds
-        # One that is asked for calls is started again where they took far less time than was thought: the only call
-        # that was known may have been a cold one.
+        # A program that was asked for several calls is started again if they took far less time than expected: the only
+        # known call may have been a cold one.
         while not calls or (
             len(calls) < limits["most"]
             and time.monotonic() < end
@@ -206,11 +212,11 @@ class LoadedCommand(Loaded):
             wanted = math.ceil(seconds * 1e9 / (best_ns * inner))
             runs = max(limits["least"], min(limits["most"], wanted)) * inner
             warm_runs = max(warm["warm_count"], math.ceil(warm["warm_s"] * 1e9 / best_ns))
-            # Where a process has no more calls for being asked, the one that opened the job is as good as another.
+            # If the number of calls cannot be requested, the process that opened the job is as good as another.
             first, self._first = self._first if alone else None, None
             ended, reported = first or self._run(runs=runs, warm_runs=warm_runs)
             calls += reported.calls_ns
-            # Of a program's own calls nobody knows the CPU time: zeros, by which the wall decides.
+            # The CPU time of a program's own calls is unknown. Zeros make wall time decide.
             cpu += [0 if self._spec.get("read") else ended.cpu_ns] * len(reported.calls_ns)
             operators = reported.operators
         inner = inner if len(calls) >= inner else 1
@@ -231,7 +237,7 @@ class LoadedCommand(Loaded):
         super().close()
 
     def _run(self, *, runs: int, warm_runs: int) -> tuple[Ended, Report]:
-        for name in self._results:  # what an earlier process left is not this one's; some programs append to it
+        for name in self._results:  # remove results of an earlier process; some programs append to them
             for path in self._left(name):
                 os.remove(path)
         ended = self._start(self._words, runs=runs, warm_runs=warm_runs)
@@ -264,11 +270,11 @@ class LoadedCommand(Loaded):
             raise Unreadable(f"it left {name}, which cannot be read ({error.strerror or error})") from error
 
     def _left(self, name: str) -> list[str]:
-        """The files in the folder that a name, or a pattern, is of, by name."""
+        """The files in the folder that match a name or pattern, sorted by name."""
         return sorted(glob.glob(os.path.join(glob.escape(self._folder), filled(name, self._values))))
 
     def _write_inputs(self) -> None:
-        """Write the inputs in each form that a placeholder asks for."""
+        """Write the inputs in each format that a placeholder asks for."""
         bound = self._segment["inputs"]
         paths = [f"{self._values['inputs']}.{number}" for number in range(len(bound))]
         if self._used & {"inputs", "input_files", "input_list"}:
@@ -293,7 +299,7 @@ class LoadedCommand(Loaded):
         )
 
     def _read_outputs(self) -> None:
-        """Read what the program left of its outputs into the arrays. Refused where one is not there, or not as long."""
+        """Read the program's outputs into the arrays. Refused if one is missing or has the wrong length."""
         template = os.path.join(self._folder, filled(self._spec["outputs"], self._values))
         for index, (name, tensor) in enumerate(self._segment["outputs"]):
             path = filled(template, {"index": str(index), "name": name})
@@ -312,7 +318,7 @@ class LoadedCommand(Loaded):
 
 
 def _sweep() -> None:
-    """Remove the folders of processes that were ended: workers are killed, and what was prepared there may be large."""
+    """Remove the folders of processes that have ended: workers get killed, and the prepared files may be large."""
     for name in os.listdir():
         owner = re.fullmatch(r"command-(\d+)-.*", name)
         try:
@@ -323,7 +329,7 @@ def _sweep() -> None:
 
 
 def _identity(spec: CommandSpec, model: str) -> str:
-    """The digest that processes share whose preparation is the same."""
+    """A digest that is equal for processes with the same preparation."""
     return hashlib.sha256(json.dumps([spec, model], sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -332,14 +338,14 @@ def _sums(values: Sequence[int], inner: int) -> list[int]:
 
 
 class CommandDriver:
-    """The driver of all declared commands: what is run stands in a segment's options."""
+    """The driver of all declared commands; a segment's options contain the command."""
 
     def probe(self) -> Answer:
-        """Nothing is known without a declaration: `supports` finds the program."""
+        """Report nothing, as nothing is known without a declaration; `supports` finds the program."""
         return {"version": "", "backends": []}
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """The program's version, "" where it does not say it. Refused where there is no such program."""
+        """The program's version, "" if it does not report one. Refused if the program does not exist."""
         spec: CommandSpec = segment["options"]["command"]
         name = filled(spec["run"][0], spec.get("choices", {}))
         program = shutil.which(name)
@@ -348,12 +354,12 @@ class CommandDriver:
         return {"version": _version(spec, program), "backends": [spec["name"]]}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
-        """Write the command's files and prepare the model; nothing of it stays loaded between processes."""
+        """Write the command's files and prepare the model; nothing stays loaded between processes."""
         return LoadedCommand(segment, buffers, profiled=profiled)
 
 
 def _version(spec: CommandSpec, program: str) -> str:
-    """The first line that the program prints of its version; without such the digest of its file."""
+    """The first line with the version that the program prints; without a version command, the digest of its file."""
     if not spec.get("version"):
         return f"SHA-256 {digest_of(program)[:12]}"
     values = spec.get("choices", {})

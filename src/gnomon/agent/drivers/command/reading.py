@@ -1,6 +1,6 @@
-"""Times in what a program printed or wrote: in JSON, in a column of CSV, or where a regular expression matches.
+"""Reads times from a program's output: from JSON, a column of CSV, or matches of a regular expression.
 
-It needs the standard library alone, so that gnomon reads on this machine what a device without Python printed.
+It needs only the standard library, so that gnomon can read output of a device without Python on this machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 """Nanoseconds of each unit."""
 RATE = "fps"
-"""The unit of what is counted in a second, not timed."""
+"""The unit of a rate: a count per second instead of a time."""
 UNITS = (*UNITS_NS, RATE)
 JSON, CSV = "json:", "csv:"
 _DELIMITERS = ",;\t"
@@ -25,11 +25,11 @@ _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 _MOST_WRONG = 1000
-"""Lines that begin as JSON and are not: each costs a look at all before it."""
+"""The most lines that begin like JSON but are not, as each costs a parse of the text before its error."""
 _LONGEST_NS = 1e18
 
 Reading = tuple[str, float]
-"""A label, "" where none is read, and a time in nanoseconds."""
+"""A label ("" if none is read) and a time in nanoseconds."""
 
 
 class Unreadable(Exception):
@@ -43,7 +43,7 @@ def unit_of(name: str) -> str:
 
 
 def declared_unit(read: str) -> str:
-    """The unit that a way to read names itself, "" where it names none. ValueError for an invalid expression."""
+    """The unit that `read` itself names, "" if it names none. ValueError for an invalid expression."""
     if read.startswith(JSON):
         keys = [quoted or plain for quoted, _, _, plain in _STEP.findall(read.removeprefix(JSON)) if quoted or plain]
         return unit_of(keys[-1]) if keys else ""
@@ -57,14 +57,14 @@ def declared_unit(read: str) -> str:
 
 
 def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[Reading]:
-    """All times in a text, in their order, each with its label.
+    """All times in a text, in order, each with its label.
 
-    `read` is "json:PATH" (keys with dots between, [] for each item, [N] for one, * for each key, quotes around a key
-    that holds any of these), "csv:COLUMN" by its title or number, or a regular expression, whose group named s, ms, us,
-    ns or fps is the number; without such a name its first group is. `unit` holds where neither the last key, the title
-    nor the group names one. `label` is the key beside a number of JSON ("*": its own), the title of a column of CSV, or
-    a named group.
-    Unreadable for another text, or a number that cannot be a time.
+    `read` is "json:PATH" (keys separated by dots, [] for each item, [N] for one item, * for each key, quotes around a
+    key that contains any of these), "csv:COLUMN" with the column's title or number, or a regular expression. Of an
+    expression, the group named s, ms, us, ns or fps is the number; without such a group, the first group is. `unit`
+    applies if neither the last key, the title nor the group names a unit. `label` is a key next to a number in JSON
+    ("*": the number's own key), the title of a CSV column, or a named group. Unreadable for text in another format, or
+    a number that cannot be a time.
     """
     own = declared_unit(read) or unit
     if read.startswith(JSON):
@@ -99,7 +99,7 @@ def _in_json(path: str, text: str, label: str) -> list[tuple[str, object]]:
 
 
 _Place = tuple[Any, str, Any]
-"""Where a value stands: what it is in, its key there, and the value."""
+"""The place of a value: its container, its key in it, and the value."""
 
 
 def _beside(parent: Any, label: str) -> str:
@@ -107,7 +107,7 @@ def _beside(parent: Any, label: str) -> str:
 
 
 def _below(value: Any, *, key: str | None, index: str | None, every: bool) -> Iterator[_Place]:
-    """Where a step of a path leads from a value: nowhere where the value has no such part."""
+    """The places to which a step of a path leads from a value; none if the value has no such part."""
     if isinstance(value, dict):
         yield from ((value, own, item) for own, item in value.items() if every or own == key)
     elif isinstance(value, list) and index is not None:
@@ -116,7 +116,7 @@ def _below(value: Any, *, key: str | None, index: str | None, every: bool) -> It
 
 
 def _is_number(value: object) -> bool:
-    if isinstance(value, str):  # several programs write numbers as text
+    if isinstance(value, str):  # some programs write numbers as text
         try:
             float(value)
         except ValueError:
@@ -126,14 +126,16 @@ def _is_number(value: object) -> bool:
 
 
 def _documents(text: str) -> list[Any]:
-    """The JSON in a text, among other lines: from each line that begins with a bracket, else from the first bracket."""
+    """The JSON documents in a text with other lines: from each line that begins with a bracket, or from the first
+    bracket.
+    """
     starts = [match.end() for match in _JSON_LINE.finditer(text)]
     starts = starts or sorted(text.find(bracket) for bracket in "{[" if bracket in text)
     documents: list[Any] = []
     end = wrong = 0
     for start in starts:
         if start < end or wrong > _MOST_WRONG:
-            continue  # it is inside the one before, or these are not the lines of JSON
+            continue  # the bracket is inside the document before, or the text is not JSON
         try:
             document, end = _DECODER.raw_decode(text, start)
             documents.append(document)
@@ -148,7 +150,7 @@ def _documents(text: str) -> list[Any]:
 
 def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
     lines = text.splitlines()
-    if column.isdecimal():  # and never a title: a row of numbers may hold it
+    if column.isdecimal():  # a number is never a title, as a row of numbers may contain it
         by_delimiter = (list(_cells(lines, delimiter, int(column) - 1, None)) for delimiter in _DELIMITERS)
         return next(filter(None, by_delimiter), [])
     for number, line in enumerate(lines):
@@ -161,14 +163,16 @@ def _in_csv(column: str, text: str, label: str) -> list[tuple[str, object]]:
 
 
 def _cells(lines: list[str], delimiter: str, column: int, names: int | None) -> Iterator[tuple[str, object]]:
-    """The numbers of a column, as far as rows have it."""
+    """The numbers of a column, from the rows that have the column."""
     for row in csv.reader(lines, delimiter=delimiter):
         if 0 <= column < len(row) and _is_number(row[column]):
             yield row[names] if names is not None and names < len(row) else "", row[column]
 
 
 def _matches(pattern: str, text: str, unit: str, label: str) -> Iterator[Reading]:
-    """The number of each match: the first of its groups of units that took part, else its first group or all of it."""
+    """The number of each match: its first matched group with a unit's name, otherwise its first group or the whole
+    match.
+    """
     expression = re.compile(pattern, re.MULTILINE)
     named = [name for name in UNITS if name in expression.groupindex]
     for match in expression.finditer(text):

@@ -1,6 +1,6 @@
-"""How a declared command is filled in, and what its process reports: the part that needs no device.
+"""Fills in a declared command, and reads the report of its process: the part that needs no device.
 
-It needs the standard library alone, as `reading` does.
+It needs only the standard library, like `reading`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def placeholders(texts: Iterable[str]) -> set[str]:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """A template with each placeholder's value in its place; what a value holds is taken as it is."""
+    """A template with each placeholder replaced by its value; placeholders inside values are not replaced."""
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 @dataclass(frozen=True)
 class Report:
-    """The times of a process's calls in nanoseconds, or one number for all of them; and those of its operators."""
+    """The times of a process's calls in nanoseconds, or one number for all calls, and the times of its operators."""
 
     calls_ns: list[int]
     operators: list[KernelTimes]
@@ -39,9 +39,9 @@ class Report:
 def report_of(
     spec: CommandSpec, printed: str, read_file: Callable[[str], str], *, profiled: bool, wall_ns: int
 ) -> Report:
-    """The report of a process, by its declaration; `read_file` reads a file of its folder.
+    """The report of a process, read as its declaration says; `read_file` reads a file of the process's folder.
 
-    Unreadable where times are missing or invalid, and where it printed that it ran elsewhere than declared.
+    Unreadable if times are missing or invalid, or if the output says that the program did not run as declared.
     """
     refusal = re.search(spec["refused_if"], printed, re.MULTILINE) if spec.get("refused_if") else None
     if refusal is not None:

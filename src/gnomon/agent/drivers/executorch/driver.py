@@ -1,7 +1,8 @@
-"""ExecuTorch on the device, by its Python wheel: programs (.pte) as they are, exported ones (.pt2) lowered when loaded.
+"""ExecuTorch on the device, by its Python wheel: programs (.pte) run unchanged, exported programs (.pt2) are lowered
+when loaded.
 
-A profiled load has ExecuTorch's own trace (ETDump): the time of each instruction, and of each kernel inside a delegate
-that tells it (XNNPACK does, in whole microseconds).
+A profiled load uses ExecuTorch's own trace (ETDump): the time of each instruction, and of each kernel inside a delegate
+that reports it (XNNPACK does, in whole microseconds).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _OPERATOR, _DELEGATE = "OPERATOR_CALL", "DELEGATE_CALL"
 
 
 def _executorch() -> Any:
-    """Its runtime alone, without the exporter, which takes seconds to import; PyTorch's libraries must be there."""
+    """ExecuTorch's runtime without the exporter, which takes seconds to import; PyTorch's libraries must be loaded
+    first.
+    """
     import torch  # noqa: F401 - the runtime is linked with it
     from executorch.extension.pybindings import _C
 
@@ -34,10 +37,10 @@ def _executorch() -> Any:
 
 
 class _Program:
-    """A program with its method loaded, and what it was lowered from here, if it was."""
+    """A program with its loaded method, and the result of lowering it, if it was lowered here."""
 
     def __init__(self, segment: RuntimeModel, *, profiled: bool) -> None:
-        """Refused with the reason where it does not load; what the runtime printed says more."""
+        """Load the program. Refused with the reason if it does not load; the runtime's output has the details."""
         runtime = _executorch()
         options, path = segment.get("options", {}), segment["model"]
         have = runtime._get_registered_backend_names()
@@ -58,9 +61,9 @@ class _Program:
 
 
 class ExecuTorchModel(Loaded):
-    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs copied in the call.
+    """A loaded program, bound to the caller's arrays: inputs are read in place, outputs are copied in the call.
 
-    Only the trace of a profiled load tells where operators ran.
+    Only the trace of a profiled load shows where operators ran.
     """
 
     def __init__(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -79,18 +82,20 @@ class ExecuTorchModel(Loaded):
                 value = array_over(torch, tensor)
                 np.copyto(output_array(keep, name, value.shape, name_of(value.dtype)), value)
 
-        with refusing("ExecuTorch: "):  # inputs of another shape or order, a kernel that is not in this build
+        with refusing("ExecuTorch: "):  # wrong shapes or order of inputs, or a kernel missing in this build
             call()
         self.call: Callable[[], object] = call
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Times of instructions; a delegate that reports its kernels has a row for each, and one for the rest."""
+        """Times of instructions; a delegate that reports its kernels has one row for each kernel and one for
+        the rest.
+        """
         with tempfile.TemporaryDirectory(prefix="gnomon-etdump-") as folder:
             path = os.path.join(folder, "trace.etdp")
             self._loaded.program.write_etdump_result_to_file(path)
             with open(path, "rb") as file:
                 runs = _runs(file.read())
-        # The first call is that of loading.
+        # The first call belongs to loading.
         rows: dict[tuple[int, str], KernelTimes] = {}
         for events in runs[1 + skip :]:
             inside: dict[int, int] = {}
@@ -120,7 +125,7 @@ class ExecuTorchModel(Loaded):
         return rows.setdefault((number, name), {"name": label, "sources": sources, "backend": backend, "wall_ns": []})
 
     def _folded(self, rows: list[KernelTimes]) -> list[KernelTimes]:
-        """Operators that lowering left out or folded into others: they take no time of their own."""
+        """Rows for operators that lowering left out or folded into others, which take no time themselves."""
         assert self._lowered is not None
         timed = {index for row in rows for index in row["sources"]}
         calls = max((len(row["wall_ns"]) for row in rows), default=0)
@@ -137,7 +142,7 @@ class ExecuTorchModel(Loaded):
 
 
 class _Event(NamedTuple):
-    """One event of a trace: what it says of itself, the instruction it belongs to, and how long it took."""
+    """One event of a trace: its name, the instruction that it belongs to, its kernel, and its duration."""
 
     name: str
     instruction: int
@@ -148,8 +153,8 @@ class _Event(NamedTuple):
 def _runs(data: bytes) -> list[list[_Event]]:
     """The events of each call.
 
-    Read by the fields' numbers of ExecuTorch's ``etdump_schema_flatcc.fbs``: its own reader loads the whole exporter,
-    which takes longer than all else here.
+    The fields are read by their numbers in ExecuTorch's ``etdump_schema_flatcc.fbs``, because ExecuTorch's own reader
+    loads the whole exporter, which takes longer than everything else here.
     """
 
     def number(form: str, at: int, default: int = 0) -> int:
@@ -177,7 +182,7 @@ def _runs(data: bytes) -> list[list[_Event]]:
         taken = number("<Q", field(table, 7)) - number("<Q", field(table, 6))
         return _Event(text(table, 0), number("<i", field(table, 2), -1), text(table, 4), taken)
 
-    # The whole is preceded by its size.
+    # The data begins with its size.
     runs = [run for run in tables(follow(4), 1) if text(run, 0) == "Execute"]
     profiled = [[field(entry, 0) for entry in tables(run, 3)] for run in runs]
     return [[event(follow(at)) for at in offsets if at] for offsets in profiled]
@@ -189,7 +194,7 @@ class ExecuTorchDriver:
     bfloat16 = True
 
     def probe(self) -> ProbeAnswer:
-        """Version, and what operators can be given: its kernels, and the delegates that the wheel has."""
+        """The version and the backends: ExecuTorch's own kernels, and the delegates in the wheel."""
         from importlib.metadata import version
 
         return {
@@ -198,9 +203,9 @@ class ExecuTorchDriver:
         }
 
     load = ExecuTorchModel
-    """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for it)."""
+    """Load a segment; options are threads, delegates (of a .pte) and xnnpack (the operators of a .pt2 for XNNPACK)."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether a program loads; of one that is lowered here, ``{"taken": [operators that XNNPACK was given]}``."""
+        """Load the program; for one that is lowered here, return ``{"taken": [operators assigned to XNNPACK]}``."""
         lowered = _Program(segment, profiled=False).lowered
         return {"taken": lowered.taken if lowered else []}

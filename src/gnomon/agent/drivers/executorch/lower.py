@@ -1,8 +1,8 @@
-"""Lowers an exported PyTorch program for ExecuTorch, with exactly the wished operators tagged for XNNPACK.
+"""Lowers an exported PyTorch program for ExecuTorch, with exactly the requested operators tagged for XNNPACK.
 
     python -m gnomon.agent.drivers.executorch.lower PACKAGE/plan.json model.pte
 
-writes the program of a placement that gnomon packed, for devices where there is no PyTorch.
+writes the program of a placement that gnomon packed, for devices without PyTorch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _KEPT = "lowered"
 
 
 class Lowered(NamedTuple):
-    """A lowered program: its bytes, and the operators of the .pt2 that each instruction computes, with their backend.
+    """A lowered program: its bytes, and for each instruction the operators of the .pt2 that it computes and their
+    backend.
 
-    `operators` counts those of the .pt2, `taken` those that XNNPACK was given.
+    `operators` is the number of operators of the .pt2, `taken` are those assigned to XNNPACK.
     """
 
     buffer: bytes
@@ -34,7 +35,7 @@ class Lowered(NamedTuple):
 
 
 def lower(path: str, wanted: Collection[int] | None) -> Lowered:
-    """The program with the `wanted` operators on XNNPACK; None: with all that it takes. Refused where that fails."""
+    """The program with the `wanted` operators on XNNPACK (None: all that XNNPACK takes). Refused if that fails."""
     program = load_program(path)
     names = operators_of(program.graph)
     with refusing(f"ExecuTorch does not lower {os.path.basename(path)}: ", most=300):
@@ -54,7 +55,7 @@ def lower(path: str, wanted: Collection[int] | None) -> Lowered:
 
 
 def lower_once(path: str, wanted: Collection[int] | None) -> Lowered:
-    """The same, kept for the processes after this one."""
+    """The result of `lower`, kept for later processes."""
 
     def make(folder: str) -> None:
         lowered = lower(path, wanted)
@@ -80,7 +81,9 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
 
     def within(config: Any) -> Any:
         class Within(config):  # type: ignore[misc]
-            """XNNPACK's own rule for a kind of operator, for the wished ones alone: not for an activation behind it."""
+            """XNNPACK's own rule for a kind of operator, applied only to the requested operators, not to a following
+            activation.
+            """
 
             def check_constraints(self, node: Any, ep: Any) -> bool:
                 return wished(node) and bool(super().check_constraints(node, ep))
@@ -91,7 +94,9 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
         return Within
 
     class Tagger(XnnpackPartitioner):  # type: ignore[misc]
-        """XNNPACK's partitioner, which notes what it tagged, and what each node was in the file."""
+        """XNNPACK's partitioner; it also notes the tagged operators, and which operators of the file each node comes
+        from.
+        """
 
         def __init__(self) -> None:
             super().__init__(configs=[within(config) for config in ALL_PARTITIONER_CONFIGS])
@@ -112,7 +117,7 @@ def _lowered(program: Any, names: dict[str, int], wanted: Collection[int] | None
 
 
 def _sources(node: Any, names: dict[str, int]) -> set[int]:
-    """The operators of the file that a node of the lowered graph was made of."""
+    """The operators of the file that a node of the lowered graph comes from."""
     operators: set[int] = set()
     pending = list(node.meta.get("from_node", ()))
     while pending:

@@ -1,1 +1,1 @@
-"""LiteRT: its driver, its two ways to run a model, and what its profiler means."""
+"""LiteRT: its driver, its two ways to run a model, and the meaning of its profiler's events."""

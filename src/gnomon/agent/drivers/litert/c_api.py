@@ -1,8 +1,8 @@
 """LiteRT by its C API (``libLiteRt.so`` in the package ai-edge-litert): zero-copy buffers and the profiler.
 
-The package's Python classes reach neither, and they also load an accelerator for WebGPU into the process. The
-functions are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, as of 2.1.6 to 2.3.0; earlier
-ones take their settings in another form.
+The package's Python classes offer neither, and they also load an accelerator for WebGPU into the process. The functions
+are those of ``litert/c/*.h`` of https://github.com/google-ai-edge/LiteRT, versions 2.1.6 to 2.3.0; earlier versions
+expect settings in another format.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _DTYPES = {
 _CPU, _GPU = 1, 2  # kLiteRtHwAcceleratorCpu, kLiteRtHwAcceleratorGpu
 _LIBRARY_FOLDER, _STRING = 22, 8  # kLiteRtEnvOptionTagRuntimeLibraryDir, kLiteRtAnyTypeString
 _PRECISIONS = {"float16": 1, "float32": 2}  # LiteRtDelegatePrecision
-_ALIGNMENT = 64  # of memory that LiteRT uses in place
-_SPARE = 128  # bytes behind a tensor that XNNPACK may read
+_ALIGNMENT = 64  # alignment of memory that LiteRT uses in place
+_SPARE = 128  # bytes after a tensor that XNNPACK may read
 _STDERR = 1  # kLiteRtErrorReporterModeStderr
 
-#: ProfiledEventData of litert_profiler_event.h; between the times and the metadata lies what memory was in use.
+#: ProfiledEventData of litert_profiler_event.h; the memory use lies between the times and the metadata.
 EVENT = np.dtype(
     {
         "names": ["tag", "type", "elapsed_us", "index", "subgraph"],
@@ -99,13 +99,13 @@ class _Metric(ctypes.Structure):
 
 
 GPU = "gpu"
-#: How a line of the log begins that does not go on with the one before.
+#: The beginnings of log lines that do not continue the line before.
 _NEXT = re.compile(r"[A-Z]+: |[IWEF]\d{4} |=== |error: ")
 _SELECTED = re.compile(r"Selected adapter: (?P<name>.*?), arch=.*adapterType=(?P<type>.*)")
 
 
 def package_folder() -> Path:
-    """Where the package ai_edge_litert lies; ImportError where it is not installed."""
+    """The folder of the package ai_edge_litert; ImportError if it is not installed."""
     spec = importlib.util.find_spec("ai_edge_litert")
     if spec is None or spec.origin is None:
         raise ImportError("ai-edge-litert is not installed")
@@ -113,12 +113,12 @@ def package_folder() -> Path:
 
 
 def version() -> str:
-    """The installed version, "unknown" where the package does not tell."""
+    """The installed version; "unknown" if the package does not report it."""
     return installed(["ai-edge-litert"]).get("ai-edge-litert", "unknown")
 
 
 def load_library() -> ctypes.CDLL:
-    """The C library; Refused where the package has none, or one that would misread the settings given to it."""
+    """The C library; Refused if the package has none, or one that would misread the settings."""
     path, own = package_folder() / "libLiteRt.so", version()
     numbers = tuple(int(n) for n in re.findall(r"\d+", own)[:3])
     if not path.exists() or (numbers and numbers < _OLDEST):
@@ -128,13 +128,13 @@ def load_library() -> ctypes.CDLL:
 
 
 class CompiledModel:
-    """A compiled TFLite model: `kernels` is "xnnpack" (the delegate, builtin for the rest), "builtin", or "gpu".
+    """A compiled TFLite model; `kernels` is "xnnpack" (the delegate, with builtin kernels for the rest), "builtin", or
+    "gpu".
 
-    On the GPU LiteRT runs all operators or none: nothing is left to the CPU in silence. `adapter` is then the device;
-    it computes in `precision`, float32 or float16. There the profiler is not used, as it fails on devices that have no
-    clock for it.
-    Only the first subgraph is run. Inputs are given `shapes`, in their order, where the file has others. Every call
-    that fails raises Refused with what LiteRT printed of it.
+    On the GPU LiteRT runs all operators or none: nothing is silently left to the CPU. `adapter` is then the device,
+    which computes in `precision`, float32 or float16. The profiler is not used there, as it fails on devices without a
+    suitable clock. Only the first subgraph is run. Inputs get `shapes`, in order, if the file has other shapes. Every
+    failed call raises Refused with LiteRT's output about it.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ class CompiledModel:
     ) -> None:
         self._library = load_library()
         self._handles: list[tuple[str, ctypes.c_void_p]] = []
-        self._used: list[Array] = []  # whose memory LiteRT reads and writes
-        self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that are not the file's
+        self._used: list[Array] = []  # arrays whose memory LiteRT reads and writes
+        self._sizes: dict[str, list[tuple[int, ...]]] = {}  # shapes of inputs and outputs that differ from the file's
         self.adapter: DeviceFound | None = None
         begun, on_gpu = printed(), kernels == GPU
         with undoing(self.close):
@@ -180,7 +180,7 @@ class CompiledModel:
             raise Refused(f"LiteRT: {name} failed: {why}" + (f" ({last})" if last else ""))
 
     def _out(self, name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
-        """Call a function whose last argument takes its result."""
+        """Call a function that writes its result through its last argument."""
         result = kind()
         self._call(name, *arguments, ctypes.byref(result))
         return result
@@ -191,7 +191,7 @@ class CompiledModel:
         return handle
 
     def _option(self, options: ctypes.c_void_p, name: bytes, text: str) -> None:
-        """Settings are handed over as lines of TOML under a name; LiteRT frees them."""
+        """Pass settings as lines of TOML under a name; LiteRT frees them."""
         libc = ctypes.CDLL(None)
         libc.strdup.restype, libc.strdup.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
         payload = ctypes.c_void_p(libc.strdup(text.encode()))
@@ -207,7 +207,7 @@ class CompiledModel:
         raise Refused("LiteRT: no signature of the model runs its first subgraph")
 
     def _resize(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Give the inputs these shapes, where the file has others."""
+        """Give the inputs these shapes if the file has other shapes."""
         wanted = [tuple(shape) for shape in shapes]
         signature, changed = ctypes.c_size_t(self._signature), False
         for index, ((_, own), shape) in enumerate(zip(self.tensor_types("Input"), wanted, strict=False)):
@@ -226,10 +226,10 @@ class CompiledModel:
             self._sizes = {"Input": wanted, "Output": [_dims(layout) for layout in layouts]}
 
     def _adapter(self, begun: int | None) -> DeviceFound:
-        """The device that LiteRT says it chose, which is the proof that it computes there.
+        """The device that LiteRT reports to have chosen, which proves that it computes there.
 
-        `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. From 2.3.0 on there is a function that looks
-        at processors other than the CPU; it is called where it exists.
+        `IsFullyAccelerated` proves nothing: it is also true for XNNPACK. Since 2.3.0 there is a function that considers
+        only processors other than the CPU; it is called if it exists.
         """
         match = _SELECTED.search("\n".join(lines_since(begun)))
         if match is None:
@@ -240,9 +240,9 @@ class CompiledModel:
         return {"backend": GPU, "name": match["name"], "software": match["type"].startswith("CPU")}
 
     def device_memory_bytes(self) -> int | None:
-        """The GPU memory that LiteRT reports for the model: weights and tensors between operators.
+        """The GPU memory that LiteRT reports for the model's weights and the tensors between operators.
 
-        None where it reports nothing.
+        None if it reports nothing.
         """
         self._call("LiteRtCompiledModelStartMetricsCollection", self._compiled, ctypes.c_int(1))
         metrics = self._make("Metrics")
@@ -263,11 +263,11 @@ class CompiledModel:
         return tuple(codes)
 
     def fully_delegated(self) -> bool:
-        """Whether no operator is left to the builtin kernels."""
+        """Whether the delegate takes all operators, leaving none to the builtin kernels."""
         return bool(self._out("LiteRtCompiledModelIsFullyAccelerated", self._compiled, kind=ctypes.c_bool).value)
 
     def tensor_types(self, kind: str) -> list[tuple[str, tuple[int, ...]]]:
-        """dtype and shape of each "Input" or "Output"; -1 where the model leaves a dimension open."""
+        """The dtype and shape of each "Input" or "Output"; a dimension that the model leaves open is -1."""
         types = []
         for index in range(self._out(f"LiteRtGetNumSubgraph{kind}s", self._subgraph, kind=ctypes.c_size_t).value):
             tensor = self._out(f"LiteRtGetSubgraph{kind}", self._subgraph, ctypes.c_size_t(index))
@@ -277,10 +277,10 @@ class CompiledModel:
         return types
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
-        """A function that runs the model on the arrays, which are held until the model is closed.
+        """A function that runs the model on the arrays, which are kept until the model is closed.
 
-        Arrays that lie where LiteRT can use them (64-byte aligned, with room behind) are used in place; others are
-        copied in or out in each call.
+        Arrays that LiteRT can use (64-byte aligned, with spare room at the end) are used in place; others are copied in
+        or out in each call.
         """
         handles, copies = [], []
         for kind, arrays in (("Input", inputs), ("Output", outputs)):
@@ -333,14 +333,14 @@ class CompiledModel:
         return buffer.value
 
     def start_profiler(self) -> None:
-        """Forget the events so far and record those of the next call."""
+        """Discard the events so far and record the events of the next call."""
         self._call("LiteRtStartProfiler", self._out("LiteRtCompiledModelGetProfiler", self._compiled))
 
     def events(self) -> tuple[np.ndarray[Any, Any], list[str]] | None:
-        """The events since the profiler started (of dtype EVENT) and their names; None if laid out otherwise."""
+        """The events since the profiler started (of dtype EVENT) and their names; None if their layout is different."""
         profiler = self._out("LiteRtCompiledModelGetProfiler", self._compiled)
         count = self._out("LiteRtGetNumProfilerEvents", profiler, kind=ctypes.c_int).value
-        # The layout is not a fixed part of the interface, so how much is written is looked at before it is read.
+        # The layout is not a fixed part of the interface, so the written size is checked before reading.
         raw = np.full(count * 4 * EVENT.itemsize, 0xA5, np.uint8)
         self._call("LiteRtGetProfilerEvents", profiler, ctypes.c_int(count), ctypes.c_void_p(raw.ctypes.data))
         written = np.flatnonzero(raw != 0xA5)
@@ -352,7 +352,7 @@ class CompiledModel:
         return events, names
 
     def close(self) -> None:
-        """Destroy what was made, last first; may be called twice."""
+        """Destroy all handles, the last one first; may be called twice."""
         while self._handles:
             name, handle = self._handles.pop()
             destroy = getattr(self._library, name)
@@ -362,22 +362,22 @@ class CompiledModel:
 
 
 def check_tensor(label: str, array: Array, dtype: str, shape: tuple[int, ...]) -> None:
-    """Refused unless the array is what the model has there."""
+    """Raise Refused unless the array has the dtype and shape that the model expects."""
     check_fixed(label, shape)
     if str(array.dtype) != dtype or array.shape != shape:
         raise Refused(f"LiteRT: {label} is {dtype} {shape}, bound to {array.dtype} {array.shape}")
 
 
 def check_fixed(label: str, shape: tuple[int, ...]) -> None:
-    """Refused where the model leaves a dimension open."""
+    """Raise Refused if the model leaves a dimension open."""
     if -1 in shape:
         raise Refused(f"LiteRT: the model leaves the shape of {label} open ({shape}); export it with fixed shapes")
 
 
 def usable_in_place(array: Array) -> bool:
-    """Whether LiteRT can use the array's memory: aligned, and what XNNPACK may read behind it is there."""
+    """Whether LiteRT can use the array's memory: it is aligned, and XNNPACK may read beyond its end."""
     start = array.ctypes.data
-    # Memory is mapped in whole pages: what lies behind on the array's last page is there.
+    # Memory is mapped in whole pages, so the rest of the array's last page exists.
     room = -(start + array.nbytes) % mmap.PAGESIZE
     return bool(array.flags.c_contiguous) and start % _ALIGNMENT == 0 and room >= _SPARE
 
@@ -386,13 +386,13 @@ def in_place_like(array: Array) -> Array:
     """A new array of the same shape and dtype that LiteRT can use in place."""
     raw = np.zeros(array.nbytes + _ALIGNMENT + 2 * _SPARE, np.uint8)
     begin = -raw.ctypes.data % _ALIGNMENT
-    if -(raw.ctypes.data + begin + array.nbytes) % mmap.PAGESIZE < _SPARE:  # it would end where a page does
+    if -(raw.ctypes.data + begin + array.nbytes) % mmap.PAGESIZE < _SPARE:  # the array would end at the end of a page
         begin += _SPARE
     return raw[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
 
 
 def _last_error_since(begun: int | None) -> str:
-    """The last error printed since then: the C API only returns a status, and prints what it means."""
+    """The last error printed since `begun`: the C API only returns a status, and prints what it means."""
     lines = lines_since(begun)
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     if not errors:
@@ -403,7 +403,7 @@ def _last_error_since(begun: int | None) -> str:
 
 
 def _environment_options(*, on_gpu: bool) -> tuple[ctypes.c_int, Any]:
-    """The options of an environment: where the GPU accelerator lies, if it is wanted."""
+    """The options of an environment: the folder of the GPU accelerator, if it is wanted."""
     if not on_gpu:
         return ctypes.c_int(0), None
     folder = _Text(type=_STRING, value=os.fsencode(package_folder()))

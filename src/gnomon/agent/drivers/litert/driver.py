@@ -1,12 +1,12 @@
-"""LiteRT on the device: TFLite models by XNNPACK, its builtin or its reference kernels, or on a GPU.
+"""LiteRT on the device: TFLite models run by XNNPACK, by LiteRT's builtin or reference kernels, or on a GPU.
 
-Two of the package's ways to run a model are used, because neither does all. The C API of compiled models binds the
-job's buffers in place and has a profiler; but (2.3.0) it has no reference kernels, runs the builtin ones in silence
-where those are asked for, gives builtin kernels one thread however many are asked for, and takes no model whose outputs
-have shapes that follow from the values of inputs. So these are run by the classic interpreter. That has no profiler: a
-profiled load there tells the time of the whole graph, and of no operator. So it does on a GPU, which the C API reaches
-by an accelerator for WebGPU that lies in the package: it takes a model whole. The job's buffers are in the CPU's memory
-there too, so that a call brings the inputs to the GPU, waits, and fetches the outputs.
+Two of the package's ways to run a model are used, because neither does everything. The C API of compiled models binds
+the job's buffers in place and has a profiler, but (as of 2.3.0) it has no reference kernels and silently runs the
+builtin ones instead, gives builtin kernels only one thread, and refuses models whose output shapes depend on the values
+of inputs. The classic interpreter runs these. It has no profiler, so a profiled load reports only the time of the whole
+graph, not of operators. The same holds on a GPU, which the C API reaches through the package's accelerator for WebGPU,
+and which takes only whole models. The job's buffers are in the CPU's memory there too, so a call copies the inputs to
+the GPU, waits, and fetches the outputs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "XNNPACK takes no operator of this model: it would run on the builtin kernels"
 _TRIAL_S = 60.0
-#: A TFLite model of one ReLU: LiteRT reports the GPU's name when a model is compiled for it.
+#: A TFLite model of one ReLU, used to learn the GPU's name: LiteRT reports it when compiling a model for the GPU.
 _RELU = (
     "CAAAAFRGTDO+////FAAAACAAAAAsAAAA9AAAAAMAAAABAAAACAAAAAQABAAEAAAACgAAAGdub21vbiB6b28AAAEAAAAUAAAAAAAOABgAFAAQAAwACAAE"
     "AA4AAAAUAAAAHAAAAEgAAABMAAAAUAAAAAQAAABtYWluAAAAAAEAAAAQAAAAAAAKAAwAAAAIAAQACgAAAAgAAAAMAAAAAQAAAAEAAAABAAAAAAAAAAEA"
@@ -79,7 +79,7 @@ class LiteRtModel:
             recorded = self._model.events() if self._profiler else None
             if recorded is None:
                 return
-            # What LiteRT does around the kernels differs from call to call (it plans memory in the first).
+            # LiteRT's work around the kernels differs between calls (the first one plans memory).
             kept = np.isin(recorded[0]["type"], (OPERATOR, DELEGATE_KERNEL))
             if not self._events:
                 self._events = [e for e, keep in zip(_events(*recorded), kept, strict=True) if keep]
@@ -88,21 +88,21 @@ class LiteRtModel:
         return call
 
     def where(self) -> list[Place]:
-        """The operators that XNNPACK took, and those that were left to the builtin kernels; or the GPU that took all.
+        """The operators that XNNPACK took and those left to the builtin kernels, or the GPU that took all.
 
-        Of a GPU also its name, and how much of its memory the model holds, where LiteRT tells that.
+        For a GPU also its name, and the GPU memory that the model uses, if LiteRT reports it.
         """
         everything = list(range(len(self._codes)))
         if self._model.adapter is not None:
             place: Place = {"operators": everything, "backend": GPU, "device": self._model.adapter["name"]}
-            with contextlib.suppress(Refused, AttributeError):  # what an older LiteRT lacks is not reported
+            with contextlib.suppress(Refused, AttributeError):  # an older LiteRT does not report it
                 place["device_memory_bytes"] = self._model.device_memory_bytes()
             return [place]
         if self._mode == "builtin":
             return [{"operators": everything, "backend": "builtin"}]
         if self._model.fully_delegated():
             return [{"operators": everything, "backend": "xnnpack"}]
-        # In a process of its own, as the profiler takes memory that is not the model's.
+        # In a separate process, as the profiler's memory does not belong to the model.
         left = _told_by_another_process("tell_left", self._path, json.dumps(self._shapes))
         if left is None:
             return [{"operators": everything, "backend": "unknown"}]
@@ -112,9 +112,9 @@ class LiteRtModel:
         return [{"operators": taken, "backend": "xnnpack"}, {"operators": sorted(left), "backend": "builtin"}]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Times of each kernel (whole microseconds), XNNPACK's own kernels among them.
+        """Times of each kernel (in whole microseconds), including XNNPACK's own kernels.
 
-        One row of the whole graph where the profiler's events do not tell its operators apart.
+        A single row for the whole graph if the profiler's events cannot be matched to its operators.
         """
         calls = self._elapsed_us[skip:]
         alike = len(self._elapsed_us) == len(self._wall_ns) and {len(us) for us in calls} == {len(self._events)}
@@ -129,8 +129,8 @@ class LiteRtModel:
 
 
 def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads: int, profiled: bool) -> CompiledModel:
-    """The segment's model, compiled for inputs of these shapes; Refused where it would run on another GPU than the one
-    that is asked for.
+    """The segment's model, compiled for inputs of these shapes; Refused if it would run on a GPU other than the
+    requested one.
     """
     options = segment.get("options", {})
     if options.get("interpreted"):
@@ -151,7 +151,9 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
 
 
 def _interpreted(segment: RuntimeModel) -> bool:
-    """Whether the classic interpreter has to run it: see above. The job says where outputs are open."""
+    """Whether the classic interpreter has to run the model, as explained above. The job's options say if outputs are
+    open.
+    """
     if segment.get("options", {}).get("usual"):
         return True
     if kernels_of(segment) == GPU:
@@ -168,7 +170,7 @@ def _events(events: np.ndarray[Any, Any], names: list[str]) -> list[Event]:
 
 
 def _on_zeros(model: CompiledModel) -> Callable[[], None]:
-    """A function that runs the model on zeros; Refused where it leaves a shape open."""
+    """A function that runs the model on zeros; Refused if it leaves a shape open."""
     arrays = []
     for kind in ("Input", "Output"):
         types = model.tensor_types(kind)
@@ -179,14 +181,14 @@ def _on_zeros(model: CompiledModel) -> Callable[[], None]:
 
 
 def _told_shapes(segment: RuntimeModel) -> list[list[int]]:
-    """The option `shapes`: those of the inputs, in their order."""
+    """The option `shapes`: the shapes of the inputs, in order."""
     return list(segment.get("options", {}).get("shapes", {}).values())
 
 
 def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = ()) -> tuple[frozenset[int] | None, int]:
-    """The operators that builtin kernels run (None if not told), and how many operators there are.
+    """The operators that builtin kernels run (None if unknown), and the number of all operators.
 
-    Found by a profiled run of the model at `path` on zeros: what LiteRT lacks is only missed then.
+    They are found by a profiled run of the model at `path` on zeros, because LiteRT notices missing kernels only then.
     """
     model = CompiledModel(path, kernels=kernels, threads=1, profiled=True, shapes=shapes)
     try:
@@ -195,24 +197,24 @@ def left_to_builtin(path: str, kernels: str, shapes: Sequence[Sequence[int]] = (
         model.start_profiler()
         run()
         events = model.events()
-        run()  # an output whose size is found out in the first call has no place for the second
+        run()  # an output whose size is determined in the first call has no memory for the second
     finally:
         model.close()
     return (None if events is None else on_builtin(_events(*events), count)), count
 
 
 def tell_left(path: str, shapes: str) -> None:
-    """Print what XNNPACK leaves to builtin kernels as a line of JSON, in a process made for it."""
+    """Print the operators that XNNPACK leaves to builtin kernels as a line of JSON, in a process started for this."""
     die_with_parent()
     left, _ = left_to_builtin(path, "xnnpack", json.loads(shapes))
     tell(None if left is None else sorted(left))
 
 
 def tell_adapter() -> None:
-    """Print the GPU that LiteRT computes on, or why it finds none, as a line of JSON, in a process made for it."""
+    """Print the GPU that LiteRT computes on, or why it finds none, as a line of JSON, in a process started for this."""
     die_with_parent()
     with tempfile.TemporaryFile() as log, tempfile.NamedTemporaryFile(suffix=".tflite") as file:
-        os.dup2(log.fileno(), 2)  # LiteRT names the device in its log alone, which is read from a file
+        os.dup2(log.fileno(), 2)  # LiteRT names the device only in its log, which is read from a file
         file.write(base64.b64decode(_RELU))
         file.flush()
         try:
@@ -221,13 +223,13 @@ def tell_adapter() -> None:
         except Refused as error:
             answer = {"why": str(error)}
     tell(answer)
-    os._exit(0)  # a driver's exit handlers may crash or hang after everything was said
+    os._exit(0)  # a driver's exit handlers may crash or hang after the answer was printed
 
 
 def _adapter_here() -> Any:
-    """The GPU's name, and whether it is a program on the CPU; or why no GPU was found.
+    """The GPU's name and whether it is a program on the CPU, or the reason why no GPU was found.
 
-    Asked in a process of its own: drivers of graphics cards may crash, and LiteRT runs on the CPU without them.
+    A separate process answers this, as drivers of graphics cards may crash, and on the CPU LiteRT works without them.
     """
     if sys.platform == "linux":
         try:
@@ -238,7 +240,7 @@ def _adapter_here() -> Any:
 
 
 def _told_by_another_process(function: str, *arguments: str) -> Any:
-    """The JSON that a function of this module prints in a fresh process; None where it does not get that far."""
+    """The JSON that a function of this module prints in a fresh process; None if it does not get that far."""
     try:
         return answer_of(run_function(__name__, function, *arguments, timeout_s=_TRIAL_S))
     except (OSError, subprocess.TimeoutExpired):
@@ -246,7 +248,7 @@ def _told_by_another_process(function: str, *arguments: str) -> Any:
 
 
 def _by_interpreter(segment: RuntimeModel) -> Answer:
-    """Run the model on zeros by the classic interpreter; Refused where it does not."""
+    """Run the model on zeros with the classic interpreter; Refused if it fails."""
     interpreter = open_interpreter(segment)
     asked = not segment.get("options", {}).get("usual")
     resized(interpreter, [tuple(shape) for shape in _told_shapes(segment)])
@@ -263,7 +265,7 @@ class LiteRtDriver:
     """LiteRT's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version, the kinds of kernels, and the GPU under `devices`, or why it is missing under `lacking`."""
+        """The version, the kinds of kernels, and the GPU as `devices`, or why it is missing as `lacking`."""
         load_library()
         answer: ProbeAnswer = {"version": version(), "backends": list(MODES)}
         gpu = _adapter_here()
@@ -272,18 +274,19 @@ class LiteRtDriver:
         return {**answer, "backends": [*MODES, GPU], "devices": [gpu]}
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> Loaded:
-        """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (by the classic
-        interpreter); for a GPU precision and adapter (the name of the device that it must be).
+        """Load a segment; options are threads, kernels (one of MODES, or "gpu") and interpreted (use the classic
+        interpreter); for a GPU also precision and adapter (the name of the required device).
         """
         if _interpreted(segment):
             return LiteRtInterpreter(segment, buffers)
         return LiteRtModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
+        """Check that the kernels take the whole model: ``{"whole": true}``, or Refused with the reason.
 
-        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if that is not reported);
-        one that it leaves everything to is refused. `options` say so where only the classic interpreter runs it.
+        For XNNPACK also `builtin`, the operators that it leaves to the builtin kernels (null if unknown); a model of
+        which XNNPACK takes nothing is refused. `options` has `interpreted` if only the classic interpreter runs the
+        model.
         """
         mode = kernels_of(segment)
         if mode == GPU:
@@ -298,7 +301,7 @@ class LiteRtDriver:
             return {**_by_interpreter(segment), **needs}
         try:
             left, count = left_to_builtin(segment["model"], mode, _told_shapes(segment))
-        except Refused as error:  # a compiled model has no place for outputs whose size it finds out as it computes
+        except Refused as error:  # a compiled model has no memory for outputs whose size is found only while computing
             return {**_by_interpreter(segment), "options": {"interpreted": True}, "compiled": str(error)}
         if mode == "builtin":
             return {"whole": True}
@@ -308,7 +311,7 @@ class LiteRtDriver:
 
 
 MODES = ("xnnpack", "builtin", "reference")
-#: What a load by XNNPACK reports where the delegate took no operator; no configuration expects it.
+#: The report of a load by XNNPACK if the delegate took no operator; no configuration expects it.
 NOTHING_TAKEN = "builtin in place of xnnpack"
 
 
@@ -318,7 +321,7 @@ class LiteRtInterpreter(Loaded):
     def __init__(self, segment: Segment, buffers: Buffers) -> None:
         self._mode = kernels_of(segment)
         self._interpreter = open_interpreter(segment)
-        # There is no public way. A delegate is listed behind the operators of the file that it takes.
+        # There is no public way. A delegate is listed after the operators of the file.
         self._count = sum("DELEGATE" not in op["op_name"].upper() for op in self._interpreter._get_ops_details())
         self._wall_ns: list[int] = []
         given = {name: buffers[buffer].shape for name, buffer in segment["inputs"]}
@@ -359,19 +362,21 @@ class LiteRtInterpreter(Loaded):
         return bound
 
     def where(self) -> list[Place]:
-        """All of it on the one kind of kernels; with XNNPACK, what the delegate left is not reported."""
+        """All operators on the chosen kind of kernels; with XNNPACK, operators that the delegate left are not
+        reported.
+        """
         taken = self._mode != "xnnpack" or delegated(self._interpreter)
         return [{"operators": list(range(self._count)), "backend": self._mode if taken else NOTHING_TAKEN}]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """One row of the whole graph: the interpreter has no profiler."""
+        """A single row for the whole graph, as the interpreter has no profiler."""
         rows = whole_graph(self._mode, self._count, self._wall_ns[skip:])
         self.close()
         return rows
 
 
 def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Fix the inputs that the file leaves open to the shapes that they will be fed with."""
+    """Fix inputs that the file leaves open to the shapes that they will get."""
     changed = False
     for detail, shape in zip(interpreter.get_input_details(), shapes, strict=False):
         if -1 in detail["shape_signature"] and tuple(int(n) for n in detail["shape"]) != shape:
@@ -387,7 +392,7 @@ def delegated(interpreter: Any) -> bool:
 
 
 def whole_graph(backend: str, count: int, wall_ns: list[int]) -> list[KernelTimes]:
-    """The one row of a graph whose operators cannot be told apart."""
+    """The single row of a graph whose operators cannot be timed separately."""
     return [{"name": "whole graph", "sources": list(range(count)), "backend": backend, "wall_ns": wall_ns}]
 
 
@@ -400,7 +405,7 @@ def kernels_of(segment: RuntimeModel) -> str:
 
 
 def threads_of(segment: RuntimeModel) -> int:
-    """How many threads a segment asks for."""
+    """The number of threads that a segment asks for."""
     return int(segment.get("options", {}).get("threads", 1))
 
 

@@ -1,7 +1,7 @@
-"""Which operators of a TFLite model the events of LiteRT's profiler stand for.
+"""Finds the operators of a TFLite model that the events of LiteRT's profiler belong to.
 
-A builtin kernel's event names its operator. An event of XNNPACK names a kernel and its number within the delegate,
-which follow the order of the operators; which operators a kernel computes is found by going along both.
+A builtin kernel's event names its operator. An event of XNNPACK names a kernel and its number within the delegate.
+Kernels follow the order of the operators, so both sequences are matched to find the operators of each kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPERATOR, DELEGATE_KERNEL = 2, 8
 
 _CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL = 3, 4, 9, 67, 126
-#: Operators that XNNPACK always computes with a kernel of their own.
+#: Operators that XNNPACK always computes with a separate kernel.
 _HEAVY = {_CONV, _DEPTHWISE, _DENSE, _TRANSPOSED, _MATMUL}
 #: The operators that a kernel of XNNPACK may compute.
 _KERNELS = {
@@ -75,7 +75,7 @@ _KERNELS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of the profiler: its name, its type, and the operator (or kernel) and subgraph that it names."""
+    """One event of the profiler: its name, its type, and its operator (or kernel) and subgraph."""
 
     name: str
     type: int
@@ -84,7 +84,7 @@ class Event:
 
 
 def on_builtin(events: Sequence[Event], count: int) -> frozenset[int] | None:
-    """The operators (of `count`) that builtin kernels ran; None if the model has control flow of its own."""
+    """The operators (of `count`) that builtin kernels ran; None if the model has control flow."""
     own = [e for e in events if e.type == OPERATOR]
     if any(e.subgraph for e in own):
         return None
@@ -92,10 +92,10 @@ def on_builtin(events: Sequence[Event], count: int) -> frozenset[int] | None:
 
 
 def rows(events: Sequence[Event], codes: Sequence[int], elapsed_us: Array) -> list[KernelTimes] | None:
-    """A row for each kernel in order of execution; None where the events do not tell the operators apart.
+    """A row for each kernel in order of execution; None if the events cannot be matched to operators.
 
-    `elapsed_us` has a row a call, with the time of each event. Where XNNPACK's kernels cannot be matched to its
-    operators, all of them make one row.
+    `elapsed_us` has one row per call, with the time of each event. If XNNPACK's kernels cannot be matched to its
+    operators, they are combined in one row.
     """
 
     def row(name: str, sources: Sequence[int], backend: str, places: list[int]) -> KernelTimes:
@@ -123,11 +123,12 @@ def rows(events: Sequence[Event], codes: Sequence[int], elapsed_us: Array) -> li
 
 
 def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, ...]] | None:
-    """The operators of each kernel of XNNPACK; None where the kernels that compute do not fit the operators.
+    """The operators of each kernel of XNNPACK; None if the computing kernels do not fit the operators.
 
-    `operators` maps indices, in order, to builtin codes. Convolutions and matrix products have one kernel each, in
-    the operators' order. Other kernels lie between those of their neighbours; one that fits no operator there (a
-    reshape or conversion that XNNPACK added) has none, and an operator may have none (folded into another).
+    `operators` maps indices, in order, to builtin codes. Convolutions and matrix products have one kernel each, in the
+    operators' order. Other kernels lie between the kernels of their neighbours. A kernel that fits no operator there (a
+    reshape or conversion that XNNPACK added) gets no operator, and an operator may have no kernel (folded into
+    another).
     """
     order = list(operators)
     anchors = [i for i in order if operators[i] in _HEAVY]
@@ -155,5 +156,7 @@ def match(kernels: Sequence[str], operators: dict[int, int]) -> list[tuple[int, 
 
 
 def _codes_of(name: str) -> set[int]:
-    """The operator codes that a kernel may compute, by its name up to the parenthesis of its layout and type."""
+    """The operator codes that a kernel may compute, given its name; the part from the parenthesis on (layout and type)
+    is ignored.
+    """
     return _KERNELS.get(name.partition(" (")[0].strip(), set())

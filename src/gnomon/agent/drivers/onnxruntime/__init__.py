@@ -1,1 +1,1 @@
-"""ONNX Runtime: its driver, and what several execution providers in one session take."""
+"""ONNX Runtime: its driver, and sessions with several execution providers."""

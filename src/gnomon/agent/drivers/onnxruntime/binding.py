@@ -20,10 +20,10 @@ _BFLOAT16 = 16
 
 
 def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: bool = False) -> Callable[[], object]:
-    """A call on the arrays in place; text, sequences and maps, which cannot be bound, are handed over.
+    """A call that uses the arrays in place; text, sequences and maps cannot be bound and are passed instead.
 
-    With `own_memory` a provider of the session may have one: an input is copied there when it is bound, so that it is
-    bound again in each call. Outputs are bound in the CPU's memory, which a run waits for.
+    With `own_memory`, a provider of the session may have its own memory: an input is copied there when it is bound, so
+    it is bound again in each call. Outputs are bound in the CPU's memory, and a run waits for them.
     """
     values = (*session.get_inputs(), *session.get_outputs())
     outputs = dict(segment["outputs"])
@@ -52,7 +52,7 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
     def call_and_take() -> None:
         if own_memory:
             bind()
-        # Bound again in each call: ONNX Runtime would keep the size that the call before found out.
+        # Bound again in each call, as ONNX Runtime would keep the size of the previous call.
         for _, name, _ in unshaped:
             binding.bind_output(name, "cpu")
         call()
@@ -64,9 +64,9 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
 
 
 def fed_call(session: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
-    """A call as most programs make it: a map of arrays goes in, and new arrays come out.
+    """A call like those of most programs: a map of arrays goes in, and new arrays come out.
 
-    Arrays of bfloat16, which `run` does not take, go in as ONNX Runtime's own values.
+    Arrays of bfloat16, which `run` does not accept, are passed as ONNX Runtime's own values.
     """
     outputs = dict(segment["outputs"])
     feeds = {name: buffers[buffer] for name, buffer in segment["inputs"]}
@@ -94,12 +94,12 @@ def _values_call(session: Any, outputs: list[str], feeds: Mapping[str, Array]) -
 
 
 def _element(array: Array) -> Any:
-    """The type of an array's elements as a binding takes it."""
+    """The type of an array's elements in the format that a binding accepts."""
     return _BFLOAT16 if array.dtype == BFLOAT16 else array.dtype.type
 
 
 def _array(value: Any) -> Array:
-    """A copy of ONNX Runtime's value as an array. It makes no array of bfloat16 itself."""
+    """A copy of a value of ONNX Runtime as an array. ONNX Runtime itself does not support this for bfloat16."""
     if value.element_type() != _BFLOAT16:
         array: Array = value.numpy()
         return array

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the device: zero-copy bindings, its profiler, and its own word on where nodes run."""
+"""ONNX Runtime on the device: zero-copy bindings, its profiler, and its own report of where nodes run."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _LEFT = re.compile(r"not found|not support|unsupported|fallback to CPU", re.IGNORECASE)
-"""How providers say that they leave a node to those behind them."""
+"""Messages of providers that leave a node to the next provider."""
 
 _arena_registered = False
 
 
 def _onnxruntime() -> Any:
-    """The package, with its reports to its maker off: a measured process calls no network.
+    """The package with its telemetry switched off, so that a measured process does not use the network.
 
-    The variable must be set before the import; builds that do not know it have the function.
+    The variable must be set before the import; builds without the variable have the function.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
@@ -58,7 +58,7 @@ def _options(ort: Any, options: Options) -> Any:
     for name, size in options.get("dims", {}).items():
         settings.add_free_dimension_override_by_name(name, int(size))
     if options.get("shared_arena"):
-        # Each session's own arena makes every other one's memory cold; one arena for all keeps a chain warm.
+        # Separate arenas of sessions make each other's memory cold; a shared arena keeps a chain warm.
         global _arena_registered
         if not _arena_registered:
             kind = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
@@ -90,14 +90,14 @@ class OnnxRuntimeSession(Loaded):
         )
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession:
-        """The same session for other arrays: it runs for several threads at once."""
+        """The same session with other arrays, as it can run in several threads at once."""
         return OnnxRuntimeSession(segment, buffers, profiled=profiled, session=self._session)
 
     def where(self) -> list[Place]:
-        """The execution provider of each node, as the session's own assignment report tells it.
+        """The execution provider of each node, from the session's own assignment report.
 
-        Of a file of its own format ONNX Runtime has no report: then the providers that the session has. A session that
-        was to explain itself has logged why a provider did not take a node.
+        For a file in ONNX Runtime's own format there is no report; then the session's providers are returned. A session
+        with the option `explain` has logged why a provider did not take a node.
         """
         report = report_of(self._session)
         reasons = reasons_in(self._logged, {name for _, nodes in report for name, _ in nodes})
@@ -109,7 +109,7 @@ class OnnxRuntimeSession(Loaded):
         return places or [{"operators": [], "backend": name} for name in self._session.get_providers()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Kernel times from the session's profile (whole microseconds)."""
+        """Kernel times from the session's profile (in whole microseconds)."""
         kernels: dict[tuple[str, str], KernelTimes] = {}
         for event in own_nodes(events_of(self._session)):
             if not event["name"].endswith("_kernel_time"):
@@ -132,8 +132,8 @@ class OnnxRuntimeSession(Loaded):
 
 
 def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
-    """A session with one provider, or with those of the option `order`, each of which takes what it likes of what is
-    left by those before it; the CPU's is the last.
+    """A session with one provider, or with those of the option `order`: each takes any nodes left by the providers
+    before it, and the CPU's comes last.
     """
     options = segment.get("options", {})
     if options.get("explain"):
@@ -142,14 +142,14 @@ def _opened(ort: Any, settings: Any, segment: RuntimeModel) -> Any:
         return session_of(ort, settings, segment["model"], options["order"], None, {})
     provider = options.get("provider", CPU)
     if provider not in ort.get_available_providers():
-        # ONNX Runtime would fall back to its CPU provider without a word.
+        # ONNX Runtime would silently fall back to its CPU provider.
         have = ", ".join(ort.get_available_providers())
         raise Refused(f"this build of ONNX Runtime has no {provider}; it has {have}")
     return ort.InferenceSession(segment["model"], settings, providers=[provider])
 
 
 def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
-    """The reasons that ONNX Runtime and its providers logged for nodes that a provider did not take, by node name."""
+    """The logged reasons of ONNX Runtime and its providers for not taking a node, by the node's name."""
     reasons: dict[str, str] = {}
     for line in lines:
         said = (line.partition("] ")[2] or line).strip().removeprefix("REASON : ")
@@ -160,14 +160,14 @@ def reasons_in(lines: Sequence[str], names: Collection[str]) -> dict[str, str]:
 
 
 def tell_provider(backend: str, own: str) -> None:
-    """Print what `tried_provider` returns, or why that is refused, in a process made for it."""
+    """Print the result of `tried_provider`, or the reason for a refusal, in a process started for this."""
     die_with_parent()
     try:
         ort = _onnxruntime()
         tell(tried_provider(ort, _options(ort, {}), backend, json.loads(own)))
-    except Exception as error:  # a plugin raises whatever it likes
+    except Exception as error:  # a plugin may raise anything
         tell({"refused": f"{error}"[:500]})
-    os._exit(0)  # a plugin's exit handlers may crash or hang after everything was said
+    os._exit(0)  # a plugin's exit handlers may crash or hang after the answer was printed
 
 
 class OnnxRuntimeDriver:
@@ -176,9 +176,10 @@ class OnnxRuntimeDriver:
     bfloat16 = True
 
     def probe(self) -> ProbeAnswer:
-        """Version and backends: "cpu" and those accelerators that took a node.
+        """The version and the backends: "cpu" and the accelerators that took a node.
 
-        `accelerators` says of each how a session gets it, and `lacking` of others that are installed why not.
+        `accelerators` describes how a session uses each accelerator, and `lacking` says why other installed ones took
+        no node.
         """
         ort = _onnxruntime()
         tried = providers_here(ort)
@@ -190,11 +191,11 @@ class OnnxRuntimeDriver:
         return {**answer, "lacking": refused} if refused else answer
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OnnxRuntimeSession | PlacedSession:
-        """Load a segment; options are threads, optimise, shared_arena, dims (the values of dimensions that have names),
-        session (entries of its configuration), libraries, and provider, accelerators with places, or order: providers
-        by backend, each taking what it likes. With `explain` the session logs what a provider leaves to others.
+        """Load a segment; options are threads, optimise, shared_arena, dims (the values of named dimensions), session
+        (entries of its configuration), libraries, and one of: provider, accelerators with places, or order (providers
+        by backend, each taking any nodes). With `explain`, the session logs which nodes a provider leaves to others.
 
-        With `usual` the libraries alone count: the session sets nothing, and each call is fed arrays and returns new
+        With `usual`, only the libraries count: the session sets nothing, and each call gets arrays and returns new
         ones.
         """
         if segment.get("options", {}).get("accelerators"):
@@ -203,9 +204,9 @@ class OnnxRuntimeDriver:
         return OnnxRuntimeSession(segment, buffers, profiled=profiled)
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether the whole model loads: ``{"whole": true}``, or Refused with the reason.
+        """Check that the whole model loads: ``{"whole": true}``, or Refused with the reason.
 
-        With the option `try`, a backend of several, which nodes it takes: see `placed.supports`.
+        With the option `try`, one of several backends, the nodes that the backend takes: see `placed.supports`.
         """
         ort = _onnxruntime()
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime's profile: which of its events are of the model's own nodes."""
+"""ONNX Runtime's profile, and the selection of events that belong to the model's own nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 
 
 class TraceEvent(TypedDict, total=False):
-    """An event of the profile: its kind (`cat`), beginning and duration in microseconds, and of a node more."""
+    """An event of the profile: its kind (`cat`), its start and duration in microseconds, and for a node further
+    `args`.
+    """
 
     cat: str
     name: str
@@ -21,13 +23,13 @@ class TraceEvent(TypedDict, total=False):
 
 
 def profile(settings: Any) -> None:
-    """Have a session of these settings write a profile into a new folder, which `events_of` removes."""
+    """Make a session with these settings write a profile into a new folder, which `events_of` removes."""
     settings.enable_profiling = True
     settings.profile_file_prefix = os.path.join(tempfile.mkdtemp(prefix="gnomon-ort-"), "profile")
 
 
 def events_of(session: Any) -> list[TraceEvent]:
-    """The events of a session's profile, which ends with them."""
+    """End a session's profile and return its events."""
     path = session.end_profiling()
     with open(path, encoding="utf-8") as file:
         events: list[TraceEvent] = json.load(file)
@@ -41,9 +43,9 @@ _EXECUTED, _CALLED = "SequentialExecutor::Execute", "model_run"
 def own_nodes(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
     """The events of nodes of the graph itself, call by call.
 
-    What a branch or the body of a loop runs has events too, under names that may be those of the graph's own nodes;
-    its time is within that of its operator. An event is written when it ends: behind the nodes of a graph comes the
-    event of its execution, and behind that of the model's graph the one of the call.
+    Nodes in a branch or a loop body have events too, possibly with names of the graph's own nodes; their time is
+    included in that of their operator. An event is written when it ends: the event of a graph's execution follows its
+    nodes, and the event of the call follows the execution of the model's graph.
     """
     open_nodes: list[TraceEvent] = []
     executed: list[TraceEvent] = []

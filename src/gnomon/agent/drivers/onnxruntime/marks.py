@@ -1,9 +1,9 @@
-"""Marks on the nodes of an ONNX file, by which ONNX Runtime's rules tell what runs where.
+"""Marks on the nodes of an ONNX file, by which ONNX Runtime's rules decide where nodes run.
 
-A node's metadata property ``layer_ann`` is what rules match. The nodes are named by their place in the file as well, so
-that whatever the runtime appends to a name or fuses under one still says which operator it was. Only the few fields
-that this needs are read of the protobuf message, which may hold gigabytes of weights; no package is needed for it.
-Field numbers: onnx.proto of ONNX.
+Rules match a node's metadata property ``layer_ann``. Nodes are also renamed after their place in the file, so that a
+name still identifies the operator after the runtime has appended to it or fused nodes under it. Only the few necessary
+fields of the protobuf message are read, as it may contain gigabytes of weights; no package is needed for this. Field
+numbers: onnx.proto of ONNX.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class NotOnnx(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the main graph: the operator that it is of, its name and type, and the tensors of its ends.
+    """A node of the main graph: its operator, its name and type, and the tensors that it reads and writes.
 
-    The operator is the node's place in the file, unless a package of gnomon says another: there HardSwish may be two.
+    The operator is the node's place in the file, unless the file is from a package of gnomon, where HardSwish may be
+    two nodes.
     """
 
     operator: int
@@ -45,20 +46,21 @@ class Node:
 
 
 def mark_of(backend: str) -> str:
-    """The beginning of the mark of a backend's nodes. It ends with a delimiter, as rules match beginnings."""
+    """The prefix of the marks of a backend's nodes. It ends with a delimiter, as rules match prefixes."""
     return f"gnomon.{backend}/"
 
 
 def number_of(name: str) -> int | None:
-    """The place in the file of the node that a name of the runtime's is made from; None where it is made from none."""
+    """The place in the file of the node that a name in the runtime is derived from; None if there is no such node."""
     match = _NUMBERED.match(name)
     return int(match[1]) if match else None
 
 
 def nodes_of(model: bytes) -> list[Node]:
-    """The operators of the main graph, in order; one of several nodes is their first, with what they read and write.
+    """The operators of the main graph, in order; for an operator of several nodes, the first node with the tensors of
+    all.
 
-    NotOnnx where there is no such thing.
+    NotOnnx if the bytes are not an ONNX model.
     """
     nodes: dict[int, Node] = {}
     spans = [(start, end) for number, _, start, end in _fields(model, *_graph(model)) if number == _NODE]
@@ -76,8 +78,8 @@ def nodes_of(model: bytes) -> list[Node]:
 def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] = frozenset()) -> bytes:
     """The model with its nodes numbered by operator, and those of `backends` (by operator) marked.
 
-    What a node was marked with before stays behind the new mark, but for a mark of gnomon's own. Unmarked nodes of the
-    types `expanded` (HardSwish) are written as what they stand for.
+    An earlier mark of a node is kept after the new mark, unless gnomon made it. Unmarked nodes of the types `expanded`
+    (HardSwish) are replaced by the nodes that define them.
     """
     begin, finish = _graph(model)
     chunks: list[bytes] = []

@@ -1,8 +1,8 @@
-"""ONNX Runtime with several execution providers in one session: where nodes lie, and what their steps take.
+"""ONNX Runtime with several execution providers in one session: the places of nodes, and the times of their steps.
 
-Kernel times of a provider with a memory of its own are times of launching. What it launched is waited for by the copy
-back: so a step is all that an accelerator does from one such wait to the next, copies and operators together, and has
-their time together. What the CPU computes has a step for each operator.
+For a provider with its own memory, kernel times are only times of launching, and the copy back waits for the launched
+kernels. So a step of an accelerator is everything from one such wait to the next, copies and operators together, with a
+single time. On the CPU, each operator is a step.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _HOME = "cpu"
 _KERNEL = "_kernel_time"
 _FETCH = "MemcpyToHost"
 _BRING = "MemcpyFromHost"
-#: A provider that computes in another layout may take these away, beside transposes of its own.
+#: Nodes that a provider with another layout may remove; it also adds transposes of its own.
 _LAYOUT = frozenset({"Transpose"})
 _NAMED = re.compile(r"gnomon(\d+)")
 
 
 class Elsewhere(Refused):
-    """Nodes cannot lie, or do not lie, where they were planned; `nodes` are their places in the file."""
+    """Nodes cannot or do not lie where they were planned; `nodes` are their places in the file."""
 
     def __init__(self, message: str, nodes: frozenset[int]) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Elsewhere(Refused):
 
 
 class _Placed:
-    """A session under a plan, with what its own report says of it."""
+    """A session with planned places, and its own report of the places."""
 
     def __init__(self, ort: Any, settings: Any, path: str, options: Options, places: dict[int, str]) -> None:
         if version_of(ort) < OLDEST:
@@ -69,16 +69,18 @@ class _Placed:
         return self.nodes[index].name if index < len(self.nodes) else f"node {index}"
 
     def backend(self, provider: str) -> str:
-        """The backend of a provider by its name in reports; the name itself of one that is not in the plan."""
+        """The backend of a provider, given its name in reports; for a provider that is not in the plan, the name
+        itself.
+        """
         backends = {str(own["provider"]): backend for backend, own in self.accelerators.items()}
         return _HOME if provider == CPU else backends.get(provider, provider)
 
     def planned(self, index: int) -> str:
-        """The backend that a node is to lie on."""
+        """The planned backend of a node."""
         return self.places.get(index, _HOME)
 
     def _reported(self) -> dict[int, str]:
-        """The provider of each node that the report names; of one that lies in several, one that was not planned."""
+        """The provider of each node in the report; for a node on several providers, one that was not planned."""
         providers: dict[int, str] = {}
         for provider, nodes in self.report:
             for name, _ in nodes:
@@ -88,7 +90,7 @@ class _Placed:
         return providers
 
     def _check(self) -> None:
-        """Elsewhere unless the session's own report has every node where it was planned."""
+        """Raise Elsewhere unless every node lies where it was planned, according to the session's own report."""
         moved = {i: provider for i, provider in self.providers.items() if self.backend(provider) != self.planned(i)}
         for index in self.places:
             if index not in self.providers and index not in self.folded and self.nodes[index].type not in _LAYOUT:
@@ -104,7 +106,9 @@ class _Placed:
             )
 
     def provider(self, index: int) -> str:
-        """The provider of a node: as reported; one that was folded away is nowhere, and told where it was planned."""
+        """The reported provider of a node; a node that was folded away is on none, so its planned provider is
+        returned.
+        """
         if index in self.providers:
             return self.providers[index]
         planned = self.planned(index)
@@ -123,7 +127,7 @@ def _read(path: str) -> tuple[bytes, list[Node]]:
 
 
 class PlacedSession(Loaded):
-    """A model loaded by several providers, each node where the options `places` (backend -> nodes) say."""
+    """A model loaded by several providers, with each node placed by the option `places` (backend -> nodes)."""
 
     def __init__(self, ort: Any, settings: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
         if profiled:
@@ -134,21 +138,21 @@ class PlacedSession(Loaded):
         self._session = self._placed.session
         self._keep = buffers
         self.call: Callable[[], object] = (
-            # Its inputs go in, and its outputs come out, so that the profile's span of a run holds their copies.
+            # Inputs and outputs are passed, so that a run's time in the profile includes their copies.
             fed_call(self._session, segment, buffers)
             if profiled
             else bound_call(self._session, segment, buffers, own_memory=bool(self._placed.places))
         )
 
     def where(self) -> list[Place]:
-        """The provider of each node, by its place in the file, as the session's own report tells it."""
+        """The provider of each node, by its place in the file, from the session's own report."""
         places: dict[str, list[int]] = {}
         for index in range(len(self._placed.nodes)):
             places.setdefault(self._placed.provider(index), []).append(index)
         return [{"operators": indices, "backend": provider} for provider, indices in places.items()]
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Steps from the session's profile: of the CPU's nodes one by one, of an accelerator's what is waited for."""
+        """Steps from the session's profile: one for each node on the CPU, and one for each wait for an accelerator."""
         reader = _Steps(self._placed)
         rows: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         for run, kernels in _runs(events_of(self._session))[skip:]:
@@ -163,7 +167,9 @@ class PlacedSession(Loaded):
 
 
 class _Step:
-    """The work of one side between two waits: the nodes, in the order of the file, and whole microseconds."""
+    """The work of one backend between two waits: its nodes, in the order of the file, and its time in whole
+    microseconds.
+    """
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -193,7 +199,7 @@ def _runs(events: list[TraceEvent]) -> list[tuple[TraceEvent, list[TraceEvent]]]
 
 
 class _Steps:
-    """Reads steps out of the events of a run."""
+    """Derives steps from the events of a run."""
 
     def __init__(self, placed: _Placed) -> None:
         self._placed, nodes = placed, placed.nodes
@@ -210,7 +216,7 @@ class _Steps:
         return f"{node.type} {node.name}{more}"
 
     def steps(self, run: TraceEvent, kernels: list[TraceEvent]) -> list[_Step]:
-        """The steps of one run; its copies of inputs and outputs are part of those that read and write them."""
+        """The steps of one run; copies of inputs and outputs belong to the steps that read and write them."""
         steps: list[_Step] = []
         launched: dict[str, _Step] = {}
         parts = self._parts(kernels)
@@ -227,7 +233,7 @@ class _Steps:
                         steps.append(home)
                     home.add([index], taken_us + early_us)
                     early_us = 0
-                elif home is not None:  # what ONNX Runtime put in between: a reorder behind a convolution
+                elif home is not None:  # a node added by ONNX Runtime, such as a reorder after a convolution
                     home.add([], taken_us)
                 else:
                     early_us += taken_us
@@ -248,7 +254,7 @@ class _Steps:
         return [step for step in steps if step.nodes]
 
     def _fused(self, steps: list[_Step]) -> None:
-        """A node without an event was fused into the one before it, whose step then is of both."""
+        """Add nodes without an event to the step of the node before, into which they were fused."""
         at = {index: step for step in steps for index in step.nodes}
         for index, node in enumerate(self._placed.nodes):
             if index in at or index in self._placed.folded:
@@ -275,7 +281,7 @@ class _Steps:
             writing.taken_us += behind_us
 
     def _parts(self, kernels: list[TraceEvent]) -> dict[int, list[int]]:
-        """The nodes of each event of a compiled part: parts are reported in the order in which they run."""
+        """The nodes of each event of a compiled part; parts are reported in the order of execution."""
         parts: dict[int, list[int]] = {}
         for backend, own in self._placed.accelerators.items():
             reported = [(p, nodes) for p, nodes in self._placed.report if p == own["provider"]]
@@ -289,7 +295,7 @@ class _Steps:
         return parts
 
     def _index(self, event: TraceEvent) -> int | None:
-        """The node of an event, from the name that ONNX Runtime derived from the node's own or from its outputs."""
+        """The node of an event, from the name that ONNX Runtime derived from the node's name or from its outputs."""
         name = str(event["name"])[: -len(_KERNEL)]
         number = number_of(name)
         if number is not None:
@@ -299,11 +305,11 @@ class _Steps:
 
 
 def supports(ort: Any, settings: Callable[[], Any], segment: RuntimeModel) -> Answer:
-    """Which nodes the backend of the option `try` takes, by loading: ``{backend: [nodes]}``.
+    """The nodes that the backend in the option `try` takes, found by loading: ``{backend: [nodes]}``.
 
-    Of "cpu" those that ONNX Runtime has left when it has folded the graph. Of an accelerator those that it took when it
-    might choose, less those that it refuses when they are asked of it. Refused where it takes none, or where it or
-    ONNX Runtime names no node that is to blame.
+    For "cpu" these are the nodes that remain after ONNX Runtime has folded the graph. For an accelerator, these are the
+    nodes that it took by its own choice, without those that it refuses on request. Refused if it takes none, or if
+    neither it nor ONNX Runtime names a node to blame.
     """
     options, path = segment["options"], segment["model"]
     backend: str = options["try"]

@@ -1,8 +1,9 @@
-"""ONNX Runtime's execution providers beside its CPU provider: which are here for real, and how a session gets them.
+"""ONNX Runtime's execution providers other than its CPU provider: which ones really work here, and how a session uses
+them.
 
-A provider is listed that loads nothing, a plugin shows a device that is not there, and a session that got none of what
-was asked for computes on the CPU without a word. So each is believed after a session of one node has reported that the
-node lies on it, in a process of its own, as a plugin may crash.
+A listed provider may load nothing, a plugin may show a device that does not exist, and a session without its requested
+provider silently computes on the CPU. So a provider counts only after a session of one node has reported that the node
+lies on it. This runs in a separate process, as a plugin may crash.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 CPU = "CPUExecutionProvider"
 OLDEST = (1, 25)
-"""The first version that knows rules for nodes; those before ignore the setting without a word."""
+"""The first version with rules for nodes; earlier versions silently ignore the setting."""
 
 ASSIGNED = "session.record_ep_graph_assignment_info"
 RULES = "session.layer_assignment_settings"
 WEIGHTS = "session.model_external_initializers_file_folder_path"
 EXPANDED = frozenset({"HardSwish"})
-"""Functions without a kernel for the CPU: an accelerator of the session takes them unless they are written out."""
+"""Functions without a kernel for the CPU: an accelerator of the session takes them unless they are expanded."""
 
 _PLUGINS = {
     "ggml": "onnxruntime_ggml",
@@ -47,7 +48,7 @@ _RELU = bytes.fromhex(
     "080812003a3e0a0f0a01781201791a016e220452656c751201675a130a0178120e0a0c080112080a0208010a0208046213"
     "0a0179120e0a0c080112080a0208010a02080442040a001011"
 )
-"""A model of one node, ``n``, from x to y of 1 x 4: what a provider must take to be believed."""
+"""A model of one node, ``n``, from x to y of shape 1 x 4, which a provider must take in order to count."""
 
 _devices: dict[str, object] = {}
 
@@ -58,9 +59,11 @@ def version_of(ort: Any) -> tuple[int, ...]:
 
 
 def device_of(ort: Any, backend: str, module: str) -> Any:
-    """The device of a plugin's provider, whose library is then registered with this process. Refused without one."""
+    """The device of a plugin's provider; registers the plugin's library with this process. Refused if there is no
+    device.
+    """
     if backend not in _devices:
-        # Read when the library is registered. What then runs on the CPU is marked as software.
+        # Read when the library is registered. A device on the CPU is then marked as software.
         os.environ.setdefault("ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER", "1")
         before = {device.ep_name for device in ort.get_ep_devices()}
         with refusing(f"{module} cannot be registered with ONNX Runtime: "):
@@ -74,7 +77,7 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
 
 
 def _virtual(device: Any) -> bool:
-    """Whether a device can only be compiled for."""
+    """Whether a device is virtual: models can only be compiled for it."""
     metadata = {**dict(device.device.metadata), **dict(device.ep_metadata)}
     return str(metadata.get("is_virtual", "0")) not in ("0", "false")
 
@@ -89,10 +92,10 @@ def session_of(
 ) -> Any:
     """A session with the nodes of `places` on the accelerators named there, and all others on the CPU.
 
-    Without places the accelerators come first and take what they like. With them the CPU provider is the first of the
+    Without places, the accelerators come first and take any nodes. With places, the CPU provider comes first in the
     list and an accelerator has one rule, for just its nodes: every other form makes providers that compile fail
-    (docs/upstream/onnxruntime-partitioning.md). Of several, those that can be told by name what not to take go before
-    the CPU, as two rules fail likewise. `names` are the nodes' names in the model, by place in the file.
+    (docs/upstream/onnxruntime-partitioning.md). With several accelerators, those that accept a list of excluded node
+    names go before the CPU, as two rules fail too. `names` are the nodes' names in the model, by place in the file.
     """
     used = list(accelerators) if places is None else [b for b in accelerators if b in places.values()]
     first: list[tuple[str, dict[str, str]]] = []
@@ -121,12 +124,12 @@ def session_of(
             for named, options in listed:
                 settings.add_provider_for_devices([_device(ort, named, accelerators.get(named))], options)
             session = ort.InferenceSession(model, settings)
-    session.disable_fallback()  # a run that fails would be the CPU's from then on
+    session.disable_fallback()  # otherwise a failed run would move the session to the CPU
     return session
 
 
 def _device(ort: Any, backend: str, own: Provider | None) -> Any:
-    """The device of a backend in a session with plugins; without a provider the CPU's."""
+    """The device of a backend in a session with plugins; without a provider, the CPU's device."""
     if own is None:
         return next(d for d in ort.get_ep_devices() if d.ep_name == CPU)
     if not own.get("module"):
@@ -135,7 +138,7 @@ def _device(ort: Any, backend: str, own: Provider | None) -> Any:
 
 
 def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The parts that a session was cut into: the provider of each, and name and type of its nodes."""
+    """The parts into which a session was divided: the provider of each, and the names and types of its nodes."""
     return [
         (part.ep_name, [(node.name, node.op_type) for node in part.get_nodes()])
         for part in session.get_provider_graph_assignment_info()
@@ -143,11 +146,11 @@ def report_of(session: Any) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def providers_here(ort: Any) -> dict[str, Provider]:
-    """The providers beside the CPU's, by backend: the installed plugins, and those of the build.
+    """The providers other than the CPU's, by backend: the installed plugins, and the providers of the build.
 
-    Of each: `provider` (the name that sessions report), `options`, where there is one the option that `excludes` nodes
-    by name, the `device`, `software` where that is a program on the CPU, `memory` where it has its own, the `module` of
-    a plugin; or ``{"refused": why}`` for one that took no node.
+    Each has `provider` (the name that sessions report), `options`, `excludes` (the option that excludes nodes by name,
+    if there is one), `device`, `software` (whether the device is a program on the CPU), `memory` (whether the device
+    has its own memory), and the `module` of a plugin; or ``{"refused": why}`` if it took no node.
     """
     candidates: dict[str, Provider] = {}
     for backend, module in _PLUGINS.items():
@@ -162,7 +165,7 @@ def providers_here(ort: Any) -> dict[str, Provider]:
 
 
 def _tried(backend: str, own: Provider) -> Provider:
-    """The answer of `tried_provider` in a process of its own, as a plugin may crash or hang."""
+    """The answer of `tried_provider` from a separate process, as a plugin may crash or hang."""
     module = f"{__name__.rpartition('.')[0]}.driver"
     try:
         done = run_function(module, "tell_provider", backend, json.dumps(own), timeout_s=_LIMIT_S)
@@ -173,7 +176,7 @@ def _tried(backend: str, own: Provider) -> Provider:
 
 
 def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Provider:
-    """The provider of a backend, after a session with these settings reported a node on it. Refused without that."""
+    """The provider of a backend, after a session with these settings reported a node on it. Refused if none did."""
     described: Provider = {**own, "software": False, "memory": True, "options": dict(_OPTIONS.get(backend, {}))}
     if "module" in own:
         device = device_of(ort, backend, own["module"])
@@ -192,7 +195,7 @@ def tried_provider(ort: Any, settings: Any, backend: str, own: Provider) -> Prov
 
 
 _OPTIONS: Mapping[str, Mapping[str, str]] = {
-    # Else nodes are turned to another layout, with transposes between them.
+    # Otherwise nodes are converted to another layout, with transposes between them.
     "webgpu": {"preferredLayout": "NCHW"},
     "qnn": {"backend_type": "htp"},
 }

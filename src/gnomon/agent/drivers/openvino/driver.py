@@ -16,18 +16,19 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Options, Place, ProbeAnswer, RuntimeModel, Segment
 
 _TWINS = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
-"""Precision of a CPU that is registered once more -> the capability that the processor must have."""
+"""Precision of a CPU that is registered again -> the capability that the processor must have."""
 
 _ROUNDED_NS = 1000
-"""A counter says whole microseconds."""
+"""The resolution of a counter: whole microseconds."""
 
 
 def _openvino() -> Any:
-    """The package, without its telemetry: a measured process calls no network and writes nothing into a home.
+    """The package without its telemetry, so that a measured process uses no network and writes nothing to the user's
+    home.
 
-    Importing openvino imports its telemetry, which then makes an identity file in the user's home; without that
-    package it goes on with a stub of its own. Its converter of models is left out too: nothing is converted here, and
-    loading it took as long as the rest of the package.
+    Importing openvino imports its telemetry, which creates an identity file in the user's home; without that package
+    openvino uses a stub. The model converter is left out too: nothing is converted here, and loading it took as long as
+    the rest of the package.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]
@@ -50,10 +51,11 @@ class OpenVinoModel(Loaded):
         config = {
             "INFERENCE_NUM_THREADS": int(options.get("threads", 1)) * streams,
             "NUM_STREAMS": streams,
-            # OpenVINO binds even one thread to one core: beside a neighbour there, calls took 1.2 to 7 times as long as
-            # unbound, and on an idle machine short ones 7 to 10 % longer. The process's own cores hold either way.
+            # OpenVINO binds even a single thread to one core. If another process used that core, calls took 1.2 to 7
+            # times as long as unbound; on an idle machine short calls took 7 to 10 % longer. The process's own cores
+            # apply either way.
             "ENABLE_CPU_PINNING": False,
-            # OpenVINO computes in bf16 by itself where the processor can; a lower precision must be asked for.
+            # OpenVINO uses bf16 by default if the processor supports it; here a lower precision must be requested.
             "INFERENCE_PRECISION_HINT": options.get("precision", "f32"),
             **options.get("session", {}),
             "PERF_COUNT": profiled,
@@ -91,13 +93,13 @@ class OpenVinoModel(Loaded):
             tensor = _tensor(ov, buffers[buffer])
             self._keep.append(tensor)
             self._request.set_tensor(port, tensor)
-        # Sharing the outputs avoids a copy of each: they are in the bound arrays already.
+        # Sharing the outputs avoids copies: they are already in the bound arrays.
         infer: Callable[[], object] = functools.partial(self._request.infer, None, share_outputs=True)
         reset = options.get("device") != "AUTO" and bool(self._request.query_state())
         self.call: Callable[[], object] = self._around(infer, buffers, unshaped, reset=reset, profiled=profiled)
 
     def _run_as_most_do(self, ov: Any, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
-        """Compile the file with nothing set, its shapes as they are; a map of arrays goes in, new arrays come out."""
+        """Compile the file without settings and with its own shapes; a map of arrays goes in, new arrays come out."""
         with refusing():
             core = _extended(ov.Core(), segment["options"])
             model = _read(core, segment["model"], {})
@@ -128,9 +130,9 @@ class OpenVinoModel(Loaded):
     ) -> Callable[[], object]:
         """The call with the steps before and after it.
 
-        With `reset` each call begins from the model's first state: one that went on from the state before would be
-        another, and longer where the state grows. Outputs that are `unshaped` get their shapes in the call, so that
-        they are taken after it. A profiled call keeps its performance counters.
+        With `reset`, each call begins with the model's initial state: a call that continued from the previous state
+        would be a different computation, and longer if the state grows. `unshaped` outputs get their shapes in the
+        call, so they are fetched after it. A profiled call keeps its performance counters.
         """
         request, counted = self._request, self._counted
         if not (reset or unshaped or profiled):
@@ -148,14 +150,14 @@ class OpenVinoModel(Loaded):
         return call
 
     def beside(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """A request more of the same model, for another of its streams."""
+        """Another request of the same model, for another of its streams."""
         return OpenVinoModel(segment, buffers, profiled=profiled, compiled=self._compiled)
 
     def where(self) -> list[Place]:
         """The device of each kernel, with the source layers that it computes and its run-time precision.
 
-        Of a model on several devices, the device of each operator by its index; Refused where it is not the planned.
-        Of one that HETERO cut by itself, the device that it has found for each operation of the file.
+        For a model on several devices, the device of each operator by its index; Refused if it is not the planned one.
+        For a model that HETERO divided itself, the device that it chose for each operation of the file.
         """
         if self._placed is not None:
             return self._placed.where(self._compiled)
@@ -178,8 +180,8 @@ class OpenVinoModel(Loaded):
             self.close()
             return rows
         sources = _sources(self._compiled)
-        # A counter is the mean of all calls up to then in whole microseconds, and says "not run" where that is 0: as of
-        # a short kernel, once its slow first call is averaged away.
+        # A counter is the mean of all calls so far in whole microseconds, and says "not run" if the mean is 0, as for a
+        # short kernel once its slow first call is averaged away.
         ran = {entry.node_name for call in self._counted[:1] for entry in call if _executed(entry)}
 
         def described(entry: Any) -> tuple[list[Any], str]:
@@ -195,9 +197,9 @@ class OpenVinoModel(Loaded):
 def _by_itself(
     ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]], *, profiled: bool = False
 ) -> tuple[Any, dict[str, str]]:
-    """The model compiled for AUTO or HETERO (the option `device`), which choose of the backends in `order`.
+    """The model compiled for AUTO or HETERO (the option `device`), which choose among the backends in `order`.
 
-    Of HETERO also the device that it found for each operation.
+    For HETERO also the device that it chose for each operation.
     """
     core = _extended(hetero.opened(ov, options["order"], int(options.get("threads", 1))), options)
     model = _read(core, path, shapes)
@@ -211,8 +213,8 @@ def _by_itself(
 class Placed:
     """A model with a device for each operator, by the options `backends`, `names`, `places` and `leaders`.
 
-    `places` has the index of a backend for each operator, `names` what it is called, and `leaders` (usually each is its
-    own) the operator that it is computed with: one that OpenVINO folded away has no place of its own.
+    For each operator, `places` has the index of its backend, `names` its names, and `leaders` the operator that it is
+    computed with (usually itself): an operator that OpenVINO folded away has no place of its own.
     """
 
     def __init__(self, ov: Any, path: str, options: Options, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -228,7 +230,7 @@ class Placed:
         hetero.place(ov, self._model, self._names, self._backends, self._places)
 
     def compiled(self, *, profiled: bool) -> Any:
-        """The model on its devices. Refused where other devices take part than those that were given something."""
+        """The model on its devices. Refused if it uses other devices than those that operators were assigned to."""
         config = {**self._session, "PERF_COUNT": profiled}
         result = self._core.compile_model(self._model, hetero.hetero(self._backends), config)
         wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._operators.values()}
@@ -239,10 +241,10 @@ class Placed:
         return result
 
     def where(self, compiled: Any) -> list[Place]:
-        """The backend of each operator; Refused with the operators that lie elsewhere than planned.
+        """The backend of each operator; Refused with the operators that do not lie where they were planned.
 
-        Which submodel computes what only the counters tell, so a model that was compiled without them is compiled again
-        with them. They name what was fused and what never runs, too.
+        Only the counters show which submodel computes an operator, so a model compiled without counters is compiled
+        again with them. The counters also name operators that were fused or never run.
         """
         devices = hetero.submodels(compiled)
         counted = compiled
@@ -257,7 +259,7 @@ class Placed:
             for number, named in _named(counted, self._operators):
                 for index in named:
                     located.setdefault(index, set()).add(devices[number])
-        # What no counter names was fused into what it is computed with, or folded away: it has no other place.
+        # An operator that no counter names was fused into its group or folded away, so it has no other place.
         group: dict[int, set[str]] = {}
         for index, there in located.items():
             group.setdefault(self._leaders[index], set()).update(there)
@@ -274,10 +276,11 @@ class Placed:
         return [{"operators": [i], "backend": backend} for i, backend in sorted(backends.items())]
 
     def rows(self, compiled: Any, counted: list[list[Any]]) -> list[KernelTimes]:
-        """Times of what is computed together, each under its leader: its kernels, and the conversions for it.
+        """Times of groups of operators that are computed together, under their leader: kernels and conversions.
 
-        Where a tensor crosses, its layout and precision are converted in both submodels. All of that is the affair of
-        the operator that is not on the first backend. A kernel whose name OpenVINO made up counts with the next.
+        When a tensor moves between devices, its layout and precision are converted in both submodels. All of this
+        counts for the operator that is not on the first backend. A kernel whose name OpenVINO invented counts with the
+        next kernel.
         """
         kernels = {
             name: {self._operators[source] for source in (name, *sources) if source in self._operators}
@@ -291,7 +294,7 @@ class Placed:
             index = min(own) if own else self._answering(*hetero.between(name, firsts))
             return ([] if index is None else [self._leaders[index]]), ""
 
-        # What does not run in each call is the conversion of a constant in the first.
+        # A kernel that does not run in each call converts a constant in the first call.
         rows = [row for row in _timed(counted, described) if len(row["wall_ns"]) == len(counted)]
         following: Sequence[str | int] = []
         for row in reversed(rows):
@@ -307,7 +310,9 @@ class Placed:
         return list(merged.values())
 
     def _answering(self, writer: int | None, reader: int | None) -> int | None:
-        """The operator that a conversion between two is for: the reader within a submodel, else see `rows`."""
+        """The operator for which a conversion between two operators counts: the reader within a submodel, otherwise see
+        `rows`.
+        """
         if reader is not None and writer is not None:
             return reader
         if reader is not None and self._places[reader] == 0:
@@ -318,7 +323,7 @@ class Placed:
 
 
 def _sources(compiled: Any) -> dict[str, list[str]]:
-    """Kernel name -> names of the source model's layers that it computes."""
+    """Kernel name -> names of the source model's layers that the kernel computes."""
     nodes = compiled.get_runtime_model().get_ordered_ops()
     return {node.get_friendly_name(): _layers(node.get_rt_info()) for node in nodes}
 
@@ -330,7 +335,7 @@ def _layers(info: Any) -> list[str]:
 
 
 def _named(compiled: Any, operators: Mapping[str, int]) -> Iterator[tuple[int, set[int]]]:
-    """For each counter of a model that was compiled with them: its submodel, and the operators that it names."""
+    """For each counter of a model compiled with counters: its submodel, and the operators that it names."""
     sources = _sources(compiled)
     for entry in compiled.create_infer_request().profiling_info:
         number, name = hetero.submodel_of(entry.node_name)
@@ -345,9 +350,9 @@ def _executed(entry: Any) -> bool:
 def _timed(
     counted: list[list[Any]], described: Callable[[Any], tuple[list[Any], str]], ran: Collection[str] = ()
 ) -> list[KernelTimes]:
-    """A row for each kernel that ran in counted calls: its sources and backend as `told` of its counter.
+    """A row for each kernel that ran in counted calls; `described` returns the sources and backend for its counter.
 
-    Those named in `ran` did so in each call, whatever the counters say.
+    Kernels named in `ran` count as run in each call, whatever the counters say.
     """
     rows: dict[str, KernelTimes] = {}
     for call in counted:
@@ -364,10 +369,10 @@ def _timed(
 
 
 def undisturbed(means_ns: Sequence[int], skip: int) -> list[int]:
-    """The times of a kernel in the calls behind those to `skip`, from the means of all calls up to each.
+    """The times of a kernel in the calls after the first `skip`, derived from the running means of the counters.
 
-    All are their mean, as a single one is not known by whole microseconds of means. A call that something interrupted
-    is left out of it, as are those before: a mean would carry them along.
+    All returned times are the mean of these calls, because means in whole microseconds do not reveal single calls.
+    Interrupted calls and the skipped ones are left out of the mean.
     """
     own = [
         max(0, number * mean - (number - 1) * before)
@@ -379,7 +384,9 @@ def undisturbed(means_ns: Sequence[int], skip: int) -> list[int]:
 
 
 def _read(core: Any, path: str, shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    """The model of a file, its operations named as the file names them, its inputs of the shapes that it will get."""
+    """The model in a file, with its operations named as in the file, and its inputs set to the shapes that they will
+    get.
+    """
     model = core.read_model(path)
     if path.endswith(".tflite"):
         _name_by_tensors(model)
@@ -398,13 +405,13 @@ def _extended(core: Any, options: Options) -> Any:
 
 
 def _told_shapes(options: Options) -> dict[str, tuple[int, ...]]:
-    """The option `shapes`: those of the inputs, by their names."""
+    """The option `shapes`: the shapes of the inputs, by name."""
     shapes = options.get("shapes", {})
     return {name: tuple(shape) for name, shape in shapes.items()}
 
 
 def _name_open_ends(model: Any) -> None:
-    """Name inputs and outputs to which a file of OpenVINO's gives no name after the operations that they come from."""
+    """Name inputs and outputs without a name in an OpenVINO file after the operations that they come from."""
     for port in (*model.inputs, *(result.input_value(0) for result in model.get_results())):
         writer = port.get_node()
         if not port.get_names():
@@ -413,10 +420,10 @@ def _name_open_ends(model: Any) -> None:
 
 
 def _name_by_tensors(model: Any) -> None:
-    """Name the operations of a TFLite model after the file's tensors, as its reader numbers them instead.
+    """Name the operations of a TFLite model after the file's tensors, because OpenVINO's reader only numbers them.
 
-    Of the several operations that stand for one of the file (a convolution between two transposes, with its bias and
-    activation) the last writes the file's tensor; those before it that only lead there are named after it too.
+    An operator of the file may become several operations (a convolution between two transposes, with its bias and
+    activation). The last one writes the file's tensor; those before it that only lead to it are named after it too.
     """
     named: dict[str, str] = {}
     for operation in reversed(model.get_ordered_ops()):
@@ -441,7 +448,7 @@ def _tensor(ov: Any, array: Array) -> Any:
 
 
 def _array(tensor: Any) -> Array:
-    """An array over a tensor's memory. OpenVINO tells bfloat16 as float16."""
+    """An array over a tensor's memory. OpenVINO presents bfloat16 as float16."""
     data: Array = tensor.data
     return data.view(BFLOAT16) if tensor.element_type.get_type_name() == "bf16" else data
 
@@ -452,10 +459,10 @@ class OpenVinoDriver:
     bfloat16 = True
 
     def probe(self) -> ProbeAnswer:
-        """Version, devices, and the precisions that the processor computes in natively.
+        """The version, the devices, and the precisions that the processor supports natively.
 
-        The CPU's plugin may be registered once more in each of these: `cpu-bf16`. `devices` are those beside the CPU,
-        by their full names; `processor` is the CPU's.
+        The CPU's plugin may be registered again in each of these precisions: `cpu-bf16`. `devices` are the devices
+        other than the CPU, with their full names; `processor` is the CPU's name.
         """
         ov = _openvino()
 
@@ -473,18 +480,18 @@ class OpenVinoDriver:
         }
 
     def load(self, segment: Segment, buffers: Buffers, *, profiled: bool) -> OpenVinoModel:
-        """Compile a segment; options are threads and precision, or threads and those of `Placed` or `_by_itself`, or
-        `usual` alone.
+        """Compile a segment; options are threads and precision, or threads and the options of `Placed` or `_by_itself`,
+        or only `usual`.
 
-        All take libraries, and but for the usual one session, properties as OpenVINO has them.
+        All accept libraries, and all except `usual` accept session, which contains OpenVINO's own properties.
         """
         return OpenVinoModel(segment, buffers, profiled=profiled)
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether the whole model compiles: ``{"whole": true}``, or Refused with the reason.
+        """Check that the whole model compiles: ``{"whole": true}``, or Refused with the reason.
 
-        The option `shapes` has those of the inputs. With the options `backends` (home, and the one that is asked about)
-        and `names` what that backend takes: see `_taken`.
+        The option `shapes` has the shapes of the inputs. With the options `backends` (the CPU and the backend in
+        question) and `names`, the operators that the backend takes: see `_taken`.
         """
         ov = _openvino()
 
@@ -502,7 +509,8 @@ class OpenVinoDriver:
 
 
 def _taken(ov: Any, path: str, options: Options) -> Answer:
-    """The `operators` that the last backend takes, and what it computes as one: `kernels`, each a list of operators.
+    """The `operators` that the last backend takes, and the `kernels`, each a list of operators that it computes
+    together.
 
     `unnamed` are the operators that no counter names: fused under another name, folded away, or computed in advance.
     """

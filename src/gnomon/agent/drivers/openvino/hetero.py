@@ -1,6 +1,6 @@
-"""OpenVINO's HETERO device: each operator of the source model on the device that it is given, and where it then runs.
+"""OpenVINO's HETERO device: assigns each operator of the source model to a device, and finds where operators ran.
 
-A package holds this file, too: it needs openvino and numpy alone, and nothing else of the agent.
+Packages contain this file too, so it needs only openvino and numpy, and nothing else from the agent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Names = Sequence[Sequence[str]]
-"""The names of each operator of the source model, by its index: its own and those of the tensors it writes."""
+"""The names of each operator of the source model, by index: its own name and the names of the tensors that it
+writes.
+"""
 
 _HELPERS = frozenset({"Constant", "Parameter", "Result"})
 _CPU_PLUGIN = re.compile(r"libopenvino_(intel|arm)_cpu_plugin\.(so|dylib)")
@@ -21,15 +23,17 @@ _HEADER_BYTES = 1 << 20
 
 
 def device_name(backend: str) -> str:
-    """OpenVINO's name for a backend: "cpu" is CPU, "gpu.1" GPU.1, and "cpu-bf16" the CPU's plugin again, CPU_BF16."""
+    """OpenVINO's name for a backend: "cpu" is CPU, "gpu.1" is GPU.1, and "cpu-bf16" is CPU_BF16, the CPU's plugin
+    again.
+    """
     return backend.upper().replace("-", "_")
 
 
 def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
-    """A core in which the backends are devices, each set to its precision. RuntimeError where one is not there.
+    """A core in which the backends are devices, each set to its precision. RuntimeError if one is missing.
 
-    A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"): then its plugin is
-    registered once more, under another name. An NPU computes in float16 alone.
+    A CPU computes in float32 unless the backend's name ends in another precision ("cpu-bf16"); then its plugin is
+    registered again under another name. An NPU computes only in float16.
     """
     core = ov.Core()
     for backend in backends:
@@ -48,7 +52,7 @@ def opened(ov: Any, backends: Iterable[str], threads: int) -> Any:
 
 
 def _cpu_plugin(ov: Any) -> str:
-    """The file of the CPU's plugin, which the wheel keeps beside its libraries."""
+    """The file of the CPU's plugin, which lies among the wheel's libraries."""
     folder = os.path.join(os.path.dirname(ov.__file__), "libs")
     plugins = (
         [name for name in sorted(os.listdir(folder)) if _CPU_PLUGIN.fullmatch(name)] if os.path.isdir(folder) else []
@@ -59,7 +63,9 @@ def _cpu_plugin(ov: Any) -> str:
 
 
 def fold(model: Any) -> Any:
-    """Compute once what depends on constants alone: a cut through it would make weights of a convolution an input."""
+    """Compute values that depend only on constants in advance; otherwise a cut there could make a convolution's weights
+    an input.
+    """
     from openvino import passes
 
     manager = passes.Manager()
@@ -74,13 +80,15 @@ def computing(model: Any) -> list[Any]:
 
 
 def owners(model: Any, names: Names) -> dict[str, int]:
-    """Unique name of each operation that computes -> index of the source operator that it computes.
+    """Unique name of each computing operation -> index of the source operator that it belongs to.
 
-    An operator becomes several operations: "conv/WithoutBiases" and "conv" carry its name, the others go with the one
-    that reads them. ValueError if there is an operation that belongs to none.
+    An operator may become several operations: "conv/WithoutBiases" and "conv" have its name, others belong to the
+    operation that reads them. ValueError if an operation belongs to no operator.
     """
     indices = {tensor: index for index, labels in enumerate(names) for tensor in labels[1:]}
-    indices |= {labels[0]: index for index, labels in enumerate(names)}  # its own name counts more than a tensor's
+    indices |= {
+        labels[0]: index for index, labels in enumerate(names)
+    }  # an operator's own name takes precedence over a tensor's
     homes: dict[str, int] = {}
     for op in reversed(computing(model)):
         own = op.get_friendly_name()
@@ -104,7 +112,7 @@ def _readers(op: Any) -> Iterator[str]:
 def place(ov: Any, model: Any, names: Names, backends: Sequence[str], places: Sequence[int]) -> None:
     """Set the affinity of every operation to the device of its operator: `places` are indices of backends.
 
-    A constant goes with what reads it; one that operators on several devices read becomes one for each.
+    A constant goes with its reader; a constant with readers on several devices is duplicated for each device.
     """
     home = owners(model, names)
     devices = {name: device_name(backends[places[index]]) for name, index in home.items()}
@@ -122,7 +130,7 @@ def place(ov: Any, model: Any, names: Names, backends: Sequence[str], places: Se
 
 
 def _spread(ov: Any, constant: Any, devices: Mapping[str, str]) -> None:
-    """Give a constant the device of its readers, and those on another device a copy of it there."""
+    """Give a constant the device of its readers, and a copy to readers on each other device."""
     readers: dict[str, list[Any]] = {}
     for target in constant.output(0).get_target_inputs():
         device = devices.get(target.get_node().get_name(), next(iter(devices.values())))
@@ -137,12 +145,12 @@ def _spread(ov: Any, constant: Any, devices: Mapping[str, str]) -> None:
 
 
 def hetero(backends: Sequence[str]) -> str:
-    """The device that places operations on those of the backends."""
+    """The name of the HETERO device for these backends."""
     return "HETERO:" + ",".join(device_name(backend) for backend in backends)
 
 
 def submodels(compiled: Any) -> list[str]:
-    """The device that each submodel was compiled for, as the compiled model itself has it written."""
+    """The device for which each submodel was compiled, read from the exported compiled model."""
     blob = compiled.export_model()
     data = blob.getvalue() if hasattr(blob, "getvalue") else bytes(blob)
     devices = [name.decode() for name in _COMPILED_FOR.findall(data[:_HEADER_BYTES])]
@@ -153,21 +161,21 @@ def submodels(compiled: Any) -> list[str]:
 
 
 def submodel_of(counter: str) -> tuple[int, str]:
-    """The number of the submodel that an entry of the performance counters is of, and the entry's own name."""
+    """The number of the submodel of a performance counter's entry, and the entry's own name."""
     match = _SUBMODEL.match(counter)
     return (int(match[1]), counter[match.end() :]) if match else (0, counter)
 
 
 def edges(model: Any, home: Mapping[str, int]) -> list[tuple[int, int]]:
-    """The operators that hand tensors to each other: (writer, reader), each pair once."""
+    """The pairs of operators with a tensor between them: (writer, reader), each pair once."""
     both = {(home[op.get_name()], home[reader]) for op in computing(model) for reader in _readers(op) if reader in home}
     return sorted(pair for pair in both if pair[0] != pair[1])
 
 
 def between(counter: str, sources: Mapping[str, int]) -> tuple[int | None, int | None]:
-    """The operators that a conversion of layout or precision is between, by its name "WRITER_layout_layout_READER".
+    """The operators before and after a conversion of layout or precision, from its name "WRITER_layout_layout_READER".
 
-    None for an end that lies in another submodel, or is the caller's.
+    None for an operator that lies in another submodel, or if the caller provides or receives the tensor.
     """
     ends = [k for k, letter in enumerate(counter) if letter == "_"]
     reader = next((sources[counter[k + 1 :]] for k in ends if counter[k + 1 :] in sources), None)

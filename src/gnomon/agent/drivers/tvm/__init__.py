@@ -1,1 +1,1 @@
-"""Apache TVM: its driver, and compiling in a process of its own."""
+"""Apache TVM: its driver, and compiling in a separate process."""

@@ -1,7 +1,7 @@
-"""Compiles an ONNX model with TVM, in a process made for it: see `gnomon.agent.drivers.tvm.library`.
+"""Compiles an ONNX model with TVM, in a process started for this: see `gnomon.agent.drivers.tvm.library`.
 
-The steps are those of TVM's pipeline "zero", after which the functions of a model are the layers that a tuner knows:
-legalise, fold constants, fuse. Then records schedule them, and LLVM compiles them for one processor.
+The first steps are those of TVM's pipeline "zero": legalise, fold constants, fuse. After these the functions of a model
+are the layers that a tuner knows. Then records schedule the functions, and LLVM compiles them for one processor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTRINSICS = "tvm.s_tir.tensor_intrin"
 
 
 def main() -> None:
-    """Answer the one request on the standard input with a line of JSON."""
+    """Answer the single request on standard input with a line of JSON."""
     die_with_parent()
     asked = json.load(sys.stdin)
     try:
@@ -36,7 +36,7 @@ def main() -> None:
 
 def _answer(asked: Any) -> dict[str, str]:
     with without_torch():
-        import tvm  # all of it, while PyTorch is away
+        import tvm  # import all of TVM while PyTorch is hidden
         from tvm import relax  # noqa: F401
 
         from .nodes import planned_calls, read_onnx
@@ -75,7 +75,7 @@ def _traces(packed: str) -> dict[str, object]:
 
 
 def _lacking(words: dict[str, object]) -> list[str]:
-    """Vector instructions that the processor's name promises LLVM, and a virtual machine does not hand on."""
+    """Vector instructions that LLVM expects from the processor's name, but a virtual machine does not provide."""
     import tvm
 
     try:
@@ -90,13 +90,13 @@ def _lacking(words: dict[str, object]) -> list[str]:
 
 
 def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any, int]:
-    """The module with the schedules of the records, and how many functions have one.
+    """The module with the schedules of the records, and the number of functions that have one.
 
-    Refused where there are records and none is of a function of this model.
+    Refused if there are records but none is for a function of this model.
     """
     if not traces:
         return module, 0
-    # TVM parses its tensor instructions (15 s) where a record needs one alone.
+    # TVM parses its tensor instructions (15 s) only if a record needs one.
     if '["Tensorize", ' in json.dumps(traces):
         importlib.import_module(_INTRINSICS)
     else:
@@ -134,7 +134,7 @@ def _scheduled(module: Any, traces: dict[str, object], target: Any) -> tuple[Any
 
 
 def _export(module: Any, target: Any, library: str) -> dict[str, object]:
-    """Compile, link, and tell how many functions there are and which of TVM's own are called."""
+    """Compile and link; return the number of functions, and which of TVM's own functions are called."""
     import tvm
 
     own = {str(g.name_hint) for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
@@ -147,6 +147,6 @@ def _export(module: Any, target: Any, library: str) -> dict[str, object]:
 
 
 def _said(error: BaseException) -> str:
-    """The last line of what TVM says, which is the one that says what is wrong."""
+    """The last line of TVM's message, which says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1][:400] if lines else 'it says no more'}"

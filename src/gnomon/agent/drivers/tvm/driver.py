@@ -1,6 +1,6 @@
-"""Apache TVM on the device: a model is compiled in a process of its own, and measured with TVM's small runtime alone.
+"""Apache TVM on the device: a model is compiled in a separate process, and measured with only TVM's small runtime.
 
-What is measured is what a program that uses the compiled library would load: the library, ``libtvm_runtime`` and its
+The measured process loads the same as a program that uses the compiled library: the library, ``libtvm_runtime`` and its
 interface (``tvm_ffi``), without the compiler, which takes 300 MB and two seconds to load.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gnomon.wire import Answer, KernelTimes, Place, ProbeAnswer, RuntimeModel, Segment
 
 
-#: Each version of apache-tvm with those of apache-tvm-ffi that were tried with it. Others crash without a word.
+#: Each version of apache-tvm with the versions of apache-tvm-ffi that were tried with it. Others may crash silently.
 TRIED = {"0.27.0.post1": ("0.1.14.post0", "0.1.14.post1")}
 _LIBRARIES = ("libtvm_runtime.so", "libtvm_runtime_extra.so")
 
@@ -34,9 +34,9 @@ _loaded: Any = None
 
 
 def versions() -> tuple[str, str]:
-    """The versions of apache-tvm and apache-tvm-ffi, known before either is loaded.
+    """The versions of apache-tvm and apache-tvm-ffi, read without loading either package.
 
-    ImportError where one is missing, Refused for a pair that was not tried: several crash in the middle of a job.
+    ImportError if one is missing, Refused for a pair that was not tried, as several pairs crash in the middle of a job.
     """
     try:
         pair = version("apache-tvm"), version("apache-tvm-ffi")
@@ -52,15 +52,15 @@ def versions() -> tuple[str, str]:
 
 
 def _runtime(threads: int) -> Any:
-    """The package tvm_ffi, with TVM's runtime library loaded and its thread pool made.
+    """The package tvm_ffi, with TVM's runtime library loaded and its thread pool created.
 
-    Refused where the pool does not get as many threads as wanted: it is made once in a process.
+    Refused if the pool has a different number of threads: it is created only once in a process.
     """
     global _loaded
     if _loaded is None:
         versions()
         os.environ["TVM_NUM_THREADS"] = str(threads)
-        # Else TVM binds its threads to the first cores of the machine, whatever cores the process was given.
+        # Otherwise TVM binds its threads to the first cores of the machine, whatever cores the process was given.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
         with without_torch():
             import tvm_ffi
@@ -79,7 +79,7 @@ def _runtime(threads: int) -> Any:
 
 @contextmanager
 def without_torch() -> Iterator[None]:
-    """Import without PyTorch: tvm_ffi would load it where it is installed, and may compile into the user's home."""
+    """Import without PyTorch: tvm_ffi would load an installed PyTorch, and may compile into the user's home."""
     absent = "torch" not in sys.modules
     if absent:
         sys.modules["torch"] = None  # type: ignore[assignment]
@@ -91,7 +91,7 @@ def without_torch() -> Iterator[None]:
 
 
 def _library(segment: RuntimeModel, shapes: Mapping[str, Sequence[int]]) -> AbstractContextManager[Library]:
-    """The model compiled for inputs of these shapes, by an earlier process of this visit or now."""
+    """The model compiled for inputs of these shapes, by an earlier process or now."""
     records = segment.get("options", {}).get("records", "")
     return compiled(segment["model"], shapes=shapes, records=records, versions="/".join(versions()))
 
@@ -100,9 +100,9 @@ class TvmDriver:
     """TVM's part of the agent."""
 
     def probe(self) -> ProbeAnswer:
-        """The version of both packages, and the one backend.
+        """The versions of both packages, and the only backend.
 
-        Refused for versions that do not go together, and where there is no program that links.
+        Refused for versions that do not fit together, or if there is no linker.
         """
         own, ffi = versions()
         if importlib.util.find_spec("onnx") is None:
@@ -117,9 +117,10 @@ class TvmDriver:
             return TvmModel(ffi, library, segment, buffers, profiled=profiled)
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
+        """Check that TVM compiles the whole model: ``{"whole": true, "functions": n, "scheduled": n}``, or Refused.
 
-        `functions` is how many functions the model was compiled to, `scheduled` how many of them by a record.
+        `functions` is the number of functions of the compiled model, `scheduled` the number of those scheduled by a
+        record.
         """
         with _library(segment, segment.get("options", {}).get("shapes", {})) as library:
             return {"whole": True, "functions": library.functions, "scheduled": library.scheduled}
@@ -129,14 +130,14 @@ _BACKEND = "llvm"
 _CPU, _POOLED = 1, 2
 _ALIGNMENT = 64
 _OWN = "vm.builtin."
-#: The one of the machine's own instructions that stands in place of a function.
+#: The only instruction of the machine itself that may replace a function.
 _RESHAPE = "vm.builtin.reshape"
 
 
 class TvmModel(Loaded):
     """A compiled model, bound to the caller's arrays: inputs are read in place, each output is copied once in a call.
 
-    (The virtual machine allocates its outputs itself, from its pool.)
+    The virtual machine allocates its outputs itself, from its pool.
     """
 
     def __init__(self, ffi: Any, library: Library, segment: Segment, buffers: Buffers, *, profiled: bool) -> None:
@@ -164,7 +165,7 @@ class TvmModel(Loaded):
         self.call: Callable[[], object] = self._profiled(call) if profiled else call
 
     def _fetcher(self, library: Library, segment: Segment, buffers: Buffers) -> Callable[[Any], None]:
-        """A function that copies what a call returns (a tensor, or a sequence of several) into the bound arrays."""
+        """A function that copies the result of a call (a tensor or a sequence of tensors) into the bound arrays."""
         places = {name: k for k, name in enumerate(library.outputs)}
         wanted = [(entry_of(places, name, "TVM: the model"), name, buffer) for name, buffer in segment["outputs"]]
         several = len(library.outputs) > 1
@@ -204,7 +205,9 @@ class TvmModel(Loaded):
         return timed
 
     def where(self) -> list[Place]:
-        """The nodes that compiled code computes; functions of TVM's own library that it calls are "extern"."""
+        """The nodes that compiled code computes; functions of TVM's own library that it calls are listed as
+        "extern".
+        """
         nodes = sorted({node for _, own in self._calls for node in own or ()})
         rows: list[Place] = [{"operators": nodes, "backend": _BACKEND}]
         if self._extern:
@@ -212,17 +215,18 @@ class TvmModel(Loaded):
         return rows
 
     def operators(self, skip: int) -> list[KernelTimes]:
-        """Times of each call of a function, in order, with the nodes that it computes.
+        """Times of each function call, in order, with the nodes that it computes.
 
-        Without nodes if the calls were not made in the order that the compiler planned. The virtual machine's own
-        instructions (they make room) have no row: what the clock shows of them is the time that it takes itself.
+        There are no nodes if the calls did not run in the order that the compiler planned. The virtual machine's own
+        instructions, which allocate memory, have no row, because their measured time is mostly that of the clock
+        itself.
         """
         taken, calls = self._taken[skip:], self._calls
         self.close()
         if not taken:
             return []
         names = [name for name, _ in taken[0]]
-        if any([name for name, _ in call] != names for call in taken):  # control flow: no call is like another
+        if any([name for name, _ in call] != names for call in taken):  # with control flow, calls differ
             wall_ns = [sum(ns for _, ns in call) for call in taken]
             return [{"name": "main", "sources": [], "backend": _BACKEND, "wall_ns": wall_ns}]
         places = [k for k, name in enumerate(names) if name == _RESHAPE or not name.startswith(_OWN)]

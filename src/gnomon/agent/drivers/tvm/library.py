@@ -1,4 +1,4 @@
-"""Compiled models of TVM: made in a process of their own, and kept for the other processes of a visit."""
+"""Compiled models of TVM, compiled in a separate process and kept for other processes of the same campaign."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...another import answer_of, how_it_ended, run_function
 from ...driver import Refused
 from ...kept import made_of
 
-#: The compiled model in its kept folder; its description lies beside it.
+#: The compiled model in its kept folder, next to its description.
 _LIBRARY = "model.so"
 _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 
@@ -22,7 +22,7 @@ _LINKERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")
 class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
-    `functions` is the number of its functions, `scheduled` how many of them a record schedules. `calls` are the
+    `functions` is the number of its functions, `scheduled` the number of those that a record schedules. `calls` are the
     functions in the order of their calls, each with the nodes that it computes, named by their first output; None where
     that is unknown. `extern` are functions of TVM's own library that it calls.
     """
@@ -37,7 +37,7 @@ class Library(NamedTuple):
 
 
 def linker() -> str:
-    """The program that links compiled models, which TVM will choose. Refused without one."""
+    """The linker that TVM will choose for compiled models. Refused if there is none."""
     named = os.environ.get("CXX") or os.environ.get("CC") or ""
     program = shutil.which(named) if named else next(filter(None, map(shutil.which, _LINKERS)), None)
     if program is None:
@@ -48,8 +48,8 @@ def linker() -> str:
 
 @contextmanager
 def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, versions: str) -> Iterator[Library]:
-    """The model of a file compiled for inputs of these shapes, from the visit's private folder if it is there; leave it
-    once it is loaded.
+    """The model in a file, compiled for inputs of these shapes, or taken from the private folder if it was compiled
+    before. Leave the context once the model is loaded.
 
     Refused with TVM's reason.
     """
@@ -57,7 +57,8 @@ def compiled(model: str, *, shapes: Mapping[str, Sequence[int]], records: str, v
 
     def make(folder: str) -> None:
         asked = {"model": model, "shapes": shapes, "records": records, "library": os.path.join(folder, _LIBRARY)}
-        # In another process: the compiler's memory is not the model's, and its crash ends nothing else.
+        # In another process, so that the compiler's memory does not count for the model and its crash ends nothing
+        # else.
         done = run_function(f"{__name__.rpartition('.')[0]}.compile", "main", given=json.dumps(asked))
         sys.stderr.write(done.stderr[-4000:])
         answer = answer_of(done)

@@ -1,7 +1,7 @@
-"""Reads an ONNX model node by node, each node's results bound to variables with a name that says which node it was.
+"""Reads an ONNX model node by node, and binds each node's results to variables whose names identify the node.
 
-TVM's child program does the same by the same file, a link to this one: how functions are fused depends on the order in
-which values are bound, and records are of the layers that both make.
+TVM's child program uses this file through a link. Fusing depends on the order in which values are bound, and records
+match only if the agent and the child create the same layers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OLDEST = 3
 
 
 def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
-    """The module of a model, whose inputs have these shapes where the file leaves them open.
+    """The module of a model, whose inputs get these shapes if the file leaves them open.
 
     ValueError for an empty one.
     """
@@ -29,7 +29,7 @@ def imported(model: Any, shapes: Mapping[str, Sequence[int]]) -> Any:
 
 
 class _Builder(relax.BlockBuilder):  # type: ignore[misc]
-    """Names what is bound after the node that is being read."""
+    """Names bound values after the node that is being read."""
 
     node = 0
 
@@ -37,7 +37,7 @@ class _Builder(relax.BlockBuilder):  # type: ignore[misc]
         return super().emit(expr, name_hint=f"{MARK}{self.node}_")
 
     def normalize(self, expr: Any) -> Any:
-        if isinstance(expr, relax.Tuple):  # what it binds by itself it names as it likes
+        if isinstance(expr, relax.Tuple):  # values that it would bind itself would get other names
             kinds = (relax.Call, relax.TupleGetItem)
             expr = relax.Tuple([self.emit(field) if isinstance(field, kinds) else field for field in expr.fields])
         return super().normalize(expr)

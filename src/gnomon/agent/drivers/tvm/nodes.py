@@ -1,8 +1,8 @@
-"""Reads an ONNX model into TVM, and follows its nodes into the functions that they are fused to.
+"""Reads an ONNX model into TVM, and follows its nodes into the fused functions.
 
-TVM forgets the nodes: fusing gives equal functions one name, and renames what they write. So each node's result is
-marked when it is read, and the fused functions are then followed call by call: what a call computes is found among the
-calls before fusing, by the function and its arguments. If one call is not found, no call has nodes.
+TVM forgets the nodes: fusing gives equal functions the same name, and renames their results. So each node's result is
+marked when it is read, and the fused functions are then followed call by call. The nodes of a call are found by looking
+up its function and arguments among the calls before fusing. If one call is not found, no call has nodes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .marking import MARK, imported
 from .rewrites import bindings, is_call, rewritten
 
 _SMALL = 64
-#: What stands for a value: equal for what is computed by the same functions from the same values.
+#: Represents a value; equal for values computed by the same functions from the same values.
 _Token = tuple[Any, ...]
 
 
 def read_onnx(path: str, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, list[str], list[str], list[str]]:
-    """The module of an ONNX file whose inputs have these shapes, the names of its inputs and outputs, in order, and
-    what each node writes first, which tells it apart where it has no name.
+    """The module of an ONNX file whose inputs have these shapes, the names of its inputs and outputs, in order, and the
+    first output of each node, which identifies a node without a name.
 
-    Refused for an open shape, and for a file of another kind.
+    Refused for an open shape, or if the file is not an ONNX model.
     """
     import onnx
 
@@ -87,8 +87,8 @@ def _marked(variable: Any) -> int | None:
 
 
 def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
-    """The node of each variable: what is bound up to a mark is of the mark's node, and what is bound behind all marks
-    of the last of all, whose own is lost where the order of its axes was changed. LookupError where others are lost.
+    """The node of each variable. Variables bound before a mark belong to the mark's node, and variables after all marks
+    to the last node, whose own mark is lost if the order of its axes was changed. LookupError if other marks are lost.
     """
     last = marks[-1] if marks else None
     if marks and not {*marks[:-1]} <= {*_marks(function)}:
@@ -106,9 +106,9 @@ def _homes(function: Any, marks: list[int]) -> dict[Any, int]:
 
 
 class _Followed:
-    """The values of a function before fusing, by which those of the fused module are found again.
+    """The values of a function before fusing, used to identify the values of the fused module.
 
-    LookupError where something is met that is not understood.
+    LookupError for anything that is not understood.
     """
 
     def __init__(self, plain: Any, marks: list[int]) -> None:
@@ -128,7 +128,7 @@ class _Followed:
         return self._calls(fused["main"], self._parameters(fused["main"]), fused)
 
     def _calls(self, function: Any, tokens: dict[Any, _Token], fused: Any) -> list[tuple[str, set[int]]]:
-        """The calls in a function and their nodes; what it binds is added to `known`."""
+        """The calls in a function and their nodes; the values that it binds are added to `tokens`."""
         calls: list[tuple[str, set[int]]] = []
         for binding in bindings(function):
             value = binding.value
@@ -161,7 +161,7 @@ class _Followed:
             return whole[1 + place] if whole[0] == "several" else ("part", whole, place)
         if isinstance(value, tvm.ir.expr.GenericConst):
             array = value.value.numpy()
-            # Functions that differ in nothing else are one, also where each had a small constant of its own.
+            # Functions that differ only in a small constant of their own are merged into one.
             held = array.tobytes() if array.size <= _SMALL else hash(value)
             return ("constant", str(array.dtype), array.shape, held)
         raise LookupError(type(value).__name__)

@@ -1,6 +1,8 @@
-"""Rewrites of every network before its layers are extracted: batch norms go into weights, channels go last.
+"""Rewrites every network before its layers are extracted: batch norms are folded into weights, channels become the last
+axis.
 
-TVM's child program does the same by the same file, a link to this one, as records are of the layers that both make.
+TVM's child program uses this file through a link, as records match only if the agent and the child create the same
+layers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tvm import relax
 from tvm.relax.dpl import is_op, rewrite_call, wildcard
 
 _CONVOLUTIONS_A_TURN = 4
-"""Turning a whole tensor costs time: so many convolutions have to gain by it."""
+"""Transposing a whole tensor costs time: at least this many convolutions per transposition must gain from it."""
 
 _NORM, _ADD, _MATMUL = "relax.nn.batch_norm", "relax.add", "relax.matmul"
 _MOVED = ("relax.reshape", "relax.expand_dims", "relax.permute_dims")
@@ -24,7 +26,7 @@ _CONVOLUTIONS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
 
 
 def rewritten(module: Any) -> Any:
-    """The network as its layers are taken from it."""
+    """The network from which the layers are extracted."""
     return channels_last(norms_folded(module))
 
 
@@ -40,10 +42,10 @@ def is_call(value: Any, *operators: str) -> bool:
 
 
 def norms_folded(module: Any) -> Any:
-    """The network without batch norms by constants, which TVM would make functions of their own.
+    """The network without batch norms by constants, which TVM would turn into separate functions.
 
-    One behind a convolution or a product with constant weights, which nothing else reads, goes into weights and bias.
-    Any other is a multiplication and an addition, which are fused to what stands beside them.
+    A norm after a convolution or product with constant weights, which nothing else reads, is folded into weights and
+    bias. Any other norm becomes a multiplication and an addition, which are fused with their neighbours.
     """
     if not any(is_call(binding.value, _NORM) for binding in bindings(module["main"])):
         return module
@@ -58,8 +60,8 @@ def norms_folded(module: Any) -> Any:
 class _Plan:
     """Changes by variable.
 
-    `weights` are the new weights of a call, with the name of its result. `sums` are the values that replace the sum
-    with a bias. `norms` are the input of a norm, its factors (None: they are in the weights) and its summands.
+    `weights` are the new weights of a call, with the name of its result. `sums` are the values that replace a sum with
+    a bias. `norms` are the input of a norm, its factors (None if they are in the weights) and its summands.
     """
 
     weights: dict[Any, tuple[Any, str]] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class _Plan:
         return plan
 
     def _add(self, var: Any, norm: Any, values: Mapping[Any, Any], uses: Mapping[Any, int]) -> None:
-        """Plan a norm; nothing where it depends on what is not a constant."""
+        """Plan the change of a norm, unless it depends on a value that is not constant."""
         given = [_constant(argument, values) for argument in norm.args[1:]]
         if any(array is None for array in given):
             return
@@ -110,7 +112,7 @@ class _Plan:
 
 
 def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, Any]) -> Any:
-    """The weights of a call with a factor for each channel of what it makes; None for any other call."""
+    """The weights of a call multiplied by a factor for each output channel; None for any other call."""
     if not is_call(call, *_CONVOLUTIONS, _MATMUL):
         return None
     weights = _constant(call.args[1], values)
@@ -124,13 +126,13 @@ def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, A
 
 
 def _along(value: Any, axis: int, rank: int) -> bool:
-    """Whether a value that is added has one size along an axis, and 1 along all others."""
+    """Whether an added value has size 1 along all axes except this one."""
     shape = [1] * (rank - value.ndim) + list(value.shape)
     return len(shape) == rank and all(size == 1 for place, size in enumerate(shape) if place != axis)
 
 
 def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
-    """The numbers of a constant, also of one that is only reshaped or turned; None for any other value."""
+    """The numbers of a constant, even if it is reshaped or transposed; None for any other value."""
     value = values.get(value, value) if isinstance(value, relax.Var) else value
     if isinstance(value, tvm.ir.expr.GenericConst):
         return value.value.numpy()
@@ -145,7 +147,7 @@ def _constant(value: Any, values: Mapping[Any, Any]) -> Any:
 
 @relax.expr_functor.mutator
 class _Folding(relax.PyExprMutator):  # type: ignore[misc]
-    """Carries out a plan. What it binds keeps its names, by which the agent knows the operators of a model."""
+    """Carries out a plan. Bound values keep their names, by which the agent identifies the operators of a model."""
 
     def __init__(self, plan: _Plan) -> None:
         super().__init__()
@@ -173,13 +175,13 @@ class _Folding(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def channels_last(module: Any) -> Any:
-    """The network with the channels of its convolutions last, where little else has to be turned for it: of channels
-    there are whole vectors also where an image is small.
+    """The network with the channels of its convolutions last, if few other tensors must be transposed for it. Channels
+    fill whole vectors even if an image is small.
     """
     given = wildcard()
 
     def leaky(call: Any, matched: Any) -> Any:
-        # TVM does not know that this operator takes axes in any order, and would turn them before and behind it.
+        # TVM does not know that this operator works with any order of axes, and would transpose before and after it.
         alpha, x = float(call.attrs.alpha), matched[given]
         if not 0 <= alpha <= 1:
             return call
@@ -189,14 +191,14 @@ def channels_last(module: Any) -> Any:
     try:
         moved["main"] = rewrite_call(is_op("relax.nn.leakyrelu")(given), leaky, module["main"])
         moved = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]})(moved)
-    except Exception:  # what this pass of TVM does not take stays as it is
+    except Exception:  # a network that this pass of TVM does not accept stays unchanged
         return module
     (convolutions, turned), (_, before) = _counts(moved["main"]), _counts(module["main"])
     return moved if convolutions and turned - before <= convolutions // _CONVOLUTIONS_A_TURN else module
 
 
 def _counts(function: Any) -> tuple[int, int]:
-    """How many convolutions there are, and how many values that depend on the input are turned."""
+    """The number of convolutions, and the number of transposed values that depend on the input."""
     convolutions, turned = 0, 0
     varying = set(function.params)
     for binding in bindings(function):
