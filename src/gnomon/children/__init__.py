@@ -1,4 +1,4 @@
-"""Programs of their own that load what gnomon's processes never load: quantisers and runtimes.
+"""Separate programs that load packages which gnomon's own processes never load: quantisers and runtimes.
 
-They import nothing of gnomon, so that any interpreter that has the packages can run them: `python FOLDER NAME`.
+They import nothing from gnomon, so that any interpreter with the packages can run them: `python FOLDER NAME`.
 """

@@ -1,4 +1,4 @@
-"""Runs the child program of this folder that is named by the one argument."""
+"""Runs the child program in this folder that the only argument names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PACKAGE = "gnomon_children"
 
 
 def main(name: str) -> None:
-    """Makes the folder a package, whatever else is installed, and serves the `setup` of a module of it."""
+    """Imports this folder as a package, whatever else is installed, and serves the `setup` of one of its modules."""
     folder = Path(__file__).resolve().parent
-    # A folder that is run stands first on the path, where its modules would hide packages of the same name.
+    # A folder that is run comes first on the path, where its modules would hide packages of the same name.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
     spec = importlib.util.spec_from_file_location(
         _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]

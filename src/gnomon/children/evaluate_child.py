@@ -1,6 +1,6 @@
-"""A program: runs model files on labelled images by ONNX Runtime or OpenVINO, and writes the class of each image.
+"""A program that runs model files on labelled images with ONNX Runtime or OpenVINO, and writes the class of each image.
 
-All models of a call read the images once. A model whose batch is fixed gets the images in groups of that size.
+The images are read once for all models of a call. A model with a fixed batch gets the images in groups of that size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FREE_BATCH = 100
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads the runtime and the images; images in bytes become (x - mean) / std, a value a channel."""
+    """Loads the runtime and the images; images in bytes become (x - mean) / std, with one mean and std per channel."""
     import numpy as np
 
     with np.load(settings["images"], allow_pickle=False) as stored:
@@ -41,7 +41,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
             if len(result) != batch and shape[0] > 0:
                 raise Refused(f"the model makes {list(result.shape)} of a batch of {batch}")
             result = result[: len(part)].reshape(len(part), -1)
-            # What is not a number has no class: it is wrong, whatever the label.
+            # A result that is not finite has no class and counts as wrong, whatever the label.
             classes.append(np.where(np.isfinite(result).all(axis=1), result.argmax(axis=1), -1))
         np.save(job["output"], np.concatenate(classes).astype(np.int64), allow_pickle=False)
         return {}
@@ -50,7 +50,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
 
 
 Opened = tuple[list[int], Callable[[Any], Any]]
-"""The input's shape (-1: free), and a function of a batch."""
+"""The input's shape (-1: free), and a function that runs a batch."""
 
 
 def _onnxruntime(settings: Settings) -> tuple[Callable[[str], Opened], dict[str, str]]:
@@ -69,7 +69,7 @@ def _onnxruntime(settings: Settings) -> tuple[Callable[[str], Opened], dict[str,
 
 
 def _openvino(settings: Settings) -> tuple[Callable[[str], Opened], dict[str, str]]:
-    # Without this package openvino goes on with a stub; with it, it makes an identity file in the user's home.
+    # Without this package openvino uses a stub; with it, openvino creates an identity file in the user's home.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino as ov
 

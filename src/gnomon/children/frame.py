@@ -1,9 +1,8 @@
-"""The common part of all child programs: limits, one JSON object a line in and out, prints into each job's log.
+"""The common part of all child programs: limits, input and output of one JSON object per line, and a log for each job.
 
-The first line on standard input is ``{"memory_bytes": N, "settings": {..}}`` and is answered by ``{"state":
-"ready", "versions": {..}}``, or ``{"state": "unusable", "message": ..}`` where a package cannot be loaded. Every
-further line is a job, answered by ``{"state": "done", "facts": {..}}`` or ``{"state": "failed", "kind": ..,
-"message": ..}``.
+The first line on standard input is ``{"memory_bytes": N, "settings": {..}}`` and is answered by ``{"state": "ready",
+"versions": {..}}``, or ``{"state": "unusable", "message": ..}`` if a package cannot be loaded. Every further line is a
+job, answered by ``{"state": "done", "facts": {..}}`` or ``{"state": "failed", "kind": .., "message": ..}``.
 """
 
 from __future__ import annotations
@@ -22,23 +21,25 @@ from pathlib import Path
 from typing import Any
 
 Job = dict[str, Any]
-"""A job: the file that its prints go to (`log`), and what the function that does it says."""
+"""A job: the file that its output goes to (`log`), and further keys defined by the function that does the job."""
 Facts = dict[str, Any]
-"""The facts of a job, as values of JSON: the function that does it names them."""
+"""The facts of a job as JSON values, defined by the function that does the job."""
 Settings = dict[str, Any]
-"""The settings of a program: its `setup` names them."""
+"""The settings of a program, defined by its `setup`."""
 Arrays = dict[str, Any]
-"""Arrays of NumPy by name."""
+"""NumPy arrays by name."""
 Work = Callable[[Job], Facts]
 Setup = Callable[[Settings], tuple[Work, dict[str, str]]]
-"""Loads the packages; given the settings it returns the function that does a job, and versions by package."""
+"""A function that loads the packages; given the settings, it returns the function that does a job, and versions by
+package.
+"""
 
 MEMORY_WORDS = ("bad_alloc", "bad allocation", "Failed to allocate", "DefaultCPUAllocator", "out of memory")
 _MOST_LETTERS = 2000
 
 
 class Refused(Exception):
-    """A job that cannot be done, in words; `kind` as in a failure's: "refused", or "vanished" for a lost device."""
+    """A job that cannot be done; `kind` is the kind of the failure: "refused", or "vanished" for a lost device."""
 
     def __init__(self, words: str, kind: str = "refused") -> None:
         super().__init__(words)
@@ -49,7 +50,7 @@ class Refused(Exception):
 def refusing(
     words: str, errors: type[Exception] = Exception, tell: Callable[[Exception], str] | None = None
 ) -> Iterator[None]:
-    """Refused in these words, and in what `tell` makes of the error, for what is raised in the block."""
+    """Turn errors in the block into Refused with these words, followed by `tell(error)` if given."""
     try:
         yield
     except errors as error:
@@ -57,9 +58,9 @@ def refusing(
 
 
 def serve(setup: Setup, needed: Sequence[str]) -> None:
-    """Answers the request and the jobs on standard input until it ends.
+    """Answers the request and the jobs on standard input until the input ends.
 
-    With GNOMON_CHILD_NEEDS in the environment it only lists the packages of `needed` that are missing.
+    With GNOMON_CHILD_NEEDS in the environment, it only lists the packages in `needed` that are missing.
     """
     if os.environ.get("GNOMON_CHILD_NEEDS"):
         sys.stdout.write(json.dumps([name for name in needed if importlib.util.find_spec(name) is None]) + "\n")
@@ -68,7 +69,7 @@ def serve(setup: Setup, needed: Sequence[str]) -> None:
     limit = int(request["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Libraries print, in C++ too: descriptor 1 becomes the log, and the answers keep a descriptor of their own.
+    # Libraries print, in C++ too, so descriptor 1 becomes the log and the answers get a separate descriptor.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     own_log = os.dup(2)
     os.dup2(own_log, 1)
@@ -77,14 +78,14 @@ def serve(setup: Setup, needed: Sequence[str]) -> None:
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 
-    gc.disable()  # TVM and PyTorch take a tenth to a seventh longer to load where each turn of it looks for garbage
+    gc.disable()  # TVM and PyTorch take a tenth to a seventh longer to load with garbage collection
     try:
         work, versions = setup(request["settings"])
     except Exception as error:  # a broken package may raise anything at import
         traceback.print_exc()
         answer(state="unusable", message=_words(error))
         sys.exit(3)
-    gc.freeze()  # what was loaded stays: looking through TVM's modules for garbage takes 50 ms each time
+    gc.freeze()  # loaded modules stay: searching TVM's modules for garbage takes 50 ms each time
     gc.enable()
     answer(state="ready", versions=versions)
     for line in sys.stdin:
@@ -104,8 +105,10 @@ def serve(setup: Setup, needed: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def absent(package: str) -> Iterator[None]:
-    """An installed package that cannot be imported meanwhile: for what another loads, and never needs."""
-    sys.modules[package] = None  # type: ignore[assignment]  # what the import system takes for "not there"
+    """Make an installed package impossible to import in the block, because another package imports it without needing
+    it.
+    """
+    sys.modules[package] = None  # type: ignore[assignment]  # means "not found" to the import system
     try:
         yield
     finally:
@@ -113,7 +116,9 @@ def absent(package: str) -> Iterator[None]:
 
 
 def one_input(model: Any) -> tuple[str, list[Any]]:
-    """The name and the shape of an ONNX model's one input, whose free dimensions are texts. Refused for several."""
+    """The name and shape of an ONNX model's only input; free dimensions are texts. Refused if there are several
+    inputs.
+    """
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
     if len(inputs) != 1:
@@ -123,9 +128,9 @@ def one_input(model: Any) -> tuple[str, list[Any]]:
 
 
 def fitted(what: str, images: Any, shape: list[Any]) -> Any:
-    """Images as large as a model's input, whose free dimensions are texts, or below 1; larger ones are averaged.
+    """Images in the size of a model's input, whose free dimensions are texts or below 1; larger images are averaged.
 
-    Refused where they do not fit.
+    Refused if they do not fit.
     """
     import numpy as np
 
@@ -144,7 +149,7 @@ def fitted(what: str, images: Any, shape: list[Any]) -> Any:
 def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
     """The calibration images as arrays of a model's input shape (its first dimension is the batch).
 
-    Refused where they do not fit the model.
+    Refused if they do not fit the model.
     """
     import numpy as np
 
@@ -162,7 +167,9 @@ def calibration_arrays(job: Job, most: int, shape: list[Any]) -> list[Any]:
 
 
 def reader(name: str, arrays: list[Any]) -> Any:
-    """The arrays as ONNX Runtime's quantiser, and those that build on it, read calibration data: for one input."""
+    """The arrays as a reader of calibration data for a single input, for ONNX Runtime's quantiser and those based on
+    it.
+    """
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
@@ -183,10 +190,11 @@ def reader(name: str, arrays: list[Any]) -> Any:
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:
-    """Writes a model with nodes behind what they read, as ONNX demands, and with the shapes of all tensors.
+    """Writes a model with its nodes in the order that ONNX requires, each after those that it reads, and with all
+    shapes.
 
-    Quark appends nodes that it adds at the end; shapes that are recorded need not be inferred by every reader. Refused
-    where nothing at all was quantised; how much was, is for `read_quantised` to tell.
+    Quark appends new nodes at the end; recorded shapes need not be inferred by every reader. Refused if nothing at all
+    was quantised; `read_quantised` reports how much was quantised.
     """
     graph = model.graph
     if not any(node.op_type == "QuantizeLinear" for node in graph.node):
@@ -202,7 +210,9 @@ def finish(onnx: Any, model: Any, path: str) -> None:
 
 
 def one_thread(onnxruntime: Any) -> None:
-    """Makes one thread the default of sessions that libraries open: several children share a machine's cores."""
+    """Makes one thread the default of sessions that libraries open, because several children share a machine's
+    cores.
+    """
 
     class OneThread(onnxruntime.SessionOptions):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""A program: NNCF's post-training quantisation of an ONNX model, which stays an ONNX model.
+"""A program for NNCF's post-training quantisation of an ONNX model; the result is an ONNX model too.
 
-OpenVINO runs what comes out in int8 (its own word on each kernel's precision; see the tests).
+OpenVINO runs the result in int8 (according to its own report of each kernel's precision; see the tests).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_i
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads NNCF, with the telemetry of it and of the packages that it loads off."""
+    """Loads NNCF with its telemetry, and that of the packages that it loads, switched off."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    # Both nncf and openvino go on with a stub where the package is not there; else they call their maker's network.
+    # Without this package both nncf and openvino use a stub; with it, they contact their maker's servers.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import nncf
     import onnx

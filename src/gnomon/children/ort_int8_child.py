@@ -1,7 +1,7 @@
-"""A program: static int8 quantisation by ONNX Runtime's own tool, in the QDQ form.
+"""A program for static int8 quantisation by ONNX Runtime's own tool, in the QDQ format.
 
-Batch normalisations are folded by ONNX Runtime's basic optimisation first. The symbolic shape inference of
-`quant_pre_process` is for models with free dimensions: it is left out where all are fixed, which saves its import.
+ONNX Runtime's basic optimisation first folds batch normalisations. The symbolic shape inference of `quant_pre_process`
+is for models with free dimensions; it is left out if all dimensions are fixed, which saves its import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PER_CHANNEL_OPSET = 13
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads ONNX Runtime without its reports to its maker."""
+    """Loads ONNX Runtime with its telemetry switched off."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnx
     import onnxruntime as ort

@@ -1,7 +1,7 @@
-"""A program: AMD Quark's XINT8 quantisation, whose scales are powers of two as DPUs want them.
+"""A program for AMD Quark's XINT8 quantisation, whose scales are powers of two, as DPUs require.
 
-Its interpreter may be another one than gnomon's, and its packages may stand in a folder of their own. Quark compiles
-an extension at its first import, for which it needs g++ and ninja.
+Its interpreter may be different from gnomon's, and its packages may lie in a separate folder. At its first import Quark
+compiles an extension, which needs g++ and ninja.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NEEDED = ("quark", "onnx", "onnxruntime", "torch", "numpy", "joblib", "psutil", 
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads Quark; the first time this takes as long as compiling its extension does."""
+    """Loads Quark; the first time this includes compiling Quark's extension."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import torch
 
@@ -30,7 +30,7 @@ def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
         name, shape = one_input(model)
         arrays = calibration_arrays(job, settings["images"], shape)
         config = QConfig.get_default_config(settings["config"])
-        # Its own default writes each activation of each image to a file, which takes most of the time.
+        # Quark's default writes each activation of each image to a file, which takes most of the time.
         config.global_quant_config.extra_options["CalibOptimizeMem"] = not settings["in_memory"]
         quantizer = ModelQuantizer(config)
         quantizer.quantize_model(job["model"], job["output"], reader(name, arrays))

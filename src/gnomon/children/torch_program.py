@@ -1,4 +1,4 @@
-"""Loads a PyTorch exported program without running what a hostile file would smuggle in."""
+"""Loads a PyTorch exported program without running code hidden in a hostile file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def load_program(path: Path) -> Any:
-    """The exported program of a .pt2 file. Raises what PyTorch raises, ImportError where it is not installed.
+    """The exported program in a .pt2 file. Raises PyTorch's own errors, ImportError if PyTorch is not installed.
 
-    PyTorch loads weights without code first, and with code where that fails; here it fails. Objects of classes of the
-    file's own choice are not loaded either.
+    PyTorch first loads weights without running code, and if that fails, with running code; here the second attempt is
+    disabled. Objects of classes that the file names are not loaded either.
     """
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     import torch

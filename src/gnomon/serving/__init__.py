@@ -1,1 +1,1 @@
-"""The server of `gnomon serve`: models come in over HTTP, are measured on this machine, and their latency goes back."""
+"""The server of `gnomon serve`: it receives models over HTTP, measures them, and returns their latency."""

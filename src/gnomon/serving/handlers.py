@@ -1,6 +1,6 @@
-"""The HTTP application: a model is taken in as it comes, waits for a device, and its latency is the response.
+"""The HTTP application: a model is received, waits for a device, and its latency is the response.
 
-One request a connection. Responses are the published text, the JSON document, and errors in either.
+Each connection has one request. A response is the published text or a JSON document, errors included.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ HEALTH = "/health"
 FILE, KERNEL_NAME = "file", "kernel_name"
 _MOST_NAME_BYTES = 512
 _MOST_FORM_BYTES = 64 << 10
-"""The largest size of a body beside the model."""
+"""The largest size of a body without the model."""
 
 _MOST_PARTS = 16
 _CHUNK_BYTES = 1 << 16
 _LINGER_S = 2.0
-"""How long what a refused client still sends is read, so that it gets to see the response."""
+"""How long the remaining data of a refused client is read, so that the client sees the response."""
 
 _MOST_END_S = 30.0
-"""How long the end of a running measurement is waited for: it is killed long before."""
+"""The longest wait for the end of a running measurement, which is killed long before."""
 
 _FAREWELL_S = 1.0
-"""How long a client that waits has at the server's end to take its response."""
+"""How long a waiting client has to receive its response when the server ends."""
 
 _WIDTH = 60
 _INTERNAL = frozenset({"reference_s", "workload_mop"})
-"""Keys of a measurement that are for the server alone."""
+"""Keys of a measurement that only the server uses."""
 
 _HEADERS = {
     "Server": f"gnomon/{gnomon.__version__}",
@@ -66,15 +66,15 @@ _SIZE_HINT = "Start the server with --most-mb N."
 _ACCEPTED = re.compile(r"(application/json|text/plain)\s*(?:;\s*q=([01](?:\.\d*)?))?", re.ASCII)
 _NUMERIC = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%]*")
 _NAME, _SUMMARY = web.RequestKey("name", str), web.RequestKey("summary", str)
-"""The name that a client gave its model, and what else the log says of the request."""
+"""The client's name for its model, and a summary of the request for the log."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RequestHandler:
-    """Answers requests. `folder` takes the models in, and `facts` say what measures, and on which device.
+    """Answers requests. `folder` receives the models, and `facts` describe the runtime and the device.
 
-    `heard` are the connections whose head has come.
+    `heard` are the connections whose request head has arrived.
     """
 
     def __init__(
@@ -87,11 +87,12 @@ class RequestHandler:
         self._ending = False
 
     def runner(self) -> web.AppRunner:
-        """The runner of the application: it cancels the handler of a client that has gone, and at its end all of them.
+        """The runner of the application. It cancels the handler of a client that has gone, and all handlers at its end.
 
-        A request line, its headers and the time for them are bounded, and compressed bodies are not unpacked.
+        The size of a request's line and headers and the time for them are limited, and compressed bodies are not
+        unpacked.
         """
-        # aiohttp would warn of the headers that strangers send, and log them.
+        # aiohttp would warn about headers that strangers send, and log them.
         for category in (aiohttp.BadContentDispositionHeader, aiohttp.BadContentDispositionParam):
             warnings.filterwarnings("ignore", category=category)
         silent = logging.Logger("gnomon.serving", logging.CRITICAL + 1)
@@ -112,7 +113,7 @@ class RequestHandler:
         )
 
     async def _end(self, application: web.Application) -> None:
-        """Cancel what is under way, whose clients are answered, and wait for that."""
+        """Cancel all running requests, answer their clients, and wait until that is done."""
         self._ending = True
         for task in self._tasks:
             task.cancel()
@@ -134,7 +135,7 @@ class RequestHandler:
 
     @web.middleware
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The response of a handler, or the one to its error."""
+        """The response of a handler, or the response to its error."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         self._tasks.add(task)
@@ -212,13 +213,14 @@ class RequestHandler:
         if _is_json(request):
             document = {"kernel_name": name, **to_json(result)}
             return _response(json_text({k: v for k, v in document.items() if k not in _INTERNAL}), "application/json")
-        # The kernel's name is not in it: a name can hold what reads as a line of the profile.
+        # The kernel's name is left out, as a name could look like a line of the profile.
         return _response(write_dpu_profile(milliseconds, result.workload_mop), "text/plain")
 
     def _check_page(self, request: web.Request) -> None:
-        """RequestError for a request of a page in somebody's browser, which reaches whatever the browser reaches.
+        """RequestError for a request from a web page in a browser, which can reach every server that the browser can
+        reach.
 
-        A page sends no Origin to what it takes for its own server: that is one whose name leads here by now.
+        A page sends no Origin to its own server, whose name may have been redirected to this machine.
         """
         headers = request.headers
         host = re.sub(r":\d*\Z", "", headers.get("Host", "")).strip("[]")
@@ -234,7 +236,7 @@ class RequestHandler:
         kind, _, token = headers.get("Authorization", "").partition(" ")
         wanted = self._settings.token
         if wanted is not None:
-            # Digests are equally long: the time that a comparison takes does not tell the token's length.
+            # Digests have equal lengths, so the time of a comparison does not reveal the token's length.
             given = hashlib.sha256(token.strip().encode(errors="surrogateescape")).digest()
             if kind.lower() != "bearer" or not hmac.compare_digest(given, hashlib.sha256(wanted.encode()).digest()):
                 hint = "Send the header Authorization: Bearer TOKEN."
@@ -246,10 +248,10 @@ class RequestHandler:
             raise RequestError(413, f"the request has {length} bytes, and a model at most {most}", _SIZE_HINT)
 
     async def _receive(self, request: web.Request, path: Path, hold: Callable[[int], None]) -> tuple[str, str]:
-        """The name of the model that comes into the file `path`, and its digest.
+        """Receive a model into the file `path`; return its name and its digest.
 
-        ProblemError for a form that is malformed or lacks something, RequestError for a model that is too large,
-        TimeoutError for a client that is too slow, OSError for a disk that has no room.
+        ProblemError for a malformed or incomplete form, RequestError for a model that is too large, TimeoutError for a
+        client that is too slow, OSError for a full disk.
         """
         limits, loop = self._settings.limits, asyncio.get_running_loop()
         parts: list[str] = []
@@ -263,7 +265,7 @@ class RequestHandler:
                     if not chunk:
                         parts.append(part)
                     elif parts.count(part) > 1:
-                        continue  # it is refused at the end, with all that is wrong
+                        continue  # refused at the end, together with all other errors
                     elif part == KERNEL_NAME and len(name) <= _MOST_NAME_BYTES:
                         name += chunk
                     elif part == FILE:
@@ -292,11 +294,13 @@ class RequestHandler:
 
 
 async def _continue_later(request: web.Request) -> None:
-    """Send no `100 Continue` yet: the form's reader does, once the head was checked."""
+    """Send no `100 Continue` yet: the form's reader sends it after the head was checked."""
 
 
 async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
-    """The parts of a form as they come: the name of each without bytes, then with each chunk. ProblemError."""
+    """The parts of a form as they arrive: first the name of each part without bytes, then the name with each chunk.
+    ProblemError.
+    """
     if request.content_type != "multipart/form-data":
         content_type = shown(request.headers.get("Content-Type", ""))
         raise _malformed(f"the content type is {content_type}, not multipart/form-data")
@@ -320,13 +324,13 @@ async def _form_of(request: web.Request) -> AsyncIterator[tuple[str, bytes]]:
                 yield part.name, chunk
     except web.RequestPayloadError as error:
         raise ProblemError("the request's body is broken", hint="Send it again.") from error
-    except (ValueError, AssertionError, RuntimeError, HttpProcessingError) as error:  # what aiohttp's reader raises
+    except (ValueError, AssertionError, RuntimeError, HttpProcessingError) as error:  # raised by aiohttp's reader
         ended = request.content.at_eof()
         raise _malformed("it ends before its last boundary" if ended else shown(str(error))) from error
 
 
 def _checked_name(parts: Sequence[str], name: bytes, size: int) -> str:
-    """The name of a form with a model of this size. ProblemError with all that is wrong."""
+    """The model's name in a form with a model of this size. ProblemError with all errors."""
     complaints = Complaints(what="form", hint=_PARTS_HINT)
     for number, part in enumerate(parts):
         if part not in (KERNEL_NAME, FILE):

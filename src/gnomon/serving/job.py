@@ -1,4 +1,4 @@
-"""A measurement that the server asks of its measuring process, and what comes of it: a line of JSON each."""
+"""A measurement job from the server to its measuring process, and its outcome, each as a line of JSON."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gnomon.measure.environment import Caveat
 from gnomon.serving.settings import Limits, Measuring
 
 _FRESH = 3
-"""Fresh processes a model, where the user does not say and none can be kept."""
+"""The number of fresh processes for a model, if the user gives none and no process can be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A measurement to make, its settings, and its limits.
 
-    Without a `model` the reference kernel alone is measured, which shows the speed of the machine as the server starts:
-    its calls by process are the `reference_s` of later jobs. `digest` is that of the model's file. A model is measured
-    in `processes` fresh ones; with `kept` in one that stays.
+    Without a `model`, only the reference kernel is measured, which shows the speed of the machine when the server
+    starts: its times by process are the `reference_s` of later jobs. `digest` is the digest of the model's file. A
+    model is measured in `processes` fresh processes, or with `kept` in one process that is kept.
     """
 
     measuring: Measuring
@@ -34,17 +34,19 @@ class Job:
 
     @property
     def processes(self) -> int:
-        """How many fresh processes measure a model."""
+        """The number of fresh processes that measure a model."""
         return self.measuring.processes or _FRESH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The result of a measurement, with the keys of the JSON reply (docs/jobs/serve.md); the last two are the server's.
+    """The result of a measurement, with the keys of the JSON reply (docs/jobs/serve.md); the last two keys are only for
+    the server.
 
-    Without times it says what will measure: a command of which the program alone was looked for.
+    A result without times only describes a command whose program was found but not run.
 
-    `reference_s` is what the reference kernel took, by process; `workload_mop` are millions of operations.
+    `reference_s` are the times of the reference kernel, by process; `workload_mop` is the model's workload in millions
+    of operations.
     """
 
     latency_s: float = 0.0
@@ -69,10 +71,10 @@ class Measurement:
 class Outcome:
     """The outcome of a job, by its kind.
 
-    "measured": `result` is what was measured.
-    "refused": the model cannot be measured, which is the model's own affair; `message` says why, `hint` the next step.
-    "failed": the measuring failed, whatever the model; `error` is the class of the error in `gnomon.errors`.
-    "timed_out": the job was ended at its time limit; `message` is the last that the measuring process printed.
+    "measured": `result` is the measurement. "refused": the model itself cannot be measured; `message` says why, and
+    `hint` is the next step. "failed": measuring failed independently of the model; `error` is the class of the error in
+    `gnomon.errors`. "timed_out": the job was ended at its time limit; `message` is the last line printed by the
+    measuring process.
     """
 
     kind: Literal["measured", "refused", "failed", "timed_out"]
@@ -83,7 +85,7 @@ class Outcome:
 
 
 def to_line(message: Job | Outcome) -> str:
-    """The message in one line; `job_of` and `outcome_of` read it."""
+    """The message as one line, which `job_of` or `outcome_of` reads."""
     return json.dumps(to_json(message)) + "\n"
 
 

@@ -1,6 +1,6 @@
 """The format of an uploaded file, by its content: an ONNX, TFLite or Circle file, or the archive of an nnpackage.
 
-An nnpackage is a folder, and a form has files: it is sent as a ZIP archive, which holds the folder or what is in it.
+An nnpackage is a folder, but a form contains files, so it is sent as a ZIP archive of the folder or of its content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ _ZIP = b"PK\x03\x04"
 _MOST_ENTRIES = 256
 _MOST_DEPTH = 8
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""The methods that `zip` writes. Python's readers of the others return a whole piece at once, however large."""
+"""The compression methods that `zip` uses. Python's readers of other methods return whole pieces of any size at
+once.
+"""
 _BROKEN = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -32,10 +34,10 @@ FORMATS = "ONNX, TFLite and Circle files, and nnpackages as ZIP archives"
 
 
 def sent_model(path: Path, most_bytes: int) -> Path:
-    """The model of an uploaded file under a name that runtimes know it by, in a new folder beside it.
+    """The model in an uploaded file, with a file name that runtimes recognise, in a new folder next to the upload.
 
-    `most_bytes` is what an archive may hold in all. ModelError for a file of any other format, and for an
-    archive that is broken, too large, or not of a package.
+    `most_bytes` is the largest total size of an archive's content. ModelError for a file of any other format, and for
+    an archive that is broken, too large, or not a package.
     """
     from gnomon.models.model import FLAT_MAGICS, NCNN_MAGIC, OPENVINO_STARTS
 
@@ -52,7 +54,9 @@ def sent_model(path: Path, most_bytes: int) -> Path:
 
 
 def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
-    """The package's folder. Names are checked, and links are refused; no entry gives more bytes than it says."""
+    """The unpacked folder of the package. Names are checked, links are refused, and no entry yields more bytes than it
+    declares.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -67,7 +71,7 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
         raise ModelError(f"the archive cannot be read: {error}", hint=_PACKAGE) from error
     except OSError as error:  # such as a file where another entry has a folder, or a name that is too long
         raise ModelError(f"the archive cannot be unpacked: {error.strerror or error}", hint=_PACKAGE) from error
-    # The folder that has metadata/MANIFEST: the archive's root, or the one folder in it.
+    # The folder with metadata/MANIFEST: the archive's root, or the only folder in it.
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
     for package in [folder, *(inside if len(inside) == 1 else [])]:
         if (package / "metadata" / "MANIFEST").is_file():
@@ -76,7 +80,7 @@ def _unpacked(path: Path, folder: Path, most_bytes: int) -> Path:
 
 
 def _check(entry: zipfile.ZipInfo) -> None:
-    """ModelError for a name that leads out of the folder, a link, a device, and an entry packed by another method."""
+    """ModelError for a name that leads out of the folder, a link, a device, or an entry packed with another method."""
     if entry.compress_type not in _METHODS:
         raise ModelError("the archive is packed by another method than store or deflate", hint=_PACKAGE)
     kind = stat.S_IFMT(entry.external_attr >> 16)

@@ -1,6 +1,8 @@
-"""The queue of requests: it admits as many as there is room for, and assigns them to devices, first come first served.
+"""The queue of requests: it admits as many requests as there is room for, and assigns them to devices in order of
+arrival.
 
-Each device measures one model at a time. One that fails again and again is set aside for a while, and the others go on.
+Each device measures one model at a time. A device that fails repeatedly is set aside for a while, and the others
+continue.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from gnomon.serving.job import Job, Outcome
 from gnomon.serving.settings import Limits
 
 _MOST_FAILURES, _ASIDE_S = 3, 300.0
-"""After so many failures in a row a device is set aside, for so long; the first failure after that is one too many."""
+"""After this many failures in a row a device is set aside for this long; afterwards a single failure sets it aside
+again.
+"""
 
 
 class RequestError(Exception):
-    """A request that is refused: the status of the response, what is wrong, the next step, and further headers."""
+    """A refused request: the status of the response, the message, the next step, and further headers."""
 
     def __init__(self, status: int, message: str, hint: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -31,9 +35,11 @@ class RequestError(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ServedDevice:
-    """A device behind the queue. Every model is measured there with `job`, by `run`, which ends it when cancelled.
+    """A device behind the queue. Every model is measured with `job` by `run`, which ends the measurement when
+    cancelled.
 
-    `failures` counts those in a row that were not a model's; until `aside_s`, by the monotonic clock, it gets no model.
+    `failures` counts consecutive failures that were not a model's fault. Until `aside_s`, by the monotonic clock, the
+    device gets no model.
     """
 
     name: str
@@ -46,19 +52,19 @@ class ServedDevice:
 
     @property
     def aside(self) -> bool:
-        """Whether it is set aside."""
+        """Whether the device is set aside."""
         return time.monotonic() < self.aside_s
 
     @property
     def status(self) -> dict[str, object]:
-        """Its part of the server's health."""
+        """The device's part of the server's health document."""
         state = "measuring" if self.busy else "set aside" if self.aside else "free"
         return {"device": self.name, "state": state, "measured": self.measured}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:
-    """A request that waits for a device, but not for the one that has failed at it."""
+    """A request that waits for a device, preferably not the one that has failed to measure it."""
 
     failed: ServedDevice | None
     device: asyncio.Future[ServedDevice] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -73,15 +79,16 @@ class Queue:
         self._held_bytes = 0
         self._usual_s = 2.0
         self.present = 0
-        """Requests that are sent, wait or are measured."""
+        """The number of requests that are being sent, waiting or being measured."""
 
         self.counts = {"measured": 0, "refused": 0, "failed": 0, "timed_out": 0, "gone": 0}
 
     @contextmanager
     def admitted(self) -> Iterator[Callable[[int], None]]:
-        """A request's place for as long as the block lasts, and what holds so many bytes more for its model.
+        """A place for a request while the block lasts; yields a function that reserves more bytes for the request's
+        model.
 
-        RequestError where there is no place, or all models together would take too much.
+        RequestError if there is no place, or if all models together would need too much space.
         """
         if self.present >= self._limits.queue:
             raise self._full(f"{self.present} requests are here already")
@@ -102,9 +109,9 @@ class Queue:
             self._held_bytes -= held
 
     async def measure(self, model: Path, digest: str) -> Outcome:
-        """Wait for a device and have a model measured. Cancelled, it leaves the queue, or ends what runs.
+        """Wait for a device and have a model measured. Cancelling leaves the queue or ends the running measurement.
 
-        Where a device fails, and not the model, another one measures it, if there is one.
+        If the device fails and not the model, another device measures it, if there is one.
         """
         try:
             device, outcome = await self._measured(model, digest, None)
@@ -118,7 +125,7 @@ class Queue:
         return outcome
 
     async def _measured(self, model: Path, digest: str, failed: ServedDevice | None) -> tuple[ServedDevice, Outcome]:
-        """The outcome on the next free device, and which that was."""
+        """The next free device, and the outcome on it."""
         device = await self._free_device(failed)
         try:
             start = time.monotonic()
@@ -131,7 +138,9 @@ class Queue:
         return device, outcome
 
     async def _free_device(self, failed: ServedDevice | None) -> ServedDevice:
-        """A device that is the caller's while it is busy; one whose turn failed goes to the front of the queue."""
+        """A device that belongs to the caller while it is busy; a request whose device failed goes to the front of the
+        queue.
+        """
         waiter = _Waiter(failed)
         if failed is None:
             self._waiters.append(waiter)
@@ -149,7 +158,7 @@ class Queue:
             raise
 
     def _assign(self) -> None:
-        """Give free devices to those who wait."""
+        """Give free devices to waiting requests."""
         for waiter in list(self._waiters):
             suitable = [device for device in self._in_service() if device is not waiter.failed] or self._in_service()
             device = next((device for device in suitable if not device.busy), None)
@@ -159,7 +168,7 @@ class Queue:
                 waiter.device.set_result(device)
 
     def _in_service(self) -> Sequence[ServedDevice]:
-        """The devices that are not set aside; all of them where none is left."""
+        """The devices that are not set aside; all devices if none is left."""
         return [device for device in self.devices if not device.aside] or self.devices
 
     def _count(self, device: ServedDevice, outcome: Outcome) -> None:
@@ -176,6 +185,6 @@ class Queue:
             )
 
     def _full(self, message: str) -> RequestError:
-        """The refusal, with the seconds after which half of those who are here will usually have gone."""
+        """The refusal, with the seconds after which half of the present requests will usually be done."""
         retry_s = max(1, min(600, round(self._usual_s * self.present / 2 / len(self._in_service()))))
         return RequestError(503, message, f"Try again in {retry_s} s.", {"Retry-After": str(retry_s)})

@@ -1,8 +1,8 @@
-"""The server from its start to its end: a first measurement on each device, then it listens until a signal comes.
+"""The server from its start to its end: it first measures on each device, then listens until a signal comes.
 
-A device has a measuring process, which is started, given a job at a time, and ended whole. It is kept from one model to
-the next as long as each is measured. After anything else it is ended and started again, so that what a model does to it
-costs that model alone.
+A device has a measuring process, which gets one job at a time, and is ended with everything that it started. It is kept
+from one model to the next as long as each is measured. After any other outcome it is ended and started again, so that
+damage by one model does not affect other models.
 """
 
 from __future__ import annotations
@@ -39,17 +39,21 @@ if TYPE_CHECKING:
 
 _COMMAND = (sys.executable, "-P", "-m", "gnomon.serving.worker")
 _GRACE_S = 10.0
-"""A device that is far away takes a moment to be left clean."""
+"""The time that a process has to end; a distant device takes a moment to clean up."""
 
 _COMMAND_GRACE_S = 15.0
-"""A command's time limit is kept by the process itself, which knows what the command printed."""
+"""The extra time for a command: the process itself enforces a command's time limit, as it knows the command's
+output.
+"""
 
 _MOST_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 16
 
 
 class MeasuringProcess:
-    """The process on one device. `guard` ends it if the server itself is killed; `log` gets the lines it prints."""
+    """The measuring process of one device. `guard` ends it if the server itself is killed; `log` gets the lines that it
+    prints.
+    """
 
     def __init__(self, *, folder: Path, guard: Guard, log: Callable[[str], None]) -> None:
         self._folder, self._guard, self._log = folder, guard, log
@@ -59,7 +63,7 @@ class MeasuringProcess:
         self._reusable = False
 
     async def run(self, job: Job) -> Outcome:
-        """The outcome of a job. Cancelled, it ends the process and all that this has started."""
+        """The outcome of a job. Cancelling ends the process and everything that it started."""
         if not self._reusable or self._process is None or self._process.returncode is not None:
             await self.end()
             await self._start()
@@ -82,7 +86,7 @@ class MeasuringProcess:
         return outcome
 
     async def end(self) -> None:
-        """End it with all that it started, also where the caller is cancelled meanwhile."""
+        """End the process with everything that it started, even if the caller is cancelled meanwhile."""
         if self._process is not None and self._ending is None:
             self._ending = asyncio.create_task(self._end(self._process))
         if self._ending is not None:
@@ -118,7 +122,7 @@ class MeasuringProcess:
             lines.add(chunk)
 
     async def _failure(self, error: Exception) -> Outcome:
-        """How it ended, where it gave no answer."""
+        """The outcome of a process that gave no answer: how it ended."""
         process = self._process
         assert process is not None  # noqa: S101
         with contextlib.suppress(TimeoutError):
@@ -134,7 +138,9 @@ class MeasuringProcess:
         return Outcome(kind="failed", message=f"the measuring program {ended}")
 
     async def _end(self, process: Process) -> None:
-        """Ask it to end, which it does with all that it started; kill its group if it does not. Read what is left."""
+        """Ask the process to end with everything that it started; kill its group if it does not. Read the remaining
+        output.
+        """
         for number in (signal.SIGTERM, signal.SIGKILL):
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -144,7 +150,7 @@ class MeasuringProcess:
                         await process.wait()
         self._guard.drop(process.pid)
         self._jobs.close()
-        await asyncio.wait({self._listener}, timeout=1.0)  # whoever left the group may still hold the pipe
+        await asyncio.wait({self._listener}, timeout=1.0)  # a process that left the group may still hold the pipe
         self._listener.cancel()
         self._process = self._ending = None
 
@@ -154,13 +160,13 @@ class MeasuringProcess:
 
 
 _MORE_CONNECTIONS = 64
-"""Connections beyond those of requests that are admitted: for heads that are coming, refusals and /health."""
+"""Connections beyond those of admitted requests: for incoming heads, refusals and /health."""
 
 _START_S = 120.0
-"""The least time limit of a first measurement, which waits for the device where another measures on it."""
+"""The least time limit of a first measurement, which may have to wait for the device."""
 
 _SHARE = 0.75
-"""The share of all connections that one address may have: others find room for the rest."""
+"""The share of all connections that one address may have, so that others find room."""
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n"
@@ -176,11 +182,11 @@ Started = Callable[[ServeSettings, Mapping[str, str]], None]
 
 
 def serve(settings: ServeSettings, *, started: Started, log: Log) -> int:
-    """Serve until SIGINT or SIGTERM comes, and return its number; from the main thread.
+    """Serve until SIGINT or SIGTERM comes, and return its number. To be called from the main thread.
 
-    `started` gets the settings with the port that is bound, and what measures, once it listens; `log` a line of each
-    request. GnomonError where it cannot start: for settings, for a runtime that is missing or does not measure, for a
-    port that is in use.
+    Once the server listens, `started` gets the settings with the bound port, and the first measurement; `log` gets a
+    line for each request. GnomonError if the server cannot start: because of the settings, a missing or failing
+    runtime, or a port in use.
     """
     settings, addresses = checked(settings)
     with needed("the server needs aiohttp", "http", python=sys.executable):
@@ -191,7 +197,7 @@ def serve(settings: ServeSettings, *, started: Started, log: Log) -> int:
     try:
         return asyncio.run(_serve(settings, addresses, folder, guard, started, log))
     finally:
-        for number, handler in handlers.items():  # an event loop leaves the defaults behind
+        for number, handler in handlers.items():  # an event loop resets them to the defaults
             signal.signal(number, handler)
         guard.close()
 
@@ -233,7 +239,7 @@ async def _serve(
 async def _first_measurements(
     settings: ServeSettings, processes: Sequence[MeasuringProcess]
 ) -> tuple[Sequence[ServedDevice], Measurement]:
-    """The devices, each of which has measured the reference kernel, and the first such measurement. GnomonError."""
+    """The devices, after each has measured the reference kernel, and the first of these measurements. GnomonError."""
     devices: list[ServedDevice] = []
     results: list[Measurement] = []
     limits, measuring = settings.limits, settings.measuring
@@ -247,7 +253,7 @@ async def _first_measurements(
             printed = f": {outcome.message}" if outcome.message else ""
             message = f"a first measurement took longer than {first_limits.job_s:g} s{printed}"
             raise MeasurementError(message, hint="Give a longer --job-timeout.")
-        if outcome.result is None:  # as the error that it was in the measuring process
+        if outcome.result is None:  # raised as the same error as in the measuring process
             raise getattr(errors, outcome.error, MeasurementError)(outcome.message, hint=outcome.hint)
         results.append(outcome.result)
         job = replace(job, reference_s=outcome.result.reference_s)
@@ -259,9 +265,9 @@ async def _first_measurements(
 async def _listening(
     runner: AppRunner, settings: ServeSettings, addresses: Sequence[str], heard: Container[object]
 ) -> AsyncIterator[int]:
-    """The application of the runner answers on these addresses while the block lasts; the port that is bound.
+    """Let the runner's application answer on these addresses while the block lasts; yields the bound port.
 
-    `heard` are the connections whose head has come. UsageError for a port that is in use.
+    `heard` are the connections whose request head has arrived. UsageError for a port that is in use.
     """
     await runner.setup()
     server, most = runner.server, settings.limits.queue + _MORE_CONNECTIONS
@@ -283,10 +289,10 @@ async def _listening(
 
 
 class _Gate(asyncio.Protocol):
-    """Gives a connection to the server.
+    """Passes a connection to the server.
 
-    Where there is no room, for its address or for all, it takes the place of the one whose head has been waited for
-    longest: whoever opens connections and says nothing shuts nobody out. Without such a one it is refused.
+    If there is no room, for its address or in total, it replaces the connection that has been waited for longest
+    without a request head, so that idle connections keep nobody out. If there is none, it is refused.
     """
 
     def __init__(self, server: Server, most: int, heard: Container[object]) -> None:
@@ -301,7 +307,8 @@ class _Gate(asyncio.Protocol):
         if crowd and silent is None:
             transport.write(_FULL)
             transport.write_eof()
-            # What it still sends is read meanwhile: a connection that is closed before loses what was written.
+            # The client's remaining data is read meanwhile, because closing the connection earlier would lose the
+            # response.
             asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
             return
         if silent is not None:

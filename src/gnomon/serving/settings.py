@@ -1,4 +1,4 @@
-"""How a server is started: where it listens, who may use it, and its limits."""
+"""The settings of a server: where it listens, who may use it, and its limits."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ HEAD_S = 5.0
 """The longest time limit of a request's head."""
 
 JOB_S, COMMAND_S = 120.0, 600.0
-"""The time limit of a runtime's job, and of a command's: the programs of DPUs run a minute each time."""
+"""The time limits of a runtime's job and of a command's job, as the programs of DPUs run for a minute each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """How the models that are sent are measured, and on which devices: by a runtime with its options, or a command.
+    """How received models are measured, by a runtime with its options or by a command, and on which devices.
 
-    `processes` are fresh ones for each model. None: three for a command and on devices that are not this machine, and
-    here one that is kept from one model to the next. `model_name` is the name of the model's file for a command.
-    `record` is the results database of runs; None: the user's own.
+    `processes` is the number of fresh processes for each model. None means three for a command and on devices other
+    than this machine, and on this machine one process that is kept from one model to the next. `model_name` is the name
+    of the model's file for a command. `record` is the results database of runs; None is the user's own.
     """
 
     runtime: str = ""
@@ -52,11 +52,12 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The resources of this machine for clients.
+    """The limits on the resources that clients may use.
 
-    A model has at most `most_bytes`, all that wait at most `most_held_bytes`; `queue` requests are admitted at once. A
-    piece of a request must come within `idle_s`, its head within `head_s`, all of it within `upload_s`. A job takes at
-    most `job_s`, and each of its processes at most `memory_bytes` of address space.
+    A model has at most `most_bytes`, and all waiting models together at most `most_held_bytes`; at most `queue`
+    requests are admitted at once. Each piece of a request must arrive within `idle_s`, its head within `head_s`, and
+    the whole request within `upload_s`. A job takes at most `job_s`, and each of its processes at most `memory_bytes`
+    of address space.
     """
 
     most_bytes: int = 256 << 20
@@ -71,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """All of it. `open_to_all` says that whoever reaches another address than loopback may measure without a token."""
+    """All settings of a server. `open_to_all` lets anyone measure without a token on addresses other than loopback."""
 
     measuring: Measuring
     host: str = "127.0.0.1"
@@ -83,15 +84,15 @@ class ServeSettings:
 
     @property
     def url(self) -> str:
-        """Where models are sent."""
+        """The address to which models are sent."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{self.path}"
 
 
 def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
-    """The settings with a path that ends in a slash, and the addresses to bind. UsageError with all that is wrong.
+    """The settings with a path that ends in a slash, and the addresses to bind. UsageError with all errors.
 
-    The names of hosts are looked up here, so that what is bound is what was checked.
+    Host names are looked up here, so that exactly the checked addresses are bound.
     """
     wrong: list[str] = []
     addresses = _addresses(settings.host, wrong)
@@ -122,7 +123,9 @@ def checked(settings: ServeSettings) -> tuple[ServeSettings, tuple[str, ...]]:
 
 
 def read_token(file: Path | None) -> str | None:
-    """The token of a file, else of the environment, else None. UsageError for a file that cannot be read."""
+    """The token from a file, or without a file from the environment, or None. UsageError for a file that cannot be
+    read.
+    """
     if file is None:
         return os.environ.get(TOKEN_VARIABLE) or None
     raw = read_file(file, hint=f"Write it into a file, or into {TOKEN_VARIABLE}.", most_bytes=_MOST_TOKEN_BYTES)

@@ -1,13 +1,13 @@
-"""A program: measures the models that the jobs on its standard input name, and writes the outcome of each.
+"""A program that measures the models named by the jobs on its standard input, and writes the outcome of each.
 
-It is a process of its own, in a group of its own, one for each device, so that whatever a model does to it, the server
-goes on; what it starts itself ends with it, however it ends. Between jobs it keeps what takes long to start: itself,
-the way to the device, what was found there and, on this machine, the agent with the reference kernel. It lets go of the
-device when no job comes for a while, and now and then in any case, as others may wait for it.
+Each device has such a process, in its own process group, so that the server survives whatever a model does to it.
+Processes that it starts end with it in any case. Between jobs it keeps everything that takes long to start: itself, the
+connection to the device, the facts about the device and, on this machine, the agent with the reference kernel. It
+releases the device when no job comes for a while, and from time to time in any case, as others may wait for it.
 
-A model is measured as the nets of search spaces are: beside a reference kernel, which brings all times to the speed
-that the machine had when the server was started. A command is measured alone, and lets go of the device after each
-model, with all that the program left there.
+A model is measured like the nets of search spaces, together with a reference kernel, which scales all times to the
+speed that the machine had when the server was started. A command is measured alone, and after each model the device is
+released and the program's files are removed.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ if TYPE_CHECKING:
     from gnomon.session.bench.bench import Bench, Placed
 
 _MORE = 2
-"""Processes of the reference kernel's first measurement beyond those of models, which all rest on it."""
+"""The reference kernel's first measurement has this many processes more than a model's, as all models depend on it."""
 
 _LOADS = 3
-"""How often a model is loaded where one process is kept."""
+"""The number of times that a model is loaded in a kept process."""
 
 _KEY = "model"
-"""The name of a model on the bench: its file on the device begins so."""
+"""The name of a model on the bench, with which its file name on the device begins."""
 
 _LAST_LINES = 5
-"""So many of the last lines are reported of a program that took too long."""
+"""The number of last lines reported for a program that took too long."""
 
 _IDLE_S, _MOST_HELD_S = 5.0, 30.0
-"""How long the device is held without a job, and with jobs: then others get their turn."""
+"""How long the device is held without a job, and with jobs, before others get their turn."""
 
 _ROOM_FOR_RECORD = 4 << 30
 
 
 def main() -> None:
-    """Reads, measures, writes, until there is nothing more to read."""
+    """Reads jobs, measures, and writes outcomes until the input ends."""
     signal.signal(signal.SIGTERM, _terminated)
     with closing(_HeldBench()) as held:
         while True:
-            # The server sends a job at a time, so that nothing of the next one is in the buffer.
+            # The server sends one job at a time, so the buffer contains nothing of the next one.
             if held.bench is not None and not select.select([0], [], [], _IDLE_S)[0]:
                 held.close()
             line = sys.stdin.readline()
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 class _HeldBench:
-    """A bench that is open, with the reference kernel on it."""
+    """An open bench with the reference kernel on it."""
 
     def __init__(self) -> None:
         self.bench: Bench | None = None
@@ -84,7 +84,9 @@ class _HeldBench:
         self._since_s = 0.0
 
     def for_job(self, job: Job, subject: str) -> tuple[Bench, Placed | None]:
-        """The bench with a campaign of its own for a model; no kernel stands beside a command. Raises GnomonError."""
+        """The bench with a new campaign for a model, and the reference kernel, which a command does not have. Raises
+        GnomonError.
+        """
         question = {"digest": job.digest, "processes": "one that is kept" if job.kept else job.processes}
         if self.bench is None:
             self._since_s = time.monotonic()
@@ -95,18 +97,18 @@ class _HeldBench:
         return self.bench, self.anchor
 
     def close_old(self, most_s: float) -> None:
-        """Let go of it where it was held for long: whoever waits for the device comes first then."""
+        """Release the device if it was held for long, so that others who wait for it come first."""
         if time.monotonic() - self._since_s > most_s:
             self.close()
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Release the device."""
         self.bench = self.anchor = None
         self._stack.close()
 
 
 class _TookTooLong(Exception):
-    """The model was ended at the time limit; its text is the last that was printed."""
+    """The measurement was ended at its time limit; the text is the end of the printed output."""
 
 
 def _outcome(job: Job, held: _HeldBench) -> Outcome:
@@ -124,7 +126,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
         models_affair = job.model is not None and isinstance(error, ModelError | ProblemError | MeasurementError)
         return Outcome(
             kind="refused" if models_affair else "failed",
-            # Where the server keeps the model means nothing to the client that sent it.
+            # The path of the model on the server means nothing to the client.
             message=_without_paths(error.message, job),
             hint=error.hint,
             error=type(error).__name__,
@@ -132,7 +134,7 @@ def _outcome(job: Job, held: _HeldBench) -> Outcome:
 
 
 def _without_paths(text: str, job: Job) -> str:
-    """A text without where the server, or the device, keeps the model."""
+    """A text without the model's path on the server or the device."""
     if job.model is None:
         return text
     path = Path(job.model)
@@ -141,14 +143,14 @@ def _without_paths(text: str, job: Job) -> str:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)  # so that every block is left, and ends what it started
+    raise SystemExit(128 + number)  # so that every context is closed and ends what it started
 
 
 def _limit(job: Job) -> None:
-    """Soft limits alone: the programs behind this one are the house's own, and some set theirs themselves."""
+    """Set only soft limits: the programs that this one starts are gnomon's own, and some set their own limits."""
     limits = {
         resource.RLIMIT_AS: job.limits.memory_bytes,
-        # The record of runs is written by the same processes, and grows.
+        # The same processes write the record of runs, which grows.
         resource.RLIMIT_FSIZE: _ROOM_FOR_RECORD + 8 * job.limits.most_bytes,
         resource.RLIMIT_CORE: 0,
     }
@@ -158,7 +160,7 @@ def _limit(job: Job) -> None:
 
 
 def _device_of(job: Job) -> DeviceConfig:
-    # A model is sent once: none of it stays in the device's cache of pushed files.
+    # A model is sent only once, so it is not kept in the device's cache of pushed files.
     return replace(resolve(job.device), keep=False)
 
 
@@ -262,7 +264,7 @@ def _measured(job: Job, held: _HeldBench) -> Measurement:
 
 
 def _check_program(config: DeviceConfig, command: Declaration) -> None:
-    """RuntimeMissingError at once, also while others measure, for a program that this machine lacks."""
+    """Raise RuntimeMissingError at once, even while others measure, for a program that this machine lacks."""
     program = command.run[0]
     if config.address.kind == LOCAL and shutil.which(program, path=config.environment.get("PATH")) is None:
         raise RuntimeMissingError(
@@ -272,7 +274,7 @@ def _check_program(config: DeviceConfig, command: Declaration) -> None:
 
 
 def _placed(bench: Bench, path: Path) -> Placed:
-    """The model on the device. ModelError for one of a format that the runtime does not load."""
+    """The model on the device. ModelError for a format that the runtime does not load."""
     from gnomon.models.load import is_read, load, load_unread, reachable
 
     model = load_unread(path) if bench.request.wish.commands and not is_read(path) else load(path)
@@ -284,12 +286,14 @@ def _placed(bench: Bench, path: Path) -> Placed:
             hint="Send it to a server with a runtime for that format: gnomon runtimes lists them.",
         )
     if model.package and "circle" not in wanted:
-        return _placed(bench, model.package.models[0])  # a package is loaded whole by onert alone
+        return _placed(bench, model.package.models[0])  # only onert loads whole packages
     return bench.put(_KEY, model, path)
 
 
 def _effort(job: Job) -> Any:
-    """A whole small net's: a tenth of a second in each process. What it takes beyond that is starting processes."""
+    """The effort for a small net: a tenth of a second in each process. The rest of the time is for starting
+    processes.
+    """
     from gnomon.jobs.table.job import EFFORT
 
     processes = (_LOADS if job.kept else job.processes) + (0 if job.model is not None else _MORE)
@@ -306,7 +310,7 @@ def _effort(job: Job) -> Any:
 
 
 def _anchor(bench: Bench) -> Placed:
-    """A kernel of some ten microseconds, in the format that the runtime loads: long enough to be timed well."""
+    """A kernel of about ten microseconds, long enough to be timed well, in a format that the runtime loads."""
     from gnomon.models.load import reachable
     from gnomon.models.tflite.kernel import product_kernel
     from gnomon.session.bench.baseline import placed_unit

@@ -1,1 +1,1 @@
-"""From a float32 ONNX model to what a runtime measures, in recorded steps: quantisers and compilers."""
+"""Quantisers and compilers that turn a float32 ONNX model, in recorded steps, into a file that a runtime measures."""

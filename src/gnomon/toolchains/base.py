@@ -1,6 +1,6 @@
 """The interface of a toolchain, its settings, and the entry-point group ``gnomon.toolchains`` that finds one.
 
-An entry is a function that makes a toolchain of its settings, a mapping from names to values or texts.
+An entry is a function that creates a toolchain from its settings, a mapping from names to values or texts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolJob:
-    """A float32 ONNX model to be made into what a runtime measures.
+    """A float32 ONNX model to be converted into a file that a runtime measures.
 
-    `folder` gets the result, `logs` the log of each step; both exist. `calibration` is an npz file with an array x,
-    float32 (n, channels, height, width): images as the model takes them. `key` names the result and the logs.
+    `folder` gets the result and `logs` the log of each step; both folders exist. `calibration` is an npz file with an
+    array x, float32 (n, channels, height, width): images in the model's input format. `key` names the result and the
+    logs.
     """
 
     key: str
@@ -41,7 +42,7 @@ class ToolJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """The result of a job: a file, or the failure."""
+    """The result of a job: a file or a failure."""
 
     key: str
     path: Path | None
@@ -50,31 +51,33 @@ class Artifact:
 
 @runtime_checkable
 class Toolchain(Protocol):
-    """Makes what a runtime measures from float32 ONNX models.
+    """Converts float32 ONNX models into files that a runtime measures.
 
-    Contract: stateless, so that it can be asked again. `make` yields one artifact a job, each as soon as it is ready,
-    in any order. What goes wrong with one model is its `Failure`, and the others go on. RuntimeMissingError where
-    `check` finds something missing, before the first job. A model file is never changed, a result appears whole or not
-    at all, and no process outlives the iterator.
+    Contract: a toolchain is stateless, so that it can be called again. `make` yields one artifact per job, each as soon
+    as it is ready, in any order. An error with one model becomes its `Failure`, and the other jobs continue.
+    RuntimeMissingError before the first job if `check` finds something missing. A model file is never changed, a result
+    appears completely or not at all, and no process outlives the iterator.
     """
 
     @property
     def name(self) -> str:
-        """As it is chosen by."""
+        """The name by which the toolchain is chosen."""
 
     @property
     def runtime(self) -> str:
-        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" classify too."""
+        """The runtime that measures the result unless a command is named; "onnxruntime" and "openvino" can also
+        classify.
+        """
 
     def check(self) -> tuple[Missing, ...]:
-        """The missing packages and programs; none where it can be used."""
+        """The missing packages and programs; none if the toolchain can be used."""
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
         """Do all jobs."""
 
 
 def check_ready(toolchain: Toolchain) -> None:
-    """RuntimeMissingError with all that a toolchain misses."""
+    """Raise RuntimeMissingError with everything that a toolchain lacks, if anything."""
     if missing := toolchain.check():
         raise RuntimeMissingError(
             f"the toolchain {toolchain.name} cannot be used: {'; '.join(need.what for need in missing)}",
@@ -96,7 +99,7 @@ UserPath = Annotated[Path, ReadBy(read=_path)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSettings:
-    """The settings of every toolchain whose step is done by a child program, each with its type and its meaning."""
+    """The settings of every toolchain whose step a child program does, each with its type and meaning."""
 
     images: Annotated[int, whole(1, 1 << 20), "how many calibration images are used at most"] = 64
     workers: Annotated[int, whole(1, 256), "models at the same time, each in a process"] = 1
@@ -104,7 +107,7 @@ class ChildSettings:
     memory_gib: Annotated[int, whole(1, 4096), "GiB of address space of a process"] = 16
 
     def program(self, name: str, *own: str) -> Program:
-        """The child program of that name, which is given its `own` of the settings."""
+        """The child program with this name, with its `own` settings."""
         from gnomon.system.children import Program
 
         return Program(
@@ -119,7 +122,7 @@ class ChildSettings:
 def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, object]) -> T:
     """The settings of a toolchain; a text is read as pydantic reads it: "3" as a number, "yes" as a truth value.
 
-    UsageError with all that is wrong with the given ones.
+    UsageError with all errors in the given settings.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -144,15 +147,15 @@ def read_settings(toolchain: str, kind: Callable[..., T], given: Mapping[str, ob
 
 
 def toolchain_names() -> tuple[str, ...]:
-    """The names of all toolchains that are registered; none is loaded."""
+    """The names of all registered toolchains; none is loaded."""
     return tuple(named(GROUP))
 
 
 def chosen_toolchain(name: str, settings: Mapping[str, object] | None = None) -> Toolchain:
-    """The toolchain of a name with these settings.
+    """The toolchain with this name and these settings.
 
-    UsageError for an unknown name, with those that there are, for settings that it does not have, and where a third
-    party's cannot be loaded.
+    UsageError for an unknown name, with the known ones, for unknown settings, and if a third party's toolchain cannot
+    be loaded.
     """
     entries = named(GROUP)
     advice = f"Known: {', '.join(entries) or 'none; install gnomon again'}."

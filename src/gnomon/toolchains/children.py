@@ -1,5 +1,5 @@
-"""Toolchains of one step that a child program does, ONNX in and quantised ONNX out; and none at all, the float32 model
-as it is.
+"""Toolchains with a single step by a child program, from ONNX to quantised ONNX, and toolchains without any step, which
+return the float32 model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEP = "quantize"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildToolchain:
-    """A `Toolchain` whose one step, "quantize", is done by a child program. `needs` finds out what is missing."""
+    """A `Toolchain` whose only step, "quantize", is done by a child program. `needs` returns the missing packages."""
 
     name: str
     runtime: str
@@ -49,7 +49,7 @@ class ChildToolchain:
                 _partial(job).unlink(missing_ok=True)
 
     def _order(self, job: ToolJob) -> Order:
-        """The order to the child program for the job, whose log is begun."""
+        """The order to the child program for the job; begins the job's log."""
         log = (job.logs / f"{job.key}.{STEP}.log").absolute()
         log.write_text(
             f"toolchain: {self.name}\nmodel: {job.model}\nSHA-256: {file_digest(job.model)}\n"
@@ -75,15 +75,16 @@ class ChildToolchain:
 
 
 def _partial(job: ToolJob) -> Path:
-    """Where a result is written until it is whole.
+    """The path where a result is written until it is complete.
 
-    Not by `in_place_of`: another program writes it, many are under way at once, and its name tells its format.
+    `in_place_of` is not used, because another program writes the file, many results are written at once, and the name
+    must show the format.
     """
     return job.folder / f".{job.key}.{os.getpid()}.part.onnx"
 
 
 def missing_packages(packages: Sequence[str], hint: str) -> tuple[Missing, ...]:
-    """Those packages that this interpreter, which runs the child program too, does not find; none is loaded."""
+    """The packages that this interpreter, which also runs the child program, does not find; none is loaded."""
     return tuple(
         Missing(what=f"the package {name} is not installed", hint=hint)
         for name in packages
@@ -93,13 +94,13 @@ def missing_packages(packages: Sequence[str], hint: str) -> tuple[Missing, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """Hands each model on to a runtime in float32."""
+    """Passes each model to a runtime unchanged, in float32."""
 
     name: str
     runtime: str
 
     def check(self) -> tuple[Missing, ...]:
-        """Nothing: whether the runtime is there is asked where it measures."""
+        """Report nothing missing: whether the runtime is installed is checked on the measuring device."""
         return ()
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
@@ -115,12 +116,12 @@ def _handed_on(job: ToolJob) -> Artifact:
 
 
 def onnxruntime(settings: Mapping[str, object]) -> Toolchain:
-    """Float32 by ONNX Runtime; it has no settings."""
+    """Float32 with ONNX Runtime; the toolchain has no settings."""
     read_settings("onnxruntime", dict, settings)
     return Plain(name="onnxruntime", runtime="onnxruntime")
 
 
 def openvino(settings: Mapping[str, object]) -> Toolchain:
-    """Float32 by OpenVINO; it has no settings."""
+    """Float32 with OpenVINO; the toolchain has no settings."""
     read_settings("openvino", dict, settings)
     return Plain(name="openvino", runtime="openvino")

@@ -1,6 +1,7 @@
-"""The accuracy of model files on labelled images, by the runtime that runs them; in a process of its own.
+"""The accuracy of model files on labelled images, computed by their runtime in a separate process.
 
-The result is which images each model gets right, not a rate alone: two models are compared on the same images.
+The result lists the images that each model classifies correctly instead of only a rate, so that two models are compared
+on the same images.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def evaluate(
 ) -> Iterator[tuple[str, NDArray[np.bool_] | Failure]]:
     """Run each model on an npz file's x, uint8 or float32 (n, channels, height, width), with the classes y, (n,).
 
-    `runtime` is "onnxruntime" or "openvino". Images in bytes become (x - mean) / std, with a value a channel, of pixels
-    from 0 to 255; images in float32 are taken as they are. What the runtime prints of a model is added to its file of
-    `logs`. Yields which images each model gets right, in their order, as soon as it is ready, or its failure.
-    RuntimeMissingError where no child program can be started.
+    `runtime` is "onnxruntime" or "openvino". Images in bytes, with pixels from 0 to 255, become (x - mean) / std, with
+    one mean and std per channel; images in float32 are used unchanged. The runtime's output about a model is added to
+    the model's file in `logs`. Yields for each model, as soon as it is ready, whether each image is classified
+    correctly, or its failure. RuntimeMissingError if no child program can be started.
     """
     settings = {"runtime": runtime, "images": str(images.absolute()), "mean": list(mean), "std": list(std)}
     with np.load(images) as stored:

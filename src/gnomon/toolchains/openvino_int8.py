@@ -25,7 +25,7 @@ class Settings(ChildSettings):
 
 
 def openvino_int8(settings: Mapping[str, object]) -> Toolchain:
-    """The toolchain with these settings. UsageError for unknown ones."""
+    """The toolchain with these settings. UsageError for unknown settings."""
     values = read_settings(NAME, Settings, settings)
     return ChildToolchain(
         name=NAME,

@@ -1,4 +1,4 @@
-"""Static int8 by ONNX Runtime's quantiser: QDQ form, unsigned activations, signed weights."""
+"""Static int8 by ONNX Runtime's quantiser: QDQ format, unsigned activations, signed weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings(ChildSettings):
 
 
 def onnxruntime_int8(settings: Mapping[str, object]) -> Toolchain:
-    """The toolchain with these settings. UsageError for unknown ones."""
+    """The toolchain with these settings. UsageError for unknown settings."""
     values = read_settings(NAME, Settings, settings)
     return ChildToolchain(
         name=NAME,

@@ -1,7 +1,8 @@
-"""AMD Quark's XINT8 for DPUs: scales that are powers of two.
+"""AMD Quark's XINT8 for DPUs, with scales that are powers of two.
 
-Quark pins an onnx package of its own, so it stands in a folder beside gnomon's packages (`packages`, or the environment
-variable GNOMON_QUARK_PACKAGES), or belongs to another interpreter (`python`, or GNOMON_QUARK_PYTHON).
+Quark requires a certain version of the package onnx, so it is installed in a folder separate from gnomon's packages
+(`packages`, or the environment variable GNOMON_QUARK_PACKAGES), or in another interpreter (`python`, or
+GNOMON_QUARK_PYTHON).
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ class Settings(ChildSettings):
 
 
 def quark_xint8(settings: Mapping[str, object]) -> Toolchain:
-    """The toolchain with these settings. UsageError for unknown ones."""
+    """The toolchain with these settings. UsageError for unknown settings."""
     values = read_settings(NAME, Settings, settings)
     folder = values.packages or (Path(os.environ[PACKAGES]) if os.environ.get(PACKAGES) else None)
     program = replace(
         values.program("quark_child", "images", "config", "in_memory"),
         python=values.python or os.environ.get(PYTHON) or sys.executable,
         packages=folder,
-        # Compiled once: the home that a child sees goes away.
+        # Outside the child's temporary home, so that the extension is compiled only once.
         environment={"TORCH_EXTENSIONS_DIR": str(_extensions(folder))},
     )
     return ChildToolchain(name=NAME, runtime="onnxruntime", program=program, needs=lambda: _missing(program))
@@ -62,7 +63,7 @@ def _extensions(folder: Path | None) -> Path:
 
 
 def _install(program: Program) -> str:
-    """How Quark comes into a folder of its own, for the interpreter that runs it."""
+    """Instructions to install Quark in a separate folder, for the interpreter that runs it."""
     line = pip_line(_WHEELS, program.python, options=["--no-deps", "--target", "DIR"])
     return (
         f"{line}, then packages=DIR or {PACKAGES}=DIR; torch, onnxruntime, joblib, psutil, rich, tqdm and setuptools "
@@ -90,7 +91,7 @@ def _missing(program: Program) -> tuple[Missing, ...]:
 
 
 def _packages_missing(program: Program) -> list[str]:
-    """Sentences on the packages that the interpreter does not find; it loads none of them."""
+    """Sentences about the packages that the interpreter does not find; none is loaded."""
     with guarded_folder("gnomon-quark-") as home:
         environment = child_environment(program, home) | {"GNOMON_CHILD_NEEDS": "1"}
         try:

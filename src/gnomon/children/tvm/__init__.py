@@ -1,1 +1,1 @@
-"""The programs that search, build and measure with TVM in a Python of their own."""
+"""The programs that search, build and measure with TVM in a separate Python."""

@@ -1,8 +1,8 @@
-"""Measures compiled layers and networks in a session with a server, or in this very process.
+"""Measures compiled layers and networks in a session with a server, or in this process.
 
-The host has asked the tracker for the server, so that it knows which one it is. Samples are of TVM's own loop on the
-device: nothing of the network is in them. Outputs are compared before anything is timed. If one thread computes in
-a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
+The host has requested the server from the tracker, so it knows which server it is. Samples come from TVM's own loop on
+the device and include no time of the connection. Outputs are compared before anything is timed. If one thread computes
+in a process that gnomon started, its CPU time is reported too: TVM's loop notes it before each sample.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .serve import NOTE_CPU, NOTED_CPU, offer_cpu_time
 
 _HALF = 200
 _SLOW_S = 0.5
-"""A call that takes longer is timed once."""
+"""A call that takes longer than this is timed only once."""
 
 _WAITS = 10
-"""How many times as long as its CPU time a sample may last."""
+"""The largest ratio of a sample's duration to its CPU time."""
 
 
 class _Place:
-    """Where is measured: the session, and the libraries that it has."""
+    """The place of measurement: the session and its loaded libraries."""
 
     def __init__(self) -> None:
         self.session: Any = None
@@ -41,7 +41,7 @@ class _Place:
         self._noted: Callable[[], str] | None = None
 
     def connect(self, job: Job) -> Facts:
-        """Job: server [host, port, key] or null for this process, threads (0: as it is), timeout_s."""
+        """Job: server [host, port, key] or null for this process, threads (0: unchanged), timeout_s."""
         self.leave()
         try:
             if job["server"] is None:
@@ -64,11 +64,11 @@ class _Place:
         """End the session; no facts."""
         self.loaded.clear()
         self.session = self._noted = None
-        gc.collect()  # the session ends with the last that knows it, and some of TVM's objects know each other
+        gc.collect()  # the session ends with its last reference, and some of TVM's objects refer to each other
         return {}
 
     def library(self, path: str) -> Any:
-        """A library there, loaded once a session as long as its file stays as it is."""
+        """A library on the device, loaded once per session as long as its file does not change."""
         if self.session is None:
             raise Refused("no session was begun")
         name = _upload_name(path)
@@ -78,17 +78,17 @@ class _Place:
                 try:
                     self.loaded[name] = self.session.load_module(name)
                 finally:
-                    with contextlib.suppress(Exception):  # what is loaded is held open; a lost session took it along
+                    with contextlib.suppress(Exception):  # a loaded library is held open; a lost session has removed it
                         self.session.remove(name)
             except Exception as error:
                 raise self.failed("the library cannot be loaded there", error) from error
         return self.loaded[name]
 
     def samples(self, job: Job, evaluator: Callable[..., Any], name: str, given: list[Any]) -> Facts:
-        """Facts: times_s, and cpu_s of the same calls (none where it is not reported).
+        """Facts: times_s, and cpu_s of the same calls (none if it is not reported).
 
-        `evaluator` makes TVM's loop of a function. One that has no least time is for a call's outputs, and has no CPU
-        time.
+        `evaluator` creates TVM's loop for a function. A job without a least time only wants a call's outputs, and gets
+        no CPU time.
         """
 
         def evaluate(**loop: Any) -> list[float]:
@@ -100,7 +100,7 @@ class _Place:
 
         def timed(calls: int, count: int) -> tuple[list[float], list[float]]:
             noted()
-            # The CPU time of a sample is noted at the beginning of the next, so that there is one more.
+            # The CPU time of a sample is noted at the beginning of the next one, so there is one more sample.
             times_s = evaluate(number=calls, repeat=1 + count, f_preproc=NOTE_CPU)
             noted_ns = json.loads(noted())
             return times_s[:-1], [(end - begin) / calls * 1e-9 for begin, end in itertools.pairwise(noted_ns)]
@@ -108,7 +108,7 @@ class _Place:
         (first_s,) = evaluate(number=1, repeat=1, min_repeat_ms=least_ms)
         calls = max(1, math.ceil(least_ms / 1e3 / first_s))
         times_s, cpu_s = timed(calls, repeat if first_s < _SLOW_S else 1)
-        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # on a busy machine most of the time was others'
+        if 0 < calls * min(cpu_s) < least_ms / 2e3:  # on a busy machine other processes used most of the time
             times_s, cpu_s = timed(min(_WAITS * calls, math.ceil(least_ms / 1e3 / min(cpu_s))), repeat)
         return {"times_s": times_s, "cpu_s": cpu_s}
 
@@ -118,7 +118,9 @@ class _Place:
             self.loaded.pop(_upload_name(path), None)
 
     def failed(self, what: str, error: Exception) -> Refused:
-        """Classify an error: too little memory, a device that is gone, or one that answers and refused the call."""
+        """Classify an error: too little memory, a device that is gone, or a device that answers but refused the
+        call.
+        """
         words = f"{what}: {_line(error)}"
         if isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS):
             return Refused(words, kind="memory")
@@ -144,7 +146,7 @@ def jobs() -> dict[str, Work]:
         try:
             return _measure(place, job)
         finally:
-            if job["function"] == "main":  # a library of one candidate, which is not asked for again
+            if job["function"] == "main":  # a library of one candidate, which is not needed again
                 place.drop(job["library"])
 
     return {
@@ -164,7 +166,7 @@ def here() -> Facts:
 def _measure(place: _Place, job: Job) -> Facts:
     """Job: library, function, arguments, outputs, seed, reference and keep (paths or ""), repeat, min_repeat_ms.
 
-    Facts: times_s, cpu_s (none where it is not reported), error (null: nothing to compare with).
+    Facts: times_s, cpu_s (none if it is not reported), error (null: nothing to compare with).
     """
     function = _function(place.library(job["library"]), job["function"])
     device = place.session.cpu(0)
@@ -179,7 +181,7 @@ def _measure(place: _Place, job: Job) -> Facts:
     try:
         given, outputs = called()
         if stored is None and not positive and not all(np.isfinite(o.astype("float64")).all() for o in outputs):
-            positive = True  # roots and logarithms: numbers above 0 have results that can be compared
+            positive = True  # roots and logarithms: only numbers above 0 give results that can be compared
             given, outputs = called()
         evaluator = place.library(job["library"]).time_evaluator
         samples = functools.partial(place.samples, job, evaluator, job["function"], given)
@@ -193,7 +195,7 @@ def _measure(place: _Place, job: Job) -> Facts:
 def _run(place: _Place, job: Job) -> Facts:
     """Job: library, inputs, reference and keep (paths or ""), repeat, min_repeat_ms, tolerance.
 
-    Facts: as of a layer.
+    The facts are those of a layer.
     """
     library, device = place.library(job["library"]), place.session.cpu(0)
     stored = _stored(job["reference"])
@@ -211,7 +213,7 @@ def _run(place: _Place, job: Job) -> Facts:
 
 
 def _timed(job: Job, stored: Arrays | None, outputs: list[Any], samples: Callable[[], Facts], **more: Any) -> Facts:
-    """Compare a call's outputs, keep them where that is asked for, and time it where they are right."""
+    """Compare a call's outputs, keep them if requested, and time the call if they are right."""
     error = None if stored is None else _difference(_wanted(stored), outputs)
     if job["keep"]:
         keep_outputs(job["keep"], outputs, **more)
@@ -226,9 +228,9 @@ def _function(library: Any, name: str) -> Any:
 
 
 def _arrays(job: Job, positive: bool) -> list[Any]:
-    """Arguments by a seed: normal numbers, or such between 0 and 1; whole numbers are 0, which any index may be.
+    """Arguments from a seed: normal or positive random numbers; whole numbers are 0, which is valid for any index.
 
-    Refused for data types that numpy has none of.
+    Refused for data types that numpy does not have.
     """
     if strange := [dtype for dtype, _ in job["arguments"] if not hasattr(np, dtype)]:
         raise Refused(f"arguments of type {strange[0]} cannot be made here")
@@ -237,7 +239,7 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
     for place, (dtype, dims) in enumerate(job["arguments"]):
         if place in job["outputs"] or not dtype.startswith("float"):
             small = dtype in ("int8", "uint8")
-            if place in job["outputs"]:  # what a function leaves as it was must not look like a result
+            if place in job["outputs"]:  # values that a function leaves unchanged must not look like results
                 arrays.append(np.full(dims, np.nan if dtype.startswith("float") else 77, dtype))
             else:
                 arrays.append(rng.integers(0, 100, dims).astype(dtype) if small else np.zeros(dims, dtype))
@@ -249,8 +251,8 @@ def _arrays(job: Job, positive: bool) -> list[Any]:
 
 
 def _difference(wanted: list[Any], outputs: list[Any]) -> float:
-    """The largest difference relative to the largest magnitude; infinity where their number, shapes or what is finite
-    differ.
+    """The largest difference relative to the largest magnitude; infinity if the number of outputs, their shapes, or the
+    places of finite values differ.
     """
     worst = 0.0
     if len(wanted) != len(outputs):
@@ -286,7 +288,7 @@ def keep_outputs(path: str, outputs: list[Any], **more: Any) -> None:
 
 
 def write_arrays(path: str, arrays: Arrays) -> None:
-    """Write arrays to a file: whole, or not at all."""
+    """Write arrays to a file, either completely or not at all."""
     part = path + ".part.npz"
     np.savez(part, **arrays)
     Path(part).replace(path)
@@ -299,6 +301,6 @@ def _flat(outputs: Any) -> list[Any]:
 
 
 def _line(error: Exception) -> str:
-    """An error in one line: what is long keeps its beginning and its end."""
+    """An error in one line; a long text keeps only its beginning and end."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 2 * _HALF else f"{text[:_HALF]} .. {text[-_HALF:]}"

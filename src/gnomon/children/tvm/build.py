@@ -1,4 +1,4 @@
-"""Compiles: a layer under a configuration, or the opened network with a configuration for each layer."""
+"""Compiles a layer with a configuration, or the opened network with a configuration for each layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 def _build(job: Job) -> Facts:
     """Job: layer, workload, trace (null: untuned), target, linker, library; cpu_s, the processor time after which the
-    kernel ends this process (none: no limit). Facts: outputs.
+    kernel ends this process (if missing: no limit). Facts: outputs.
     """
     signal.setitimer(signal.ITIMER_PROF, job.get("cpu_s", 0))
     try:
@@ -44,11 +44,11 @@ def _build(job: Job) -> Facts:
 
 
 def _network(opened: Opened, job: Job) -> Facts:
-    """Job: records [[layer, workload, trace]..], target, linker, library, seed; layers and inputs: where to put a
-    library of the network's functions, each callable by its name, and random inputs ("": nowhere).
+    """Job: records [[layer, workload, trace]..], target, linker, library, seed; layers and inputs: the paths for a
+    library of the network's functions, each callable by its name, and for random inputs ("": not written).
 
-    Facts: functions, and how many of them are `scheduled`. Refused where a record found no function: a
-    configuration that is not used must not be taken for one that is.
+    Facts: functions, and how many of them are `scheduled`. Refused if a record matched no function, so that an unused
+    configuration is not taken for a used one.
     """
     module, target = opened.ready(), tvm_workload.target_of(job["target"])
     database = ms.database.MemoryDatabase()
@@ -73,7 +73,9 @@ def _network(opened: Opened, job: Job) -> Facts:
 
 
 def _apart(module: Any) -> Any:
-    """The functions of a network without the network: the executable's own cannot be timed one by one over RPC."""
+    """The functions of a network in a separate module, as the executable's own functions cannot be timed singly over
+    RPC.
+    """
     functions = {
         name: function.with_attr("global_symbol", name.name_hint)
         for name, function in module.functions.items()
@@ -83,7 +85,7 @@ def _apart(module: Any) -> Any:
 
 
 def _export(executable: Any, job: Job) -> None:
-    """Write a shared library: whole, or not at all."""
+    """Write a shared library, either completely or not at all."""
     part = job["library"] + ".part.so"
     try:
         if words := shlex.split(job.get("linker", "")):
@@ -96,7 +98,9 @@ def _export(executable: Any, job: Job) -> None:
 
 
 def _write_inputs(opened: Opened, job: Job) -> None:
-    """Random inputs by a seed, in the order of the network's own; whole numbers are 0, which any index may be."""
+    """Write random inputs from a seed, in the order of the network's inputs; whole numbers are 0, which is valid for
+    any index.
+    """
     rng = np.random.default_rng(job.get("seed", 0))
     arrays: Arrays = {}
     for number, (_, dtype, dims) in enumerate(opened.inputs):

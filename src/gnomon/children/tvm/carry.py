@@ -1,6 +1,7 @@
-"""Adapts the best schedule of a layer to another one: the same steps with the splits nearest in proportion.
+"""Adapts the best schedule of a layer to another layer: the same steps, with the splits nearest in proportion.
 
-As TVM's anchor traces do for fused variants of one operator, for layers of one structure that differ in their sizes.
+This is like TVM's anchor traces for fused variants of an operator, but for layers with the same structure and different
+sizes.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _SPLIT = "SamplePerfectTile"
 
 
 def plain(trace: Any) -> Any:
-    """A trace without what postprocessing added and what nothing uses, as the database keeps them."""
+    """A trace without additions of postprocessing and without unused parts, as the database stores traces."""
     return trace.simplified(remove_postproc=True)
 
 
 def structure(trace: Any) -> tuple[Any, ...]:
-    """The instructions of a plain trace, with what each takes and makes; sizes and decisions left out."""
+    """The instructions of a plain trace with their inputs and outputs, without sizes and decisions."""
     return tuple(
         (kind, *(name for name in (*inputs, *outputs) if isinstance(name, str)))
         for kind, inputs, _, outputs in tvm_workload.plain(trace.as_json())[0]
@@ -30,7 +31,9 @@ def structure(trace: Any) -> tuple[Any, ...]:
 
 
 def distance(trace: Any, design: Any) -> float:
-    """How unlike the sizes of two layers of one structure are: the sum of the logarithms' differences of all splits."""
+    """The difference in size of two layers with the same structure: the sum of the differences of the logarithms of all
+    splits.
+    """
     total = 0.0
     for own, other in zip(trace.insts, design.insts, strict=True):
         if own.kind.name == _SPLIT:
@@ -39,9 +42,10 @@ def distance(trace: Any, design: Any) -> float:
 
 
 def candidate(trace: Any, design: Any, context: Any) -> Any | None:
-    """The candidate of a layer that schedules it as the trace does another of the same structure.
+    """The candidate that schedules a layer as the trace schedules another layer of the same structure.
 
-    `design` is the trace of one of the layer's own designs; both are plain. None where that gives no valid schedule.
+    `design` is the trace of one of the layer's own designs; both traces are plain. None if the result is not a valid
+    schedule.
     """
     carried = design
     for own, other in zip(trace.insts, design.insts, strict=True):
@@ -58,16 +62,17 @@ def candidate(trace: Any, design: Any, context: Any) -> Any | None:
         schedule.enter_postproc()
         if not all(post.apply(schedule) for post in context.space_generator.postprocs):
             return None
-    except Exception:  # a decision that does not apply, such as a place to compute at that this layer lacks
+    except Exception:  # a decision that does not apply, such as a place of computation that this layer does not have
         return None
     arguments = ms.arg_info.ArgInfo.from_entry_func(context.mod, remove_preproc=True)
     return ms.MeasureCandidate(schedule, arguments)
 
 
 def nearest(factors: list[int], whole: int, innermost: int) -> list[int]:
-    """The split of a loop of size `whole` nearest to `factors`, from the innermost on; the rest goes to the outermost.
+    """The split of a loop of size `whole` nearest to `factors`, chosen from the innermost out; the outermost gets the
+    rest.
 
-    The innermost is at most `innermost` (0: any).
+    The innermost factor is at most `innermost` (0: any).
     """
     left, split = whole, [1] * len(factors)
     for place in range(len(factors) - 1, 0, -1):

@@ -1,7 +1,8 @@
-"""Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or right here.
+"""Apache TVM as a child program: reads networks, searches schedules, compiles, and measures over RPC or in this
+process.
 
-Each part has a process of its own, so that a crash of one costs the others nothing; `model`, `search`, `build` and
-`bench` name the jobs. Values that TVM has no words for are those of the record file in docs/jobs/tune.md.
+Each part runs in a separate process, so that a crash of one does not affect the others; `model`, `search`, `build` and
+`bench` name the jobs. Values without a name in TVM are those of the record file in docs/jobs/tune.md.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "xgboost-cpu")
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads TVM and tries the part of it that a broken pair of versions crashes in, before anything depends on it."""
+    """Loads TVM and first tries the part in which a broken pair of versions crashes, before anything depends on it."""
     if settings.get("pin"):
-        os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which take it over
+        os.sched_setaffinity(0, settings["pin"])  # before TVM starts its threads, which inherit it
     versions = {name: number for name in _PACKAGES if (number := _version(name))}
-    with absent("torch"):  # TVM imports it, for two thirds of its own start, and goes on without
+    with absent("torch"):  # TVM imports torch, which takes two thirds of its start, but works without it
         import tvm
         from tvm.s_tir import meta_schedule
 
-    # TuneContext imports it for its effect: 15 s of parsing for tensor instructions that no schedule here uses.
+    # TuneContext imports this module for its side effect: 15 s of parsing tensor instructions that no schedule here
+    # uses.
     sys.modules["tvm.s_tir.tensor_intrin"] = types.ModuleType("tvm.s_tir.tensor_intrin")
     from . import bench as tvm_bench
     from . import build as tvm_build

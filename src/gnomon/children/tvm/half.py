@@ -16,15 +16,15 @@ _EXTREME = re.compile(r"(maximum|minimum)[0-9]*")
 
 
 def in_half(module: Any) -> Any:
-    """The module with products of matrices and convolutions in float16, and what follows them as far as it may be.
+    """The module with matrix products and convolutions in float16, and the operators after them as far as possible.
 
-    Inputs and outputs stay as they are. Refused where TVM's pass does not know an operator.
+    Inputs and outputs keep their types. Refused if TVM's pass does not know an operator.
     """
     rewriter = _Extremes(module)
     for name, function in module.functions_items():
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
-    # The bounds of a Clip are computed from constants: as constants they follow what they bound.
+    # The bounds of a Clip are computed from constants; as constants they get the type of the value that they bound.
     folded = relax.transform.FoldConstant()(relax.transform.DeadCodeElimination()(rewriter.builder_.get()))
     with refusing(
         f"TVM cannot compute this network in {HALF}; tune it in float32",
@@ -35,7 +35,9 @@ def in_half(module: Any) -> Any:
 
 @mutator
 class _Extremes(PyExprMutator):  # type: ignore[misc]
-    """Makes operators of the functions that the ONNX importer makes of a Clip: at a function the pass stops."""
+    """Replaces the functions that the ONNX importer creates for a Clip by operators, because the pass stops at a
+    function.
+    """
 
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)

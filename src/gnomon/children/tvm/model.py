@@ -1,4 +1,4 @@
-"""Reads networks into Relax, and tells their layers."""
+"""Reads networks into Relax, and lists their layers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .rewrites import rewritten
 _PIP = f"{shlex.quote(sys.executable)} -m pip install"
 _INNER = ("block", "body", "then_case", "else_case")
 _MOST_BYTES = 2**31 - 2**20
-"""More does not go through a protocol buffer."""
+"""The largest size of a protocol buffer."""
 
 
 class Opened:
-    """The network that this process has read: its fused module, and what goes in."""
+    """The network that this process has read: its fused module and its inputs."""
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -42,8 +42,8 @@ class Opened:
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`open`: read a network. `layers`: its layers for a target. `module`: the network in a file. `target`: whether a
-    target is one. `lacking`: the instructions that it has and another has not.
+    """The jobs. `open` reads a network, `layers` lists its layers for a target, `module` writes the network to a file,
+    `target` checks a target, and `lacking` lists the instructions of a target that another target lacks.
     """
     return {
         "open": lambda job: _open(opened, job),
@@ -55,7 +55,7 @@ def jobs(opened: Opened) -> dict[str, Work]:
 
 
 def _open(opened: Opened, job: Job) -> Facts:
-    """Job: path and shapes {name: dims}, as `gnomon.tuning.networks.Source` has checked them; dtype.
+    """Job: path and shapes {name: dims}, as checked by `gnomon.tuning.networks.Source`; dtype.
 
     Facts: inputs [[name, dtype, dims]].
     """
@@ -97,11 +97,11 @@ def _onnx(path: Path, shapes: dict[str, list[int]]) -> Any:
         try:
             return imported(folded, fixed)
         except Exception:
-            raise error from None  # what the user's own file gives rise to
+            raise error from None  # an error that the user's own file causes
 
 
 def _missing(graph: Any) -> list[str]:
-    """The operators of ONNX that TVM's importer does not know, those of subgraphs too."""
+    """The operators of ONNX that TVM's importer does not know, including those in subgraphs."""
     from tvm.relax.frontend.onnx import onnx_frontend
 
     supported = set(onnx_frontend._get_convert_map())
@@ -117,8 +117,8 @@ def _missing(graph: Any) -> list[str]:
 
 
 def _folded(model: Any, fixed: dict[str, list[int]]) -> Any | None:
-    """The model after ONNX Runtime has computed what is constant: a shape that is computed is what TVM's importer
-    does not take. None where that is not possible here.
+    """The model after ONNX Runtime has computed all constant values, because TVM's importer does not accept computed
+    shapes. None if that is not possible here.
     """
     import onnx
 
@@ -167,7 +167,7 @@ _READERS = {".onnx": _onnx, ".pt2": _exported, ".tflite": _tflite}
 
 
 def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
-    """Name, data type and dimensions of each input. Refused for dimensions that are not fixed, and odd types."""
+    """The name, data type and dimensions of each input. Refused for open dimensions and for unsupported types."""
     entries = []
     for parameter in module["main"].params:
         info = parameter.ty
@@ -184,7 +184,9 @@ def _inputs(module: Any) -> list[tuple[str, str, list[int]]]:
 
 
 def _layers(opened: Opened, job: Job) -> Facts:
-    """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of what it writes."""
+    """Job: target. Facts: layers as in the record file, each with `outputs`, the indices of the arguments that it
+    writes.
+    """
     tasks = ms.relax_integration.extract_tasks(opened.ready(), tvm_workload.target_of(job["target"]))
     layers: dict[str, Facts] = {}
     for task in tasks:
@@ -213,7 +215,7 @@ def _module(opened: Opened, job: Job) -> Facts:
 
 
 def signature(mod: Any) -> tuple[list[Any], list[int]]:
-    """Data type and dimensions of each argument of a function, and the indices of those that it writes."""
+    """The data type and dimensions of each argument of a function, and the indices of the arguments that it writes."""
     function = next(f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc))
     buffers = list(function.params)  # in this TVM a function's parameters are its buffers
     if not all(isinstance(dim, tvm.tirx.IntImm) for buffer in buffers for dim in buffer.shape):
@@ -225,7 +227,7 @@ def signature(mod: Any) -> tuple[list[Any], list[int]]:
 
 
 def _written(statement: Any) -> Iterator[Any]:
-    """The buffers that the blocks of a statement say that they write."""
+    """The buffers that the blocks of a statement declare to write."""
     waiting = [statement]
     while waiting:
         part = waiting.pop()
@@ -238,6 +240,6 @@ def _written(statement: Any) -> Iterator[Any]:
 def _flops(mod: Any) -> float | None:
     try:
         value = float(estimate_tir_flops(mod))
-    except Exception:  # what it cannot count has no number; nothing depends on it
+    except Exception:  # an operator that cannot be counted has no number; nothing depends on it
         return None
     return value if np.isfinite(value) and value > 0 else None

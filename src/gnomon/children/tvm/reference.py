@@ -1,4 +1,4 @@
-"""Expected outputs of a network, by other software than TVM: ONNX Runtime, LiteRT, or PyTorch itself."""
+"""Expected outputs of a network, computed by software other than TVM: ONNX Runtime, LiteRT, or PyTorch itself."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(doub
 
 
 def jobs() -> dict[str, Work]:
-    """`reference`: run a network's file on a file of inputs."""
+    """The only job, `reference`, runs a network's file on a file of inputs."""
     return {"reference": _reference}
 
 
 def _reference(job: Job) -> Facts:
-    """Job: path, inputs, keep (where outputs go). Facts: by. Refused where nothing here can run it."""
+    """Job: path, inputs, keep (the path for outputs). Facts: by. Refused if nothing here can run the file."""
     path = Path(job["path"])
     run = {".onnx": _onnxruntime, ".pt2": _torch, ".tflite": _litert}.get(path.suffix.lower())
     if run is None:
@@ -38,7 +38,7 @@ def _onnxruntime(path: Path, given: Arrays) -> tuple[str, list[Any]]:
     with refusing("ONNX Runtime is not installed", ImportError):
         import onnxruntime as ort
     session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    # The importer may have made other names of these; the order is the same.
+    # The importer may have changed these names; the order is the same.
     wanted, arrays = session.get_inputs(), list(given.values())
     if len(wanted) != len(arrays):
         raise Refused(f"TVM's network has {len(arrays)} inputs, and the file's has {len(wanted)}")

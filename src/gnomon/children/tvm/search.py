@@ -1,8 +1,8 @@
-"""Searches the schedules of layers by MetaSchedule: asked for candidates, told their times.
+"""Searches the schedules of layers with MetaSchedule, which proposes candidates and gets their times.
 
-The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched side by
-side, and one cost model learns from all of them. Measuring, building and the record are others' business, so that what
-crashes there leaves the search as it is.
+The order of jobs for a layer is `search` once, then `ask` and `tell` in turn; several layers may be searched at the
+same time, and one cost model learns from all of them. Other processes measure, build and keep the record, so that a
+crash there does not affect the search.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from . import workload as tvm_workload
 
 _FAILED_S = 1e10
 _WARM_UP = 16
-"""Measured candidates before the cost model's word counts; TVM's own default of 100 is more than a small budget has."""
+"""The number of measured candidates from which the cost model is used; TVM's default of 100 is too much for a small
+budget.
+"""
 
 _CARRIED, _TRIED = 2, 8
-"""How many candidates a layer's first round has from other layers, and how many of these are looked at."""
+"""The number of candidates from other layers in a layer's first round, and the number of traces tried for them."""
 
 
 def jobs() -> dict[str, Work]:
-    """`search`: begin a layer. `ask`: its next candidates. `tell`: what became of them."""
+    """The jobs. `search` begins a layer, `ask` returns its next candidates, and `tell` reports their results."""
     searches: dict[str, _Search] = {}
-    model = functools.cache(_cost_model)  # one for all layers, and none in a child that compiles or measures
+    model = functools.cache(_cost_model)  # one model for all layers, and none in a child that compiles or measures
 
     def begin(job: Job) -> Facts:
         searches[job["layer"]] = _Search(job, model(), searches)
@@ -70,7 +72,7 @@ class _Search:
             rand_state=int(job["seed"]) % (2**31 - 2) + 1,
             num_threads=1,
         )
-        # The cost model's word before it has learned is drawn from numpy's own generator.
+        # Before it has learned, the cost model draws its predictions from numpy's own generator.
         np.random.seed(int(job["seed"]) % 2**32)
         self._model = model
         self._database = ms.database.MemoryDatabase()
@@ -90,9 +92,9 @@ class _Search:
         )
 
     def ask(self, most: int | None = None) -> Facts:
-        """The traces of the next candidates, so many at most; none where the search has come to its end.
+        """The traces of the next candidates, at most `most`; none if the search has ended.
 
-        The first ones of a layer that nothing is known of are what was best for the layers that are most like it.
+        The first candidates of a new layer are the best schedules of the most similar layers.
         """
         if self._waiting:
             raise Refused("the results of the last candidates were not reported")
@@ -103,7 +105,7 @@ class _Search:
         return {"traces": [tvm_workload.plain(c.sch.trace.as_json()) for c in self._waiting]}
 
     def tell(self, times_s: list[list[float] | None]) -> Facts:
-        """Times of the candidates that were asked for, in their order; None for what failed."""
+        """Report the times of the requested candidates, in their order; None for a failed candidate."""
         if len(times_s) != len(self._waiting):
             raise Refused(f"{len(self._waiting)} candidates were asked for, and {len(times_s)} were reported")
         results = [_result(times) for times in times_s]
@@ -116,7 +118,9 @@ class _Search:
         return {}
 
     def _carried_over(self) -> list[Any]:
-        """Candidates made of the best traces of other layers of the same structure, the nearest in size first."""
+        """Candidates derived from the best traces of other layers with the same structure, the nearest in size
+        first.
+        """
         best = [carry.plain(other.best[1]) for other in self._others.values() if other is not self and other.best]
         traces = [(carry.structure(trace), trace) for trace in best]
         near = [
@@ -141,13 +145,15 @@ class _Search:
         )
 
     def _recall(self, history: list[Any]) -> None:
-        """Teach the cost model with earlier measurements, from which the search breeds."""
+        """Teach the cost model with earlier measurements, and add these to the database from which the search
+        evolves.
+        """
         candidates, results = [], []
         for trace, times in history:
             try:
                 record = tvm_workload.record_of(self._own, trace, times or [], self._target)
                 candidates.append(record.as_measure_candidate())
-            except Exception:  # noqa: S112 - written by another TVM: it teaches nothing, and stays in the record
+            except Exception:  # noqa: S112 - written by another TVM: the trace teaches nothing, and stays in the record
                 continue
             results.append(_result(times))
             self._commit(record.trace, results[-1], candidates[-1].args_info)
@@ -161,7 +167,7 @@ def _result(times: list[float] | None) -> Any:
 
 def _cost_model() -> Any:
     try:
-        with absent("sklearn"):  # XGBoost takes its classes for itself, for three quarters of its own start
+        with absent("sklearn"):  # XGBoost would import it for its own classes, which takes three quarters of its start
             import xgboost  # noqa: F401
     except ImportError:
         return ms.cost_model.RandomModel(seed=0)
@@ -169,10 +175,10 @@ def _cost_model() -> Any:
 
 
 def _strategy(name: str, per_round: int) -> Any:
-    """A search strategy by its name.
+    """The search strategy with this name.
 
-    The evolution is small: with TVM's own population of 512 a round of a convolution takes 22 s of processor time,
-    more than measuring it.
+    The population of the evolution is small: with TVM's own population of 512, a round of a convolution takes 22 s of
+    processor time, more than measuring it.
     """
     if name == "evolutionary":
         return ms.search_strategy.EvolutionarySearch(
@@ -186,15 +192,16 @@ def _strategy(name: str, per_round: int) -> Any:
 
 
 def space() -> Any:
-    """The design space of a processor: MetaSchedule's own rules for LLVM, without those for tensor instructions.
+    """The design space of a processor: MetaSchedule's own rules for LLVM, without the rules for tensor instructions.
 
-    They are named, as the rules for a target would load tensor instructions, which takes 15 s in every process.
+    The rules are chosen by name, because the rules for a target would load tensor instructions, which takes 15 s in
+    every process.
     """
     return ms.space_generator.PostOrderApply(sch_rules="llvm", postprocs="llvm", mutator_probs="llvm")
 
 
 def smallest() -> IRModule:
-    """A function that is just enough to be searched."""
+    """The smallest function that can be searched."""
     a = te.placeholder((4,), name="a")
     b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
     return IRModule({"main": te.create_prim_func([a, b]).with_attr("global_symbol", "main")})

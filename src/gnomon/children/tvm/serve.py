@@ -1,9 +1,9 @@
-"""Serves sessions of TVM's RPC protocol on a device, on loopback, to the one client that knows the key.
+"""Serves sessions of TVM's RPC protocol on a device, on loopback, to the only client that knows the key.
 
-Sent to the device's Python as a text, with a call of `main` after it; it needs TVM there and nothing of gnomon. The
-first line that it prints is a JSON object: ``{"port", "mcpu", "mtriple"}``, or ``{"missing"}`` where TVM cannot be
-imported. One session at a time has a process of its own: the next ends it, also one whose function does not return.
-TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does not live on after a session that crashed.
+The text of this file, with a call of `main` at the end, is sent to the device's Python; it needs TVM there, but nothing
+from gnomon. The first printed line is a JSON object: ``{"port", "mcpu", "mtriple"}``, or ``{"missing"}`` if TVM cannot
+be imported. There is one session at a time, in a separate process. The next session ends it, even if its function does
+not return. TVM's own server (`tvm.exec.rpc_server`) has no authentication, and does not survive a crashed session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 NOTE_CPU, NOTED_CPU = "gnomon.note_cpu", "gnomon.noted_cpu"
-"""Functions of a session's process: one notes its CPU time, one tells what was noted since it was last asked."""
+"""Functions of a session's process: one notes the CPU time, the other returns the times noted since its last call."""
 
 _HOST = "127.0.0.1"
 _GREETING_S = 10.0
@@ -31,7 +31,7 @@ def main(key: str, pin: list[int]) -> None:
     """Serve until the process is ended."""
     if pin:
         os.sched_setaffinity(0, pin)
-    sys.modules["torch"] = None  # type: ignore[assignment]  # TVM would import it, for two thirds of its own start
+    sys.modules["torch"] = None  # type: ignore[assignment]  # TVM would import torch, which takes two thirds of its start
     try:
         from tvm import target
         from tvm.rpc import base, server
@@ -55,7 +55,7 @@ def main(key: str, pin: list[int]) -> None:
 
 
 def offer_cpu_time() -> None:
-    """Register both functions. What is noted are nanoseconds, told as a JSON list."""
+    """Register both functions. The noted nanoseconds are returned as a JSON list."""
     import tvm_ffi
 
     noted: list[int] = []
@@ -70,7 +70,7 @@ def offer_cpu_time() -> None:
 
 
 class _Sessions:
-    """The session that there is, and its folder."""
+    """The current session and its folder."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -78,15 +78,15 @@ class _Sessions:
         self._folder, self._count = "", 0
 
     def begin(self, connection: socket.socket, listener: socket.socket) -> None:
-        """End the last session, and serve this connection in a process of its own."""
+        """End the last session, and serve this connection in a new process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
             shutil.rmtree(self._folder, ignore_errors=True)
         self._count += 1
-        # Under the current folder, which goes away with all that is in it when the device is left.
+        # Under the current folder, which is removed with its content when the device is left.
         self._folder = str(Path.cwd() / f"session-{self._count}")
-        # What a fork costs is little beside importing TVM once more.
+        # A fork costs little compared with importing TVM again.
         process = multiprocessing.get_context("fork").Process(target=self._serve, args=(connection, listener))
         process.start()
         self._process = process
@@ -99,7 +99,7 @@ class _Sessions:
 
 
 def _greets(connection: socket.socket, key: str, base: Any) -> bool:
-    """Whether the client is the one, by the protocol's greeting; it has the answer then."""
+    """Whether the client knows the key, by the protocol's greeting, which is then answered."""
     connection.settimeout(_GREETING_S)
     try:
         if struct.unpack("<i", base.recvall(connection, 4))[0] != base.RPC_MAGIC:

@@ -1,4 +1,4 @@
-"""Workloads and traces between TVM's objects and JSON."""
+"""Conversion of workloads and traces between TVM's objects and JSON."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", 
 
 
 def workload_of(text: str, layer: str) -> Any:
-    """The workload of a layer from its digest and its base64 text. Refused where TVM cannot read it."""
+    """The workload of a layer from its digest and its base64 text. Refused if TVM cannot read it."""
     with refusing(f"the workload of layer {layer} cannot be read by this TVM", tell=_first_line):
         return ms.database.Workload.from_json([layer, text])
 
 
 def target_of(given: dict[str, object]) -> Any:
-    """The target that a description means.
+    """The target for a description.
 
-    Refused for what TVM does not take, and for a processor that LLVM does not know: it would print a word, and compile
-    for the plainest one.
+    Refused for a description that TVM does not accept, and for a processor that LLVM does not know: LLVM would only
+    print a warning and compile for the most basic processor.
     """
     with refusing("TVM takes no such target", tell=_first_line):
         target = tvm.target.Target(given)
@@ -35,7 +35,7 @@ def target_of(given: dict[str, object]) -> Any:
 
 
 def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
-    """The instructions, by LLVM's names, that code for one target may use and the processor of another lacks."""
+    """The instructions, with LLVM's names, that code for one target may use and the processor of another lacks."""
     wanted, there = (
         {str(name) for name in tvm.target.codegen.llvm_get_cpu_features(target_of(target))} for target in (given, other)
     )
@@ -43,15 +43,16 @@ def lacking(given: dict[str, object], other: dict[str, object]) -> list[str]:
 
 
 def as_json(mod: IRModule) -> tuple[str, str]:
-    """Digest and base64 text of a function."""
+    """The digest and base64 text of a function."""
     digest, text = ms.database.Workload(mod).as_json()
     return str(digest), str(text)
 
 
 def plain(value: Any) -> Any:
-    """TVM's containers as lists, dicts, texts and numbers, as its database writes them: what is true is 1, 2.0 is 2.
+    """TVM's containers as lists, dicts, texts and numbers, as TVM's database writes them: true becomes 1, 2.0 becomes
+    2.
 
-    Otherwise the same configuration would have another identity when it is read from a database.
+    Otherwise the same configuration would have a different identity after it is read from a database.
     """
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -67,7 +68,7 @@ def plain(value: Any) -> Any:
 
 
 def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> Any:
-    """A tuning record of MetaSchedule. Refused where the trace does not fit the workload."""
+    """A tuning record of MetaSchedule. Refused if the trace does not fit the workload."""
     if not _decides(trace):
         raise Refused("the trace decides what none of its instructions leaves open")
     arguments = [info.as_json() for info in ms.arg_info.ArgInfo.from_entry_func(workload.mod, remove_preproc=True)]
@@ -77,7 +78,7 @@ def record_of(workload: Any, trace: Any, times_s: list[float], target: Any) -> A
 
 
 def scheduled(workload: Any, trace: Any, target: Any) -> Any:
-    """The schedule of a workload that a trace makes (None: the workload as it is)."""
+    """The schedule that a trace produces for a workload (None: the unchanged workload)."""
     schedule = Schedule(workload.mod, debug_mask="none")
     if trace is not None:
         record = record_of(workload, trace, [], target)
@@ -87,7 +88,9 @@ def scheduled(workload: Any, trace: Any, target: Any) -> Any:
 
 
 def _decides(trace: Any) -> bool:
-    """Whether a trace has the form of one, each decision for an instruction that samples: TVM's reader crashes else."""
+    """Whether a value has the format of a trace, with each decision for a sampling instruction; otherwise TVM's reader
+    crashes.
+    """
     if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
         return False
     instructions, decisions = trace
