@@ -1,4 +1,4 @@
-"""The errors that gnomon raises, and what their reader can do.
+"""The errors that gnomon raises, and what users can do about them.
 
 ::
 
@@ -16,7 +16,7 @@
 
 The failure of a *measured thing* is not an error but data: see `gnomon.core.sample.Failure`.
 
-Exit codes of the command line, beside those that the errors below have (2 to 9, and 70)::
+Exit codes of the command line, besides those of the errors below (2 to 9, and 70)::
 
     0        done
     1        a gate failed: something is slower than was allowed, or a part of what was asked for is not done
@@ -26,7 +26,7 @@ Exit codes of the command line, beside those that the errors below have (2 to 9,
     130, 143 ended by Ctrl-C, by SIGTERM
     141      the reader of the standard output went away
 
-With 10 and 11 the answer and the package are written all the same.
+With 10 and 11, the answer and the package are still written.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _OF_DOUBTS = {
 
 
 def exit_code_of(kinds: Iterable[str]) -> int:
-    """The exit code of an answer by the kinds of its doubts: 0, `UNDECIDED` or `PROVES_NOTHING`."""
+    """The exit code of an answer, from the kinds of its doubts: 0, `UNDECIDED` or `PROVES_NOTHING`."""
     return max((_OF_DOUBTS.get(kind, 0) for kind in kinds), default=0)
 
 
 class GnomonError(Exception):
-    """Base of all errors of gnomon: one sentence of what is wrong, and a hint that is the next step.
+    """The base of all errors of gnomon: a sentence that says what is wrong, and a hint with the next step.
 
-    The command line prints both and exits with `exit_code`. Control and formatting letters in them are escaped:
-    they come from files, devices and runtimes, and `str(error)` ends in terminals and logs.
+    The command line prints both and exits with `exit_code`. Control and formatting characters in both are escaped,
+    because the texts may come from files, devices and runtimes, and `str(error)` is shown in terminals and logs.
     """
 
     exit_code = 1
@@ -73,7 +73,8 @@ class GnomonError(Exception):
 class UsageError(GnomonError):
     """An argument or option has an invalid value.
 
-    `words` are options that the command lacks; the hint ends in them, and the command line puts its command before.
+    `words` are options that the command lacks; the hint ends with them, and the command line puts its command before
+    them.
     """
 
     exit_code = 2
@@ -90,7 +91,7 @@ class ModelError(GnomonError):
 
 
 class ProblemError(GnomonError):
-    """A placement problem is malformed; the message holds the JSON path of what is wrong."""
+    """A placement problem is malformed; the message contains the JSON path of the error."""
 
     exit_code = 3
 
@@ -108,10 +109,10 @@ class RuntimeMissingError(GnomonError):
 
 
 class DeviceError(GnomonError):
-    """The device, or the way to it, failed; `transient` says whether trying again can help.
+    """The device, or the connection to it, failed; `transient` says whether trying again can help.
 
-    `met` says that the device had answered before, so that it vanished in the middle of a job, and `begun` that the
-    job's campaign had begun; `busy` that it is in order, and another gnomon measures there.
+    `met` means that the device had answered before, so it vanished during a job, and `begun` that the job's campaign
+    had begun; `busy` means that the device works, but another gnomon measures there.
     """
 
     exit_code = 6
@@ -159,7 +160,7 @@ class PackageError(GnomonError):
 
 @contextmanager
 def system_errors(kind: type[GnomonError], what: str, *, hint: str = "") -> Iterator[None]:
-    """An error of that kind for an OSError in the block: `what` could not be done, and what the system says of it."""
+    """Turn an OSError in the block into an error of this kind, whose message is `what` and the system's reason."""
     try:
         yield
     except OSError as error:
@@ -167,8 +168,8 @@ def system_errors(kind: type[GnomonError], what: str, *, hint: str = "") -> Iter
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """ "Did you mean 'board'?" where one of the known names is like a name, whatever its case; "" where none is."""
-    import difflib  # which takes longer to load than all else here
+    """ "Did you mean 'board'?" if a known name is similar, ignoring case; otherwise ""."""
+    import difflib  # takes longer to load than everything else here
 
     by_lower = {word.lower(): word for word in names}
     near = difflib.get_close_matches(name[:200].lower(), by_lower, n=1)
@@ -177,7 +178,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 @contextmanager
 def problems_of(name: str) -> Iterator[None]:
-    """A ProblemError of the block with the name of what it is about in front."""
+    """Put a name in front of the message of a ProblemError in the block."""
     try:
         yield
     except ProblemError as error:
@@ -185,7 +186,7 @@ def problems_of(name: str) -> Iterator[None]:
 
 
 def legible(text: str, *, lines: bool = False) -> str:
-    """The text with control and formatting letters escaped, such as ``\\x1b``; `lines` keeps line ends."""
+    """The text with control and formatting characters escaped, such as ``\\x1b``; `lines` keeps line ends."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or (lines and c == "\n") else _escaped(c) for c in text)

@@ -1,4 +1,4 @@
-"""How the parameters of a function are given on the command line: declared once, in its signature.
+"""Declares in a function's signature how its parameters are given on the command line.
 
 `count: Annotated[int | None, option("--k", least=1, help="How many nets.")] = None` is a parameter for Python, and the
 option --k of the command that `gnomon.cli.declared` makes of the function.
@@ -15,15 +15,15 @@ from gnomon.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What the command line needs to know of a parameter, beside its type and its default.
+    """The command line's information about a parameter, besides its type and default.
 
-    `names` are the option's (none: --NAME of the parameter); a parameter that has a place is an argument unless it has
-    names. `help` is a sentence, or a function that makes it where that would load much. `read` makes a value of a text,
-    or raises ValueError with what is wrong. A number lies between `least` and `most`;
-    with a `least` at least one of several arguments is given. With `repeat` the option may be
-    given several times, for several values or items of a mapping. `off` makes a flag that turns a True into a False.
-    `default` stands for one that the signature does not have, and `unsaid` makes what the command gives where nobody
-    gave a value, of all that was given. `complete` is what a shell completes a value with.
+    `names` are the option's names (none: --NAME after the parameter); a positional parameter without names is an
+    argument. `help` is a sentence, or a function that returns it if creating it would load much. `read` converts a text
+    to a value, or raises ValueError with the reason. A number lies between `least` and `most`; with a `least`, at least
+    one of several arguments must be given. With `repeat`, the option may be given several times, for several values or
+    items of a mapping. `off` makes a flag that turns a True into a False. `default` replaces a default that the
+    signature does not have, and `unsaid` derives the value from all given options if the user gives none. `complete` is
+    the kind of values that a shell completes.
     """
 
     names: tuple[str, ...] = ()
@@ -40,23 +40,24 @@ class Option:
 
 
 def option(*names: str, **settings: Any) -> Option:
-    """An `Option` of these names, such as "--out" and "-o"."""
+    """An `Option` with these names, such as "--out" and "-o"."""
     return Option(names=names, **settings)
 
 
 def refuse_unknown(given: Mapping[str, object], record: type[Any]) -> None:
-    """UsageError for an option that the TypedDict of a function's keywords does not have."""
+    """Raise UsageError for an option that the TypedDict of a function's keywords does not have."""
     if unknown := sorted(given.keys() - record.__annotations__.keys()):
         raise UsageError(f"there is no option {unknown[0]!r}", hint=f"Options: {', '.join(record.__annotations__)}.")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """A command: the function that it calls, as "module:function", one line on it, and whether it can write a page.
+    """A command: the function that it calls, as "module:function", a line of help, and whether it can write an HTML
+    page.
 
-    `first` is what it does until a first stage is reported; None: look at the model and the runtimes.
-    `gone` are options that another tool has, with what to give instead.
-    In place of a function the command may be named as click has made it.
+    `first` describes its work until the first stage is reported; None means looking at the model and the runtimes.
+    `gone` are options of other tools, each with its replacement. Instead of a function, `place` may name a click
+    command.
     """
 
     place: str
@@ -68,9 +69,9 @@ class CommandRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow(CommandRow):
-    """A group of commands by their names: `place` is the module of those whose rows name a function alone.
+    """A group of commands by their names; `place` is the module of commands whose rows name only a function.
 
-    Without a subcommand the group is its `default` one, whose options it takes too.
+    Without a subcommand the group runs its `default` command, whose options it accepts too.
     """
 
     help: str = ""
@@ -78,7 +79,7 @@ class GroupRow(CommandRow):
     default: str | None = None
 
     def commands(self) -> dict[str, CommandRow]:
-        """The rows of its commands, with whole places."""
+        """The rows of the group's commands, with complete places."""
         places = {
             name: row.place if ":" in row.place else f"{self.place}:{row.place}" for name, row in self.rows.items()
         }

@@ -1,4 +1,4 @@
-"""What installed packages add to gnomon: their entry points, which tell of runtimes, devices, jobs and others."""
+"""Extensions of gnomon by installed packages: entry points for runtimes, devices, jobs and others."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 JOBS = "gnomon.jobs"
-"""The group of the entry points that name a `Job` each, by the name of its command."""
+"""The group of entry points for jobs: each has the name of a command and names a `Job`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job: its commands, documents and functions. Gnomon's own are rows of `gnomon.builtin`, others entry points.
+    """A job: its commands, documents and functions. Gnomon's own jobs are rows of `gnomon.builtin`, others are entry
+    points.
 
-    All of it is "module:attribute", and is imported when it is needed. `commands` are by name, of functions whose
-    signatures declare their options (`gnomon.options`); of a package's job it is the one that has the job's own name.
-    `documents` are the record of a JSON document, by the part of its `format` after "gnomon-", and what writes its
-    report: report(record, page), or "". `functions` are those of Python, by name.
+    Everything is given as "module:attribute" and imported when needed. `commands` are given by name, with functions
+    whose signatures declare their options (`gnomon.options`); for a package's job, only the command with the job's name
+    counts. `documents` maps the part of a JSON document's `format` after "gnomon-" to the document's record class and
+    the function that writes its report, report(record, page), or "". `functions` are the Python functions, by name.
     """
 
     commands: Mapping[str, CommandRow]
@@ -35,7 +36,7 @@ class Job:
 
 
 def job(name: str) -> Job:
-    """The job that a package adds under this name. KeyError where none does, UsageError where it cannot be loaded."""
+    """The job that a package adds under this name. KeyError if there is none, UsageError if it cannot be loaded."""
     entry = named(JOBS)[name]
     row = loaded(entry, f"the job {name}")
     if not isinstance(row, Job):
@@ -48,7 +49,7 @@ def job(name: str) -> Job:
 
 
 def jobs() -> dict[str, Job | UsageError]:
-    """The jobs that packages add, by name, or why one cannot be used: it stands in nobody else's way."""
+    """The jobs that packages add, by name; for an unusable job the error, so that it does not affect other jobs."""
     rows: dict[str, Job | UsageError] = {}
     for name in named(JOBS):
         try:
@@ -59,11 +60,12 @@ def jobs() -> dict[str, Job | UsageError]:
 
 
 def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
-    """What "module:attribute" names in a package that adds `what`, which is of a `kind` that is called `wanted`.
+    """The object that "module:attribute" names in a package that adds `what`; `kind` checks it, and `wanted` names its
+    kind.
 
-    UsageError where it is not, or cannot be loaded.
+    UsageError if it is of another kind or cannot be loaded.
     """
-    from importlib import metadata  # here and below: a command of gnomon's own starts without it
+    from importlib import metadata  # here and below: gnomon's own commands start without it
 
     value = loaded(metadata.EntryPoint(name=what, value=place, group=""), what)
     if kind(value):
@@ -74,14 +76,14 @@ def at(place: str, what: str, kind: Callable[[Any], bool], wanted: str) -> Any:
 def entry_points(*, group: str) -> metadata.EntryPoints:
     """The entry points of a group, as `importlib.metadata.entry_points` finds them.
 
-    That reads a file of each installed package, which takes longer than most commands have to do: it is done once for
-    each state of the folders of packages.
+    Finding them reads a file of each installed package, which takes longer than the work of most commands, so it is
+    done only once for each state of the package folders.
     """
     return _read_entry_points(group, tuple((path, _changed_ns(path)) for path in sys.path))
 
 
 def named(group: str) -> dict[str, metadata.EntryPoint]:
-    """The entry points of a group by name; nobody else's package can take the place of one of gnomon's own."""
+    """The entry points of a group by name; no other package can replace one of gnomon's own."""
     entries: dict[str, metadata.EntryPoint] = {}
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, not is_own(entry))):
         entries.setdefault(entry.name, entry)
@@ -89,18 +91,20 @@ def named(group: str) -> dict[str, metadata.EntryPoint]:
 
 
 def is_own(entry: metadata.EntryPoint) -> bool:
-    """Whether an entry point is one of gnomon itself."""
+    """Whether an entry point belongs to gnomon itself."""
     return entry.value.startswith("gnomon.")
 
 
 def passed_over(group: str) -> list[metadata.EntryPoint]:
-    """The entry points of a group that `named` leaves out, as another's of the same name comes first."""
+    """The entry points of a group that `named` leaves out because another with the same name comes first."""
     chosen = named(group)
     return [entry for entry in entry_points(group=group) if entry.value != chosen[entry.name].value]
 
 
 def loaded(entry: metadata.EntryPoint, what: str) -> Any:
-    """What an entry point names. UsageError that tells `what` it is where it cannot be loaded; GnomonError as it is."""
+    """The object that an entry point names. UsageError that names `what` it is if it cannot be loaded; GnomonError is
+    passed on.
+    """
     try:
         return entry.load()
     except GnomonError:
@@ -120,7 +124,7 @@ def _read_entry_points(group: str, where: tuple[tuple[str, int], ...]) -> metada
 
 
 def _changed_ns(path: str) -> int:
-    """When something was last added to a folder or removed from it; 0 without a folder."""
+    """The time of the last addition to or removal from a folder; 0 if there is no folder."""
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:

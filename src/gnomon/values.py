@@ -1,5 +1,5 @@
-"""Values that are written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7. Each function raises ValueError with what is
-wrong.
+"""Reads values written as text: NAME=1,3,224,224, KEY=VALUE, 2ms, 4-7. Each function raises ValueError with the reason
+if a text is invalid.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from gnomon.errors import UsageError
 
 WAIT_S = 600.0
-"""How long a device that vanishes may stay away."""
+"""How long a device that vanishes may stay away, in seconds."""
 SHORT_NAMES = {"ort": "onnxruntime", "ov": "openvino", "tflite": "litert", "torch": "pytorch"}
 """Runtimes by the short names that people use."""
 
@@ -32,7 +32,9 @@ _TOOLCHAIN_KEY = re.compile(r"[A-Za-z0-9_+-]+\.[A-Za-z_][A-Za-z0-9_]*")
 
 
 def shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """An input's name and its dimensions, which may be 0: a decoder's first call has no past. The name may hold "="."""
+    """An input's name and dimensions. A dimension may be 0, as a decoder's first call has no past. The name may contain
+    "=".
+    """
     name, sign, sizes = text.rpartition("=")
     numbers = sizes.split(",") if sizes else []
     if not sign or not name or not all(re.fullmatch(r" *[0-9]{1,9} *", n) for n in numbers):
@@ -41,7 +43,7 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def dimension(text: str) -> tuple[str, tuple[int, ...]]:
-    """The name of a dimension and its sizes, each once; 0 is one, as in `shape`."""
+    """The name of a dimension and its sizes, each once; 0 is allowed, as in `shape`."""
     name, _, sizes = text.rpartition("=")
     if not name or not re.fullmatch(r" *[0-9]{1,9} *(, *[0-9]{1,9} *)*", sizes, re.ASCII):
         raise ValueError(f"{text!r} is not a dimension: give NAME=64, or several sizes as NAME=16,64")
@@ -49,8 +51,8 @@ def dimension(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
-    """An input's name and the .npy files that feed it: one where all of the text is a path, else those between its
-    commas.
+    """An input's name and its .npy files: one file if the whole text is an existing path, otherwise several separated
+    by commas.
     """
     name, _, files = text.partition("=")
     if not name or not files:
@@ -59,7 +61,7 @@ def input_files(text: str) -> tuple[str, tuple[Path, ...]]:
 
 
 def environment(text: str) -> dict[str, str]:
-    """Environment variables of one variant. A comma that no KEY= follows belongs to the value."""
+    """The environment variables of one variant. A comma that is not followed by KEY= belongs to the value."""
     variables: dict[str, str] = {}
     for part in re.split(r",(?=[A-Za-z_][A-Za-z0-9_]*=)", text):
         key, sign, value = part.partition("=")
@@ -74,7 +76,9 @@ def environment(text: str) -> dict[str, str]:
 
 
 def runtime_options(text: str) -> dict[str, str]:
-    """Options of one runtime's sessions, each by RUNTIME:KEY. A comma that no KEY= follows belongs to the value."""
+    """Session options of one runtime, each by RUNTIME:KEY. A comma that is not followed by KEY= belongs to the
+    value.
+    """
     runtime, _, _ = text.partition("=")[0].rpartition(":")
     parts = [part.partition("=") for part in re.split(rf",(?={_OPTION_KEY.pattern}=)", text[len(runtime) + 1 :])]
     settings = {f"{runtime}:{key}": value for key, sign, value in parts if sign and _OPTION_KEY.fullmatch(key)}
@@ -84,7 +88,7 @@ def runtime_options(text: str) -> dict[str, str]:
 
 
 def toolchain_setting(text: str) -> tuple[str, str]:
-    """A setting of one of several toolchains: its name with the toolchain's before it, and its value."""
+    """A setting of a toolchain: its name, prefixed with the toolchain's name, and its value."""
     key, sign, value = text.partition("=")
     if not sign or not value or not _TOOLCHAIN_KEY.fullmatch(key):
         raise ValueError(f"{text!r} is not a setting: give TOOLCHAIN.KEY=VALUE")
@@ -111,7 +115,9 @@ def seconds(text: str) -> float:
 
 
 def latency(text: str) -> float:
-    """A latency: a number above 0 with its unit. Without one it is an error: 2 would be seconds, and is meant as ms."""
+    """A latency: a number above 0 with its unit. A missing unit is an error, because 2 would mean seconds but is
+    probably meant as ms.
+    """
     match = re.fullmatch(r"\s*(?P<number>[^\sa-z]+|[^\sa-z]+e[^\sa-z]+)\s*(?P<unit>s|ms|us|ns)\s*", text)
     number = _number(match["number"]) * _UNITS[match["unit"]] if match else math.nan
     if not (math.isfinite(number) and number > 0):
@@ -120,7 +126,7 @@ def latency(text: str) -> float:
 
 
 def span(text: str) -> float:
-    """A time span with its unit. Without one it is an error: 10 may be minutes or seconds."""
+    """A time span with its unit. A missing unit is an error, because 10 may mean minutes or seconds."""
     match = re.fullmatch(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>h|min|s|ms|us)\s*", text, re.ASCII)
     number = float(match["number"]) * _SPANS[match["unit"]] if match else math.nan
     if not (math.isfinite(number) and number > 0):
@@ -129,9 +135,10 @@ def span(text: str) -> float:
 
 
 def quantity(text: str, unit: str | None = None) -> float:
-    """A number with a unit of bytes, seconds or joules, or without one, which is then a number of `unit`.
+    """An amount with a unit of bytes, seconds or joules; a number without a unit is in `unit`.
 
-    In that unit, such as MB; in bytes, seconds, joules or as it is without a `unit`. GB are 10^9 bytes, GiB 2^30.
+    The result is in `unit`, such as MB; without `unit` it is in bytes, seconds or joules, or a plain number. GB are
+    10^9 bytes, GiB 2^30.
     """
     match = _QUANTITY.fullmatch(text.strip())
     given = match[2] if match else ""
@@ -150,7 +157,7 @@ def quantity(text: str, unit: str | None = None) -> float:
 
 
 def quantity_in(place: str, most: float | str, unit: str) -> float:
-    """The most of what is limited at a place, such as memory:gpu, in its unit. UsageError for other units."""
+    """The limit at a place, such as memory:gpu, in the place's unit. UsageError for other units."""
     try:
         return quantity(most, unit) if isinstance(most, str) else float(most)
     except ValueError as error:
@@ -158,7 +165,7 @@ def quantity_in(place: str, most: float | str, unit: str) -> float:
 
 
 def percent(text: str) -> float:
-    """A share, in per cent: 3% or 0.5%. Without the sign it is an error: 0.03 could be 3 %."""
+    """A share in per cent: 3% or 0.5%. A missing sign is an error, because 0.03 could mean 3 %."""
     number = _number(text.strip()[:-1]) / 100 if text.strip().endswith("%") else math.nan
     if not 0 <= number <= 1:
         raise ValueError(f"{text!r} is not a percentage from 0% to 100%: write it with the % sign, such as 3%")
@@ -166,7 +173,7 @@ def percent(text: str) -> float:
 
 
 def cores(text: str) -> tuple[int, ...]:
-    """Cores of a device: numbers and ranges."""
+    """The cores of a device, from numbers and ranges."""
     numbers: set[int] = set()
     for part in text.split(","):
         ends = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", part.strip(), re.ASCII)
@@ -177,7 +184,7 @@ def cores(text: str) -> tuple[int, ...]:
 
 
 def thread_counts(text: str) -> tuple[int, ...] | Literal["all"]:
-    """Numbers of threads in the order given, each once, or "all"."""
+    """Numbers of threads in the given order, each once, or "all"."""
     if text == "all":
         return "all"
     parts = [part.strip() for part in text.split(",")]
@@ -188,21 +195,21 @@ def thread_counts(text: str) -> tuple[int, ...] | Literal["all"]:
 
 
 def folder(text: str) -> Path:
-    """A folder, or where one may be made."""
+    """The path of a folder that exists or may be created."""
     if Path(text).exists() and not Path(text).is_dir():
         raise ValueError(f"{text!r} is a file, and no folder")
     return Path(text)
 
 
 def file(text: str) -> Path:
-    """A file, or where one may be made."""
+    """The path of a file that exists or may be created."""
     if Path(text).is_dir():
         raise ValueError(f"{text!r} is a folder, and no file")
     return Path(text)
 
 
 def new_file(text: str) -> Path:
-    """A file to write: refused before hours of measuring where it could not be written after them."""
+    """A file to write; an unwritable path is refused now instead of after hours of measuring."""
     path = file(text)
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ValueError(f"{path.parent} is not a folder that can be written to")
@@ -210,5 +217,5 @@ def new_file(text: str) -> Path:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names between commas; none where there is no text."""
+    """Names separated by commas; an empty text gives none."""
     return tuple(text.split(",")) if text else ()

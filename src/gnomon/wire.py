@@ -1,8 +1,9 @@
-"""The values that the host and the agent exchange as JSON (docs/agent.md), and plan.json of a package: types alone.
+"""The types of the values that the host and the agent exchange as JSON (docs/agent.md), and of a package's plan.json.
 
-The agent imports them for the type checker only, so that no process of a device loads this module. The host checks by
-them what an agent writes (`gnomon.measure.link.event_of`), by pydantic, which wants `typing_extensions` of Python 3.11.
-It has no ``from __future__ import annotations``, with which that does not see which keys are required.
+The agent imports these types only for the type checker, so that no process on a device loads this module. The host uses
+them to check an agent's output (`gnomon.measure.link.event_of`) with pydantic, which requires `typing_extensions` on
+Python 3.11. The module has no ``from __future__ import annotations``, because pydantic could then not see which keys
+are required.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,16 @@ from typing import Any, Literal, NotRequired, final
 from typing_extensions import TypedDict
 
 Options = Mapping[str, Any]
-"""The options of a segment: each runtime has its own, a third party's runtime too."""
+"""The options of a segment; each runtime, including a third party's, has its own options."""
 
 Details = Mapping[str, Any]
-"""A runtime's report of itself in its own words; the keys are of that runtime alone."""
+"""A runtime's report about itself, with keys specific to that runtime."""
 
 
 class OperatorTable(TypedDict):
-    """Where a command reports the times of operators; see `gnomon.agent.drivers.command.reading.readings`."""
+    """How the times of operators are read from a command's report; see
+    `gnomon.agent.drivers.command.reading.readings`.
+    """
 
     read: str
     label: str
@@ -47,7 +50,9 @@ class CommandSpec(TypedDict):
 
 
 class Tensor(TypedDict):
-    """A buffer. Its shape is None, or has a -1, where only the runtime tells it; those of one `slab` share memory."""
+    """A buffer. Its shape is None or contains -1 if only the runtime knows it; buffers of the same `slab` share
+    memory.
+    """
 
     shape: Sequence[int] | None
     dtype: str
@@ -55,7 +60,9 @@ class Tensor(TypedDict):
 
 
 class Feed(TypedDict, total=False):
-    """The values of an input: a file's, these, those drawn between two ends; empty for those drawn by default."""
+    """The values of an input: from a file, given values, or random values between two ends; empty for the default
+    random values.
+    """
 
     file: str
     values: Sequence[float]
@@ -86,7 +93,7 @@ class Packaged(RuntimeModel):
 
 
 class JobInputs(TypedDict):
-    """The part of a job that its inputs are made from."""
+    """The part of a job that determines its inputs."""
 
     tensors: dict[str, Tensor]
     feeds: dict[str, Feed]
@@ -101,7 +108,7 @@ class Job(JobInputs):
 
 
 class PlanJob(Job):
-    """The job, and the environment of its process."""
+    """A job with the environment of its process."""
 
     environment: dict[str, str]
 
@@ -125,7 +132,7 @@ class Versions(TypedDict, total=False):
 
 
 class PlanHead(TypedDict):
-    """How the file begins; `model` has the name and the SHA-256 of the model's file."""
+    """The head of the file; `model` has the name and the SHA-256 of the model's file."""
 
     format: str
     version: int
@@ -144,28 +151,29 @@ class Plan(PlanHead):
 
 
 class Machine(TypedDict, total=False):
-    """Settings to make while something is measured: the cores to use, the frequency governor."""
+    """Settings to apply during measurements: the cores to use and the frequency governor."""
 
     pin: list[int]
     governor: str
 
 
 class MachineSettings(Machine, total=False):
-    """The settings that were made, and the governors that the cores had before."""
+    """The settings that were applied, and the previous governors of the cores."""
 
     governors_before: dict[str, str]
 
 
 class Snapshot(TypedDict, total=False):
-    """The state of a machine at one moment, as far as its kernel tells it.
+    """The state of a machine at one moment, as far as its kernel reports it.
 
-    `cores` are those that the process may use. `runnable` counts the processes that want to run, this one among them.
-    cpu_busy_s and cpu_total_s are of all cores since boot, cpu_steal_s was taken by other virtual machines, own_cpu_s
-    by this process and its ended children. `swapped_pages` went in and out since boot. `frequencies_khz` are current,
-    lowest, highest allowed, highest of the hardware, a core. `trip_points_c` are by zone the lowest temperature of
-    each type (passive, hot, critical) from which the kernel slows down or stops the machine, `slowed_to_cool` what it
-    slows down now, and how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped,
-    4 throttled, 8 soft temperature limit.
+    `cores` is the number of cores that the process may use. `runnable` counts the processes that want to run, including
+    this one. cpu_busy_s and cpu_total_s are totals of all cores since boot; cpu_steal_s was used by other virtual
+    machines, own_cpu_s by this process and its ended children. `swapped_pages` counts pages swapped in and out since
+    boot. `frequencies_khz` are, for each core, the current, the lowest allowed, the highest allowed, and the hardware's
+    highest frequency. `trip_points_c` are, for each zone, the lowest temperatures of each type (passive, hot, critical)
+    at which the kernel slows down or stops the machine; `slowed_to_cool` are the devices that it slows down now, and
+    how far. `firmware_limits` are the Raspberry Pi's bits: 1 under-voltage, 2 clock capped, 4 throttled, 8 soft
+    temperature limit.
     """
 
     monotonic_s: float
@@ -195,9 +203,9 @@ class Snapshot(TypedDict, total=False):
 
 
 class Environment(TypedDict):
-    """The state before and after a session; `unwatched` where the session ended before it was reported.
+    """The state before and after a session; `unwatched` if the session ended before the state was reported.
 
-    The results database also keeps of which process and candidates it is, and when it came.
+    The results database also keeps its process, its candidates, and its time of arrival.
     """
 
     before: Snapshot
@@ -210,7 +218,7 @@ class Environment(TypedDict):
 
 
 class EnergyMeter(TypedDict):
-    """The energy counters to read around a block, how long and how far they move."""
+    """The energy counters to read around a block, with their period and step."""
 
     counters: Sequence[str]
     period_ns: int
@@ -259,7 +267,7 @@ class WarmUp(TypedDict):
 
 
 class BlockLimits(TypedDict):
-    """How long a block lasts: samples of `sample_ns`, or the `slots` of a grid with a call each."""
+    """The length of a block: samples of `sample_ns`, or the `slots` of a grid with one call each."""
 
     sample_ns: int
     seconds: float
@@ -272,14 +280,14 @@ class BlockLimits(TypedDict):
 
 
 class ProfileLimits(TypedDict):
-    """How long a profiled block lasts."""
+    """The length of a profiled block."""
 
     seconds: float
     most: int
 
 
 class Opening(TypedDict):
-    """How a job is opened: its outputs for `seeds` are saved to a file, or compared with those of one."""
+    """How a job is opened: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
 
     job: Job
     profiled: NotRequired[bool]
@@ -302,7 +310,7 @@ class Candidate(TypedDict):
 
 
 class MeasuringProtocol(TypedDict):
-    """A measuring request without its candidates: the effort decides it, but for `machine` and `keep`."""
+    """A measuring request without its candidates; everything except `machine` and `keep` comes from the effort."""
 
     rounds: int
     laggard: float
@@ -324,7 +332,7 @@ class MeasuringRequest(MeasuringProtocol):
 
 
 class JobCommand(TypedDict):
-    """A command for one of the jobs that a worker holds open, by its name; "" where there is one."""
+    """A command for one of a worker's open jobs, given by its name; "" if there is only one."""
 
     job_name: NotRequired[str]
 
@@ -355,7 +363,7 @@ class CloseCommand(JobCommand):
 
 
 class WakeCommand(TypedDict):
-    """Import what every job needs, so that opening one takes less."""
+    """Import the modules that every job needs, so that opening a job takes less time."""
 
     do: Literal["wake"]
 
@@ -378,7 +386,7 @@ class SupportsCommand(TypedDict):
 
 
 class EnergyCommand(TypedDict):
-    """Report the energy counters of these names, or the usual ones."""
+    """Report the energy counters with these names, or the usual ones."""
 
     do: Literal["energy"]
     counters: list[str]
@@ -386,13 +394,13 @@ class EnergyCommand(TypedDict):
 
 
 FreshCommand = ProbeCommand | SupportsCommand | EnergyCommand
-"""Commands for fresh workers. Those of one `process` that follow each other go to one worker."""
+"""Commands for fresh workers. Consecutive commands with the same `process` go to the same worker."""
 
 Command = WakeCommand | OpenCommand | BlockCommand | ProfileCommand | CloseCommand | FreshCommand
 
 
 class KeyedCommand(TypedDict):
-    """A command, and the key by which it is answered."""
+    """A command with the key for its answer."""
 
     key: str
     command: FreshCommand
@@ -400,7 +408,7 @@ class KeyedCommand(TypedDict):
 
 @final
 class CommandRequest(TypedDict):
-    """One command each for fresh workers."""
+    """Commands for fresh workers."""
 
     commands: list[KeyedCommand]
     timeout_s: float
@@ -413,8 +421,9 @@ Request = MeasuringRequest | CommandRequest
 class Place(TypedDict):
     """The backend of some operators, by their names or indices, as the runtime reports it.
 
-    Of an accelerator also its name, and the memory that the model holds there; where it was asked to explain itself,
-    the `reason` why they are not elsewhere, if it said one. The other keys are one runtime's own.
+    For an accelerator it also has the accelerator's name and the memory that the model uses there. If the runtime was
+    asked to explain itself, `reason` says why the operators are not elsewhere, if a reason was given. The other keys
+    are specific to one runtime.
     """
 
     operators: Sequence[str | int]
@@ -437,16 +446,16 @@ class KernelTimes(TypedDict):
 
 
 class Difference(TypedDict):
-    """How far outputs are off: at most, and relative to the largest magnitude of the reference."""
+    """The largest difference of outputs, absolute and relative to the reference's largest magnitude."""
 
     relative: float
     absolute: NotRequired[float]
 
 
 class Sensitivity(Difference):
-    """How far outputs move with the inputs.
+    """How much outputs change with the inputs.
 
-    `finite` is the smallest share of finite values in any output, `again` the relative difference of outputs that are
+    `finite` is the smallest share of finite values in any output, and `again` the relative difference when outputs are
     computed a second time.
     """
 
@@ -463,7 +472,7 @@ class Pace(TypedDict):
 
 
 class OpenedFacts(TypedDict, total=False):
-    """The facts of an opened job. `program` says that each visit is a process of a program."""
+    """The facts of an opened job. `program` means that each visit is a process of a program."""
 
     load_ns: int
     first_call_ns: int
@@ -475,9 +484,9 @@ class OpenedFacts(TypedDict, total=False):
 
 
 class BlockFacts(TypedDict):
-    """A block of samples of `inner` calls each; `waits` counts how often the process gave up its core by itself.
+    """A block of samples of `inner` calls each; `waits` counts how often the process gave up its core voluntarily.
 
-    `per_s` is how many calls a second ended where several were made at once.
+    `per_s` is the number of calls per second if several run at once.
     """
 
     wall_ns: list[int]
@@ -493,9 +502,9 @@ class BlockFacts(TypedDict):
 
 
 class FailureFacts(TypedDict):
-    """How a process failed: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, the next step.
+    """How a process failed: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, and the next step.
 
-    `segment` is the number of a job's segment that was refused when it was loaded.
+    `segment` is the number of the job's segment that was refused on loading.
     """
 
     kind: str
@@ -518,10 +527,12 @@ class DeviceFound(TypedDict):
 
 
 class Provider(TypedDict, total=False):
-    """An execution provider of ONNX Runtime: the name that sessions report, and what a session gets it by.
+    """An execution provider of ONNX Runtime: the name that sessions report, and everything that a session needs to use
+    it.
 
-    `excludes` is the option that excludes nodes by name. `software` says that the device is a program on the
-    processor, `memory` that it has its own, `module` is the plugin that it is in, `refused` why it is not usable.
+    `excludes` is the option that excludes nodes by name. `software` means that the device is a program on the
+    processor, `memory` that the device has its own memory; `module` is the plugin's module, and `refused` the reason
+    why the provider cannot be used.
     """
 
     provider: str
@@ -535,9 +546,9 @@ class Provider(TypedDict, total=False):
 
 
 class ProbeDetails(TypedDict, total=False):
-    """The report of a probe beside version and backends: `lacking` says why a backend is not there.
+    """The report of a probe besides version and backends; `lacking` says why a backend is missing.
 
-    The keys from `accelerators` on are one runtime's own, and a third party's runtime may have others.
+    The keys from `accelerators` on are specific to one runtime, and a third party's runtime may have others.
     """
 
     devices: list[DeviceFound]
@@ -572,7 +583,7 @@ class SignalEvent(TypedDict):
 
 
 class AnswerEvent(TypedDict):
-    """The answer to the command of a key."""
+    """The answer to the command with this key."""
 
     event: Literal["answer"]
     key: str
@@ -596,7 +607,9 @@ class BlockEvent(BlockFacts):
 
 
 class FailureEvent(FailureFacts):
-    """A candidate failed, or the command of that key; or, without a name, the settings of the machine."""
+    """The failure of a candidate, or of the command with that key, or if the name is empty of the machine's
+    settings.
+    """
 
     event: Literal["failure"]
     candidate: str

@@ -1,1 +1,1 @@
-"""The record of every run: what a store is, and the one in SQLite."""
+"""The record of every run: the interface of a store, and the store in SQLite."""

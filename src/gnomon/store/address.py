@@ -1,4 +1,4 @@
-"""Where a record is: a file of SQLite, or a database of a server, which a package adds the store of."""
+"""The address of a record: an SQLite file, or a server's database, for which another package provides the store."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _SERVER = re.compile(r"(?P<kind>[a-z][a-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAddress:
-    """A database of a server, as `postgresql://USER@HOST:PORT/DATABASE`; it never holds a password."""
+    """The address of a server's database, such as `postgresql://USER@HOST:PORT/DATABASE`; it never contains a
+    password.
+    """
 
     url: str
 
     @property
     def kind(self) -> str:
-        """The text before "://"."""
+        """The kind of database: the text before "://"."""
         return self.url.partition(":")[0]
 
     def __str__(self) -> str:
@@ -30,22 +32,22 @@ class DatabaseAddress:
 
 
 RecordAddress = Path | DatabaseAddress
-"""Where a record is."""
+"""The address of a record."""
 
 
 RecordLike = str | os.PathLike[str] | DatabaseAddress
-"""A record as a caller names it."""
+"""A record as given by a caller."""
 
 
 def default_path() -> Path:
     """The file record.sqlite in the user's folder."""
-    from gnomon.system.files import user_folder  # here: help knows addresses, and reads no files
+    from gnomon.system.files import user_folder  # imported here: help needs addresses but no files
 
     return user_folder() / "record.sqlite"
 
 
 def whole(record: RecordAddress) -> RecordAddress:
-    """The record as it is named in every folder, by whichever link it is reached."""
+    """The record's name independent of the current folder and of links."""
     return record.resolve() if isinstance(record, Path) else record
 
 
@@ -54,9 +56,9 @@ def record_address(text: None) -> None: ...
 @overload
 def record_address(text: RecordLike) -> RecordAddress: ...
 def record_address(text: RecordLike | None) -> RecordAddress | None:
-    """The record that `--record` or `GNOMON_RECORD` names: `KIND://..`, or the path of a file; None stays None.
+    """The record that `--record` or `GNOMON_RECORD` names, either `KIND://..` or the path of a file; None stays None.
 
-    RecordError for an address with a password, which every list of processes would show, or one that cannot be read.
+    RecordError for an address that cannot be read, or one with a password, which lists of processes would show.
     """
     if text is None or isinstance(text, DatabaseAddress):
         return text
@@ -65,13 +67,13 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
     if server is None:
         return Path(address)
     try:
-        # libpq ends the user's part at the last "@", whatever stands before that: "u:p?w@host" has a password.
+        # For libpq the user's part ends at the last "@", whatever comes before: "u:p?w@host" has a password.
         secret = ":" in address.partition("://")[2].rpartition("@")[0]
         secret |= any("password" in key for key, _ in parse_qsl(urlsplit(address).query))
         if "#" in address:
             raise ValueError("libpq knows no fragments, and would read on")
     except ValueError:
-        # Not told again: what cannot be read may hold a password.
+        # The address is not repeated in the message, as it may contain a password.
         raise RecordError(
             "the address of the database cannot be read", hint=f"Give {server['kind']}://USER@HOST:PORT/DATABASE."
         ) from None
@@ -84,7 +86,7 @@ def record_address(text: RecordLike | None) -> RecordAddress | None:
 
 
 def default_record() -> RecordAddress:
-    """The user's own record: what `GNOMON_RECORD` names, else the file `default_path()`."""
+    """The user's own record: the one that `GNOMON_RECORD` names, otherwise the file `default_path()`."""
     text = os.environ.get("GNOMON_RECORD")
     if not text:
         return default_path()

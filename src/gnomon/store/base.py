@@ -1,4 +1,4 @@
-"""The store: what is kept of every measurement, append and query."""
+"""The store: an append-only record of every measurement, with queries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from gnomon.core.sample import Campaign, Event, Run
 from gnomon.errors import RecordError, system_errors
 
 COMMAND, FILES, FAILED = "command", "files", "failed"
-"""The names of the events in which a job notes how it was asked for, where what it writes is, and what ended it: the
-message and the hint of its error, or nothing where it goes on."""
+"""The names of the events in which a job notes its command, the files that it writes, and the error that ended it: the
+error's message and hint, or nothing once the job continues.
+"""
 
 CLOSED = "closed"
-"""The key in the data of `FAILED` that says that the campaign is not taken up again: nobody was left to decide on."""
+"""The key in the data of `FAILED` for a campaign that is not resumed, because there was nothing left to decide on."""
 
 
 _Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and "\0" not in text)]
@@ -27,7 +28,7 @@ _Path = Annotated[str, codec.Must(be="a path", fits=lambda text: bool(text) and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """The data of an event `COMMAND`: the words of the command line, and the folder in which they were given."""
+    """The data of an event `COMMAND`: the words of the command line, and the folder in which it was run."""
 
     arguments: tuple[str, ...]
     folder: _Path
@@ -35,7 +36,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFile:
-    """A file of an event `FILES`; of one that is whole how many bytes from its beginning, and their SHA-256."""
+    """A file in an event `FILES`; for a complete file also the number of bytes from its beginning, and their
+    SHA-256.
+    """
 
     path: _Path
     bytes: int | None = None
@@ -50,14 +53,14 @@ class Files:
 
 
 ARGUMENTS: ContextVar[tuple[str, ...]] = ContextVar("ARGUMENTS", default=())
-"""The words of the command line that asks now; none where Python asks."""
+"""The words of the current command line; none if called from Python."""
 
 
 CELL = "cell"
-"""The name of the event by which a campaign knows the run of a suite, and the cell of it, that it is measured for."""
+"""The name of the event that holds the run of a suite, and its cell, for which a campaign is measured."""
 
 ASKING_CELL: ContextVar[Mapping[str, str] | None] = ContextVar("ASKING_CELL", default=None)
-"""The run of a suite and the cell that ask now: `suite` and `cell`; None where a command asks by itself."""
+"""The current run of a suite and its cell (`suite` and `cell`); None for a command outside a suite."""
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -65,7 +68,7 @@ T = TypeVar("T")
 
 
 class Query(Generic[T_co]):
-    """A question to a store, which answers it with items of one kind."""
+    """A query to a store, which answers with items of one kind."""
 
     __slots__ = ()
 
@@ -74,8 +77,8 @@ class Query(Generic[T_co]):
 class CampaignQuery(Query[Campaign]):
     """Campaigns, the newest first; each field that is not None narrows the answer.
 
-    `finished` asks whether the last event "finished" or "reopened" is "finished", `cell` whether the last event `CELL`
-    says that. `held` asks whether another store that is open, and whose process lives, has opened the campaign.
+    `finished` asks whether the last of the events "finished" and "reopened" is "finished", and `cell` whether the last
+    event `CELL` has this data. `held` asks whether another open store of a living process has opened the campaign.
     """
 
     id: str | None = None
@@ -105,7 +108,7 @@ class EventQuery(Query[Event]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many runs of a candidate a campaign holds, and how many of those failed."""
+    """The number of runs of a candidate in a campaign, and the number of failed ones."""
 
     candidate: str
     runs: int
@@ -114,7 +117,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TallyQuery(Query[Tally]):
-    """One `Tally` a candidate of the campaign, in the order of their first runs."""
+    """One `Tally` for each candidate of the campaign, in the order of their first runs."""
 
     campaign: str
 
@@ -136,14 +139,14 @@ class Store(Protocol):
     def open_campaign(self, campaign: Campaign) -> None:
         """Add the campaign, and hold it until the store is closed or its process ends.
 
-        Nothing is added if the same campaign is there. RecordError if its id is another's, or if another open store
-        holds it: two that measured for one campaign would each take up the other's runs.
+        Nothing is added if the same campaign exists. RecordError if its id belongs to a different campaign, or if
+        another open store holds it, because two stores measuring for one campaign would each reuse the other's runs.
         """
 
     def append(self, campaign: str, item: Run | Event) -> None:
-        """Add a run or an event to the campaign of that id.
+        """Add a run or an event to the campaign with that id.
 
-        RecordError if there is no such campaign, or if it has samples of the same visit already: the same candidate,
+        RecordError if there is no such campaign, or if it already has samples of the same visit: the same candidate,
         process, block and `profiled`. A visit may fail any number of times.
         """
 
@@ -155,26 +158,26 @@ class Store(Protocol):
 
 
 def latest_of(store: Store, key: str) -> Campaign | None:
-    """The newest campaign that asked the same question, finished or not, unless another open store holds it."""
+    """The newest campaign with the same question, finished or not, that no other open store holds."""
     return next(store.query(CampaignQuery(key=key, held=False)), None)
 
 
 def latest_unfinished(store: Store, key: str) -> Campaign | None:
-    """The newest campaign that asked the same question and was interrupted: the one to resume.
+    """The newest interrupted campaign with the same question, which is the one to resume.
 
-    One that another open store holds was not interrupted: it is being measured.
+    A campaign that another open store holds was not interrupted, but is being measured.
     """
     return next(store.query(CampaignQuery(key=key, finished=False, held=False)), None)
 
 
 def note(store: Store, campaign: str, name: str, data: Mapping[str, object]) -> None:
-    """Add an event of this moment to a campaign."""
+    """Add an event with the current time to a campaign."""
     store.append(campaign, Event(name=name, at_s=time.time(), data=data))
 
 
 def note_command(store: Store, campaign: str) -> None:
-    """Note by which words and in which folder, or for which cell of a suite, a campaign is asked for, unless that is
-    what was noted last.
+    """Note the command line and folder, or the cell of a suite, for which a campaign is run, unless the last note is
+    the same.
     """
     cell = ASKING_CELL.get()
     if cell is not None and last_note(store, campaign, CELL) != cell:
@@ -185,10 +188,10 @@ def note_command(store: Store, campaign: str) -> None:
 
 
 def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: bool = False) -> None:
-    """Note the files that a job writes; once they are `whole` with their sizes and digests.
+    """Note the files that a job writes; with `whole`, also their sizes and digests.
 
-    So many bytes from the beginning stay as they are until they are noted again. RecordError for one that cannot be
-    read.
+    That many bytes from the beginning do not change until the file is noted again. RecordError for a file that cannot
+    be read.
     """
     files: list[dict[str, object]] = [{"path": str(path.absolute())} for path in paths]
     for path, noted in zip(paths, files, strict=True):
@@ -200,7 +203,7 @@ def note_files(store: Store, campaign: str, paths: Sequence[Path], *, whole: boo
 
 
 def last_note(store: Store, campaign: str, name: str) -> Any:
-    """The data of the last event of that name; None without one."""
+    """The data of the last event with that name; None if there is none."""
     last = None
     for event in store.query(EventQuery(campaign=campaign, name=name)):
         last = event.data
@@ -208,12 +211,12 @@ def last_note(store: Store, campaign: str, name: str) -> Any:
 
 
 def last_command(store: Store, campaign: str) -> Command | None:
-    """How a campaign was asked for last; None if a command line never did. RecordError where that is damaged."""
+    """The last command line of a campaign; None if it was never run by one. RecordError if the event is damaged."""
     last = last_note(store, campaign, COMMAND)
     return None if last is None else codec.from_json(Command, last, f"{COMMAND} of the campaign {campaign}: $")
 
 
 def last_files(store: Store, campaign: str) -> tuple[NotedFile, ...]:
-    """The files that a campaign's job noted last; none if it writes none. RecordError where that is damaged."""
+    """The files that a campaign's job noted last; none if it writes none. RecordError if the event is damaged."""
     last = last_note(store, campaign, FILES)
     return () if last is None else codec.from_json(Files, last, f"{FILES} of the campaign {campaign}: $").files

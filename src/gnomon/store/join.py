@@ -1,7 +1,7 @@
-"""Records joined: what one lacks of another is added to it, all at once, and nothing twice.
+"""Joins records: everything that one record lacks from another is added at once, and nothing twice.
 
-Nothing is made comparable that was not: a campaign comes as it is, with its key, which is made of the device's
-fingerprint, the versions, the model, the options and the protocol.
+This does not make different measurements comparable: a campaign is added unchanged with its key, which is derived from
+the device's fingerprint, the versions, the model, the options and the protocol.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from gnomon.system.files import read_regular
 from gnomon.system.process import guarded_folder
 
 Convert = Callable[[Event], Event | None]
-"""Converts an event of another record for this one; None leaves it out."""
+"""A function that converts an event of another record for this one; None leaves the event out."""
 
 
 def join_records(source: Store, target: SqlStore, convert: Convert = lambda event: event) -> dict[str, int]:
-    """Add what `target` lacks of `source`, at once: all of it or, where this raises or is killed, nothing.
+    """Add everything that `target` lacks from `source` at once: all of it, or nothing if this raises or is killed.
 
-    A visit that both have sampled stays as the target has it: each may have gone on with the campaign by itself. To be
-    done again at any time. Returns how many `campaigns`, `runs` and `events` were not there before. RecordError if a
-    campaign is another's, or is being measured for here.
+    If both have samples of a visit, the target's are kept, as each may have continued the campaign separately. The join
+    can be repeated at any time. Returns the numbers of added `campaigns`, `runs` and `events`. RecordError if a
+    campaign has the id of a different one, or is being measured here.
     """
     added = {"campaigns": 0, "runs": 0, "events": 0}
     with target.whole():
@@ -53,15 +53,15 @@ def join_records(source: Store, target: SqlStore, convert: Convert = lambda even
 
 
 def _visit(run: Run) -> Hashable:
-    """The identity of a run in a campaign: its visit, or all of a failed run."""
+    """The identity of a run in a campaign: its visit, or the whole value of a failed run."""
     return codec.dumps(run) if run.samples is None else (run.candidate, run.process, run.block, run.profiled)
 
 
 @contextmanager
 def opened(source: RecordAddress) -> Iterator[Store]:
-    """A record to be joined to another: a database, or a file of JSON lines as `write_lines` writes them.
+    """A record to be joined to another: a database, or a file of JSON lines written by `write_lines`.
 
-    Everything in it was read when this yields. RecordError or ProblemError, with the place, for what is damaged.
+    Everything in it has been read when this yields. RecordError or ProblemError, with the place, for damaged content.
     """
     if isinstance(source, DatabaseAddress) or is_record(source):
         with read_store(source) as store:
@@ -76,7 +76,7 @@ def opened(source: RecordAddress) -> Iterator[Store]:
 
 
 def _check(store: Store, source: RecordAddress) -> None:
-    """Read all of a record; RecordError, with the place, for what is damaged."""
+    """Read all of a record; RecordError, with the place, for damaged content."""
     place = "the campaigns"
     try:
         for campaign in store.query(CampaignQuery()):

@@ -1,4 +1,4 @@
-"""A record as JSON lines, written and read back: `gnomon runs export --format jsonl`, docs/record.md.
+"""Writes and reads a record as JSON lines: `gnomon runs export --format jsonl`, docs/record.md.
 
 A line is an object with "type" ("campaign", "run" or "event"), the id of its campaign, and the fields of the value.
 """
@@ -23,7 +23,7 @@ _LONGEST_ID = 200
 
 
 def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
-    """A JSON object a line, without line ends: each campaign, then its runs, then its events, in full."""
+    """One JSON object per line, without line ends: each campaign, then all its runs, then all its events."""
     for campaign in campaigns:
         yield _line("campaign", campaign.id, campaign)
         for run in store.query(RunQuery(campaign=campaign.id)):
@@ -33,10 +33,10 @@ def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
 
 
 def read_lines(text: bytes, store: SqliteStore) -> None:
-    """Add what such lines hold to a record that has none of it.
+    """Add the content of such lines to a record that has none of it yet.
 
-    ProblemError with all that is wrong, each with its line, and nothing is added: also for a last line that ends too
-    early, and for samples of a visit that a line before has.
+    ProblemError with all errors and their lines if anything is wrong; nothing is then added. A last line that is cut
+    off, and repeated samples of a visit, are errors too.
     """
     complaints = Complaints(what="file of runs", hint="Export them once more: gnomon runs export ID > FILE.")
     seen: set[Hashable] = set()
@@ -47,7 +47,7 @@ def read_lines(text: bytes, store: SqliteStore) -> None:
 
 
 def _take(place: str, value: Any, store: SqliteStore, complaints: Complaints, seen: set[Hashable]) -> None:
-    """Add what a line holds, or tell what is wrong with it; `known` are the campaigns and visits of lines before."""
+    """Add the content of a line, or a complaint about it; `seen` are the campaigns and visits of the lines before."""
     if not isinstance(value, dict) or not isinstance(value.get("campaign"), str):
         return complaints.tell(place, f"an object with the id of a campaign expected, {shown(value)} found")
     kind = _KINDS.get(str(value.get("type")))

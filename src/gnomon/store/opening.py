@@ -1,4 +1,4 @@
-"""Open the record that an address names, by the store that it needs."""
+"""Opens the record at an address with the right kind of store."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from gnomon.store.sql import SqlStore
 
 GROUP = "gnomon.stores"
-"""The entry-point group of databases of servers: what stands before an address's "://" names a `StoreKind`."""
+"""The entry-point group for databases of servers: the text before "://" in an address names a `StoreKind`."""
 
 
 class StoreKind(Protocol):
-    """The class of a store whose records are of one kind of address."""
+    """The class of a store for one kind of address."""
 
     def open(self, address: DatabaseAddress) -> SqlStore:
-        """The record opened to be added to, and created if missing. RecordError."""
+        """Open the record for additions; create it if missing. RecordError."""
 
     def read(self, address: DatabaseAddress) -> SqlStore:
-        """The record opened to be looked at; one that is not there is empty. RecordError."""
+        """Open the record for reading; a missing record is empty. RecordError."""
 
 
 def open_store(record: RecordAddress | None) -> SqlStore:
-    """The record opened to be added to, and created if missing; None: the user's own. RecordError."""
-    from gnomon.store.sqlite import SqliteStore  # here and below: imported where a record is opened
+    """Open the record for additions (None: the user's own); create it if missing. RecordError."""
+    from gnomon.store.sqlite import SqliteStore  # here and below: imported when a record is opened
 
     record = default_record() if record is None else record
     return SqliteStore.open(record) if isinstance(record, Path) else _kind(record).open(record)
 
 
 def read_store(record: RecordAddress | None) -> SqlStore:
-    """The record opened to be looked at; one that is not there is empty; None: the user's own. RecordError."""
+    """Open the record for reading (None: the user's own); a missing record is empty. RecordError."""
     from gnomon.store.sqlite import SqliteStore
 
     record = default_record() if record is None else record
@@ -44,7 +44,7 @@ def read_store(record: RecordAddress | None) -> SqlStore:
 
 
 def _kind(address: DatabaseAddress) -> StoreKind:
-    """The class that opens records of that kind of address. RecordError where no package adds it."""
+    """The class that opens records with that kind of address. RecordError if no package provides it."""
     kinds = named(GROUP)
     if address.kind not in kinds:
         raise RecordError(
@@ -57,7 +57,9 @@ def _kind(address: DatabaseAddress) -> StoreKind:
 
 
 def is_missing(record: RecordAddress) -> bool:
-    """Whether a file that was named is not there; of one that cannot be looked for, opening it tells why."""
+    """Whether a record's file is missing; False if that cannot be checked, as opening the file then reports the
+    reason.
+    """
     try:
         return isinstance(record, Path) and not record.exists()
     except OSError:  # such as a name that is too long

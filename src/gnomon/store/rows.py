@@ -1,4 +1,4 @@
-"""Rows of the SQLite record to values and back. Samples stay a readable JSON list of integers."""
+"""Converts rows of the SQLite record to values and back. Samples stay a readable JSON list of integers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXTS = frozenset(("device", "versions", "options", "wall_ns", "cpu_ns", "failu
 
 
 def _row(values: Row) -> Row:
-    """Values as columns hold them."""
+    """Values converted for their columns."""
     return {
         name: dumps(value, f"$.{name}") if name in _TEXTS and value is not None else value
         for name, value in values.items()
@@ -44,21 +44,21 @@ def _values(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def from_campaign(campaign: Campaign) -> Row:
-    """Column values of a campaign."""
+    """The column values of a campaign."""
     _check_clock(campaign.started_at_s, "$.started_at_s")
     values = to_json(campaign)
     return _row(values.pop("context") | values)
 
 
 def to_campaign(row: tuple[Any, ...]) -> Campaign:
-    """The campaign of a row of CAMPAIGN_COLUMNS."""
+    """The campaign in a row of CAMPAIGN_COLUMNS."""
     context = _values(CAMPAIGN_COLUMNS, row)
     own = {name: context.pop(name) for name in ("id", "kind", "key", "started_at_s")}
     return from_json(Campaign, {**own, "context": context})
 
 
 def from_run(run: Run) -> Row:
-    """Column values of a run. RecordError unless exactly one of samples and failure is set."""
+    """The column values of a run. RecordError unless exactly one of samples and failure is set."""
     if (run.samples is None) == (run.failure is None):
         raise RecordError(
             f"the run of {run.candidate!r} has neither or both of samples and a failure",
@@ -75,7 +75,7 @@ def from_run(run: Run) -> Row:
 
 
 def to_run(row: tuple[Any, ...]) -> Run:
-    """The run of a row of RUN_COLUMNS."""
+    """The run in a row of RUN_COLUMNS."""
     values = _values(RUN_COLUMNS, row)
     samples = {name: values.pop(name) for name in ("wall_ns", "cpu_ns", "inner")}
     if (samples["wall_ns"] is None) == (values["failure"] is None):
@@ -86,7 +86,7 @@ def to_run(row: tuple[Any, ...]) -> Run:
 
 
 def _check_clock(time_s: float, path: str) -> None:
-    """RecordError for a time that a clock reported just now, and that none can have."""
+    """RecordError for an impossible time that a clock reported."""
     if not 0 <= time_s <= LAST_S:
         raise RecordError(
             f"{path} is {shown(time_s)}, which is not between 1970 and 9999: the clock that reported it is wrong",
@@ -95,11 +95,11 @@ def _check_clock(time_s: float, path: str) -> None:
 
 
 def from_event(event: Event) -> Row:
-    """Column values of an event."""
+    """The column values of an event."""
     _check_clock(event.at_s, "$.at_s")
     return _row(to_json(event))
 
 
 def to_event(row: tuple[Any, ...]) -> Event:
-    """The event of a row of EVENT_COLUMNS."""
+    """The event in a row of EVENT_COLUMNS."""
     return from_json(Event, _values(EVENT_COLUMNS, row))

@@ -80,7 +80,7 @@ CREATE INDEX runs_by_visit ON runs (campaign, candidate, process, block);
 DROP INDEX runs_by_candidate
 """
 
-# A trigger and no unique index: what an older record holds twice stays readable.
+# A trigger instead of a unique index, so that duplicates in an older record stay readable.
 _ONCE = """
 CREATE TRIGGER runs_once BEFORE INSERT ON runs WHEN NEW.failure IS NULL AND EXISTS (
     SELECT 1 FROM runs WHERE campaign = NEW.campaign AND candidate = NEW.candidate AND process = NEW.process
@@ -96,7 +96,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     tuple(_VIEWS.split(";")),
     (*_VISITS.split(";"), _ONCE),
-    # Only these events are looked up by their data.
+    # Only these events are searched by their data.
     ("CREATE INDEX events_by_cell ON events (data) WHERE name = 'cell'",),
 )
 """The statements of each version: a record of version v has had STEPS[:v]."""
@@ -106,15 +106,15 @@ _TRIGGERS = frozenset(" ".join(text.split()) for step in STEPS for text in step 
 
 
 def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file, or apply the steps that an older record lacks, in one transaction.
+    """Create the tables in an empty file, or apply the steps that an older record lacks, in one transaction.
 
-    RecordError, and not a byte written, if the file is another program's or a newer gnomon's.
+    RecordError, without writing anything, if the file belongs to another program or a newer gnomon.
     """
     if _version(db, path) == len(STEPS):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have done it while this one waited for the lock.
+        # Another process may have done this while this one waited for the lock.
         for number, step in enumerate(STEPS[_version(db, path) :], _version(db, path) + 1):
             for statement in step:
                 db.execute(statement)
@@ -127,7 +127,7 @@ def bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 
 
 def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    """The connection, or for an older record's one to a copy in memory that is up to date."""
+    """The connection, or for an older record a connection to an updated copy in memory."""
     if _version(db, path) == len(STEPS):
         return db
     copy = sqlite3.connect(":memory:", isolation_level=None)
@@ -138,7 +138,7 @@ def in_memory_if_old(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    # In one statement: between two of them another process may make the tables, and the file looks like neither's.
+    # In one statement: between two statements another process might create the tables, and the file would look foreign.
     objects, mark, version = db.execute(
         "SELECT (SELECT count(*) FROM sqlite_master), application_id, user_version "
         "FROM pragma_application_id, pragma_user_version"
@@ -163,10 +163,11 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _is_plain(db: sqlite3.Connection) -> bool:
-    """Whether SQLite reads and adds rows here and does nothing else that a file of another tells it to.
+    """Whether SQLite only reads and adds rows here, and does nothing else that a foreign file might make it do.
 
-    So the tables are tables, and no views, virtual ones or such with computed columns; triggers are gnomon's. They may
-    lack, and what else is there stays unread. SQLite goes by the texts in its schema, and not by the kinds beside them.
+    So the tables must be plain tables, not views, virtual tables or tables with computed columns, and triggers must be
+    gnomon's. Tables and triggers may be missing, and other objects stay unread. SQLite uses the texts in its schema and
+    ignores the kinds stored next to them.
     """
     for table in TABLES:
         kinds = {row[2] for row in db.execute(f"PRAGMA table_list({table})")}

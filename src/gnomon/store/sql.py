@@ -1,4 +1,4 @@
-"""The common part of stores in SQL databases: the statements of a record, read in pages."""
+"""The common part of stores in SQL databases: the statements of a record, and reading in pages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _IS_OF_CELL = (
 
 
 class Held(Protocol):
-    """Which campaigns a store holds, so that no two measure for the same one."""
+    """The campaigns that a store holds, so that no two stores measure for the same campaign."""
 
     def take(self, campaign: str) -> bool:
-        """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
+        """Hold the campaign; return whether it was not held before. RecordError if another store holds it."""
 
     def by_another(self, campaign: str) -> bool:
         """Whether another open store holds the campaign."""
@@ -42,7 +42,7 @@ class Held(Protocol):
 
 
 class SqlStore(ABC):
-    """A `Store` in a database; it is a context manager that closes it."""
+    """A `Store` in a database; a context manager that closes it."""
 
     def __init__(self, address: RecordAddress, held: Held) -> None:
         self.address = address
@@ -51,15 +51,15 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _rows(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The rows of a question; `?` stand for the values. RecordError."""
+        """The rows that a statement returns; `?` are placeholders for the values. RecordError."""
 
     @abstractmethod
     def _insert(self, statement: str, values: Sequence[Any]) -> int:
-        """How many rows were added, which are safe when this returns. RecordError."""
+        """Insert rows and return how many were added; they are safe when this returns. RecordError."""
 
     @abstractmethod
     def _at_once(self) -> AbstractContextManager[None]:
-        """A transaction for as long as the block lasts; others wait for theirs. RecordError."""
+        """A transaction while the block lasts; other transactions wait. RecordError."""
 
     @abstractmethod
     def close(self) -> None:
@@ -67,9 +67,9 @@ class SqlStore(ABC):
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """The record gets all additions of the block at its end, and none if it raises or is killed.
+        """Add everything from the block to the record at its end, and nothing if the block raises or is killed.
 
-        Campaigns that are opened in it are held until then: another store's block may want them next.
+        Campaigns opened in the block are held only until its end, as another store's block may need them next.
         """
         self._briefly = []
         try:
@@ -81,9 +81,9 @@ class SqlStore(ABC):
                 self._held.give_up(campaign)
 
     def open_campaign(self, campaign: Campaign) -> None:
-        """Add the campaign, unless it is there, and hold it; see `Store`."""
+        """Add the campaign unless it exists, and hold it; see `Store`."""
         row = rows.from_campaign(campaign)
-        fresh = self._held.take(campaign.id)  # before it is in the record, where another may find it
+        fresh = self._held.take(campaign.id)  # before it is in the record, where another store may find it
         if fresh and self._briefly is not None:
             self._briefly.append(campaign.id)
             fresh = False
@@ -172,7 +172,7 @@ class SqlStore(ABC):
         build: Callable[[tuple[Any, ...]], T],
         newest_first: bool = False,
     ) -> Iterator[T]:
-        """Read in pages by sequence number, so that no read transaction stays open between items."""
+        """Read items in pages by sequence number, so that no read transaction stays open between items."""
         given = {clause: value for clause, value in wanted.items() if value is not None}
         clauses = " AND ".join((*given, "t.seq < ?" if newest_first else "t.seq > ?"))
         statement = (
@@ -191,7 +191,7 @@ class SqlStore(ABC):
 
 @contextmanager
 def closed_on_error(db: Any) -> Iterator[None]:
-    """A block after which a connection stays open; it is closed where the block raises."""
+    """Close a connection if the block raises; otherwise it stays open."""
     try:
         yield
     except BaseException:
@@ -200,7 +200,7 @@ def closed_on_error(db: Any) -> Iterator[None]:
 
 
 def _names(columns: Iterable[str]) -> str:
-    """Quoted: `inner` is a word of SQL."""
+    """The quoted names of columns, as `inner` is a keyword of SQL."""
     return ", ".join(f'"{column}"' for column in columns)
 
 

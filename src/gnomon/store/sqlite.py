@@ -1,4 +1,6 @@
-"""The record in one SQLite file, written so that an acknowledged run survives anything but the disk."""
+"""The record in one SQLite file, written so that an acknowledged run survives everything except a failure of
+the disk.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _HINTS = {
 
 
 class SqliteStore(SqlStore):
-    """A `Store` in one SQLite file. Make it by `open`; it is a context manager that closes it."""
+    """A `Store` in one SQLite file. Create it with `open`; it is a context manager that closes it."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
@@ -42,10 +44,10 @@ class SqliteStore(SqlStore):
 
     @classmethod
     def open(cls, path: Path | None = None) -> Self:
-        """Open the record there, or at `default_path()`, and create it if missing.
+        """Open the record at `path` or `default_path()`, and create it if missing.
 
-        RecordError, with the file as it was, if it is not a record of this or an older gnomon, is damaged, or
-        cannot be written.
+        RecordError, without changing the file, if it is not a record of this or an older gnomon, is damaged, or cannot
+        be written.
         """
         path = default_path() if path is None else path
         with _opening(path):
@@ -63,10 +65,10 @@ class SqliteStore(SqlStore):
 
     @classmethod
     def read(cls, path: Path | None = None) -> Self:
-        """Open the record there to look at it, and write nothing: also on a medium that is read-only or full.
+        """Open the record for reading and write nothing; this works on a read-only or full medium too.
 
-        One that is not there or has nothing in it is an empty record; an older gnomon's is brought up to date in
-        memory. RecordError as from `open`.
+        A missing or empty file is an empty record; the record of an older gnomon is updated in memory. RecordError as
+        from `open`.
         """
         path = default_path() if path is None else path
         _refuse_no_file(path)
@@ -89,7 +91,7 @@ class SqliteStore(SqlStore):
 
     @contextmanager
     def _at_once(self) -> Iterator[None]:
-        """A transaction; who else writes waits."""
+        """A transaction; other writers wait."""
         with _translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -101,7 +103,7 @@ class SqliteStore(SqlStore):
                 self._db.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Release the file, and the campaigns that it holds. Safe to call twice."""
+        """Release the file, and the campaigns that the store holds. Safe to call twice."""
         try:
             with _translated(self.path):
                 self._db.close()
@@ -110,7 +112,7 @@ class SqliteStore(SqlStore):
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:
-    """Switch to WAL, which SQLite refuses without waiting while another process opens the same file."""
+    """Switch to a write-ahead log, which SQLite refuses immediately while another process opens the same file."""
     give_up_at_s = time.monotonic() + _BUSY_TIMEOUT_S
     while True:
         try:
@@ -126,9 +128,9 @@ def _use_write_ahead_log(db: sqlite3.Connection) -> None:
 def _reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads.
 
-    Readers of a write-ahead log share a file of memory beside the record, which they make where nobody else has it
-    open, and which the last to close removes, if it could write. Where that cannot be, nobody writes either, and the
-    record is read as one that does not change.
+    Readers of a write-ahead log share a memory file next to the record. They create it if nobody else has the record
+    open, and the last one to close removes it if it can write. If that file cannot be created, nobody writes either,
+    and the record is read as an unchanging file.
     """
     uri = path.absolute().as_uri()
     db = sqlite3.connect(f"{uri}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
@@ -158,9 +160,9 @@ def _opening(path: Path) -> AbstractContextManager[None]:
 
 
 def is_record(path: Path) -> bool:
-    """Whether a path is an SQLite database; False for a missing file. RecordError if it cannot be read.
+    """Whether the file at a path is an SQLite database; False for a missing file. RecordError if it cannot be read.
 
-    Not of a record that this process has open: see `_refuse_no_file`.
+    Do not call this for a record that this process has open: see `_refuse_no_file`.
     """
     _refuse_no_file(path)
     with _opening(path):
@@ -172,11 +174,11 @@ def is_record(path: Path) -> bool:
 
 
 def _refuse_no_file(path: Path) -> None:
-    """RecordError for what is there and is not a file.
+    """Raise RecordError if the path exists and is not a file.
 
-    It is looked at and not opened: once a process closes a file, it has none of the kernel's locks on it any more,
-    those of SQLite's connections in other threads among them. Another process would take itself for the last one that
-    has the record open, and remove its write-ahead log.
+    The path is checked without opening the file: when a process closes a file, it loses all its locks on the file,
+    including those of SQLite's connections in other threads. Another process would then believe to be the last one that
+    has the record open, and would remove its write-ahead log.
     """
     with _opening(path):
         if path.exists() and not path.is_file():

@@ -1,6 +1,6 @@
-"""One child program: started, asked a job at a time with a clock on each answer, killed with all that it started.
+"""Runs a child program: it gets one job at a time with a time limit, and is killed with everything that it started.
 
-Many jobs by child programs: each started once, several side by side, and one lost costs the job that it was at.
+Many jobs are done by several child programs at once, each started once; if one is lost, only its current job fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnomon.system.process import Conversation, Guard, guarded
 from gnomon.system.stopping import stop_at
 
 CHILDREN = Path(__file__).parents[1] / "children"
-"""The folder of the child programs, which any interpreter runs with the name of one."""
+"""The folder of the child programs, which any interpreter can run with the name of a program."""
 
 _PASSED = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT", "CXX", "CC")
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -36,9 +36,9 @@ _TAIL_BYTES = 2000
 class Program:
     """How a child program is started.
 
-    `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages that go before the
-    interpreter's own. `settings` are given to it once. Times are for the start and for each
-    job, `line_bytes` is the longest answer, `memory_bytes` what it may address (None: no limit).
+    `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages with priority over
+    the interpreter's own. `settings` are sent once. The time limits are for the start and for each job, `line_bytes` is
+    the longest answer, `memory_bytes` the limit of its address space (None: no limit).
     """
 
     name: str
@@ -55,16 +55,16 @@ class Program:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The command."""
+        """The command that starts the program."""
         return (self.python, "-P", str(self.folder), self.name)
 
 
 def child_environment(program: Program, home: Path) -> dict[str, str]:
-    """A child's environment: little of the user's, one thread, no telemetry, and a home that goes away."""
+    """A child's environment: few of the user's variables, one thread, no telemetry, and a temporary home."""
     variables = {name: value for name in _PASSED if (value := os.environ.get(name))}
     variables |= dict.fromkeys(_ONE_THREAD, "1")
     variables |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1", "ORT_DISABLE_TELEMETRY": "1"}
-    # ninja is installed beside the interpreter, whose folder need not be on the user's path.
+    # ninja is installed next to the interpreter, whose folder may not be on the user's path.
     variables["PATH"] = os.pathsep.join((variables.get("PATH", os.defpath), str(Path(program.python).parent)))
     if program.packages is not None:
         variables["PYTHONPATH"] = str(program.packages.absolute())
@@ -72,7 +72,7 @@ def child_environment(program: Program, home: Path) -> dict[str, str]:
 
 
 class ChildProcess:
-    """A started child program. Ends with `kill`; belongs to one thread."""
+    """A started child program. `kill` ends it; it belongs to one thread."""
 
     def __init__(self, program: Program, home: Path, guard: Guard) -> None:
         self._log = home / f"child-{threading.get_ident()}-{time.monotonic_ns()}.log"
@@ -87,7 +87,7 @@ class ChildProcess:
             raise RuntimeMissingError(error.message, hint="Name a Python that is there.") from error
 
     def ready(self, timeout_s: float) -> dict[str, str] | Failure:
-        """The versions of what it loaded, or why it cannot be used."""
+        """The versions of the packages that it loaded, or why it cannot be used."""
         said = self._answer("load", timeout_s, self._log, self._request)
         if isinstance(said, Failure):
             return said
@@ -98,7 +98,7 @@ class ChildProcess:
         return _failure("load", "wrong-output", "the program answered out of turn", self._log)
 
     def ask(self, job: Mapping[str, object], *, stage: str, timeout_s: float, log: Path | None) -> Any:
-        """The facts of a job that was done (a dict), or its Failure. After a Failure see `alive`."""
+        """The facts of a finished job (a dict), or its Failure. After a Failure check `alive`."""
         log = log or self._log
         said = self._answer(stage, timeout_s, log, job)
         if isinstance(said, Failure):
@@ -113,17 +113,17 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked again: it was not killed, and has not ended by itself."""
+        """Whether the program can get another job: it was not killed and has not ended on its own."""
         return self._program.alive
 
     def kill(self) -> None:
-        """End it and all that it started. Does nothing the second time."""
+        """End the program and everything that it started. A second call does nothing."""
         self._program.close()
 
     def _answer(
         self, stage: str, timeout_s: float, log: Path, message: Mapping[str, object]
     ) -> dict[str, Any] | Failure:
-        """Its answer to a message; after a Failure it is ended."""
+        """The program's answer to a message; it is ended after a Failure."""
         kind, why = "wrong-output", "the program's answer is not a JSON object"
         try:
             said = self._program.answer(json.dumps(message).encode() + b"\n", timeout_s=timeout_s)
@@ -150,7 +150,7 @@ def _failure(stage: str, kind: str, why: str, log: Path) -> Failure:
 
 
 def tail(log: Path) -> str:
-    """The end of a log; "" for a missing one."""
+    """The end of a log; "" for a missing log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -160,12 +160,14 @@ def tail(log: Path) -> str:
 
 
 _MOST_STARTS = 2
-"""A program that cannot be started twice in a row is not started for the rest either."""
+"""After this many failed starts in a row, a program is not started for the remaining jobs either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A job for a child program: `message` is what it is sent, `log` gets what it prints, `stage` names its failure."""
+    """A job for a child program: `message` is sent to it, `log` gets its output, and `stage` is the stage of a
+    failure.
+    """
 
     key: str
     message: Mapping[str, object]
@@ -175,7 +177,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The outcome of an order: facts of a job that was done, or its failure."""
+    """The outcome of an order: the facts of a finished job, or its failure."""
 
     order: Order
     seconds: float
@@ -185,7 +187,7 @@ class Reply:
 
 
 def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
-    """Yield a reply for each order as soon as it is there; no process is left when the iterator ends or is closed."""
+    """Yield a reply for each order as soon as it is ready; no process is left when the iterator ends or is closed."""
     if not orders:
         return
     guard, home = guarded("gnomon-child-")
@@ -211,7 +213,7 @@ def run_orders(program: Program, orders: Sequence[Order]) -> Iterator[Reply]:
 
 
 class _Crew:
-    """The threads' common state: what is to be done, what was done, and whether the program can be used at all."""
+    """The threads' shared state: the waiting orders, the replies, and whether the program can be used at all."""
 
     def __init__(self, program: Program, orders: Sequence[Order], home: Path, guard: Guard) -> None:
         self.replies: queue.SimpleQueue[Reply | BaseException] = queue.SimpleQueue()
@@ -221,7 +223,7 @@ class _Crew:
         self._unusable: Failure | None = None
 
     def work(self) -> None:
-        """Do orders until there are none; exceptions go to the thread that waits for replies."""
+        """Process orders until there are none left; exceptions are passed to the thread that waits for replies."""
         child: ChildProcess | None = None
         versions: dict[str, str] = {}
         stop_at(self.stop)
@@ -236,7 +238,7 @@ class _Crew:
                     if child is not None:
                         child.kill()
                     child, versions = self._started()
-                    # The start is not a share of the job that happens to be the first.
+                    # The start does not count as part of the first job.
                     began_s = time.monotonic()
                 self.replies.put(self._reply(order, child, versions, began_s))
         except BaseException as error:
@@ -256,7 +258,7 @@ class _Crew:
         return Reply(order=order, seconds=took_s, versions=versions, facts=said)
 
     def _started(self) -> tuple[ChildProcess | None, dict[str, str]]:
-        """A child that is ready, with the versions that it told; None where the program cannot be used."""
+        """A child that is ready, with the versions that it reported; None if the program cannot be used."""
         for _ in range(_MOST_STARTS):
             if self._unusable is not None or self.stop.is_set():
                 break

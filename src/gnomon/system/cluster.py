@@ -1,4 +1,4 @@
-"""The way to a Dask cluster: whatever gives work to other machines connects here."""
+"""The connection to a Dask cluster, for everything that gives work to other machines."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gnomon.installing import needed
 _CONNECT_S = 20
 _MANY_THREADS = 8
 UNPROFILED = "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False"
-"""The variable that a worker is started with so that Dask does not look at each of its threads all the time."""
+"""The variable for starting a worker without Dask's profiler, which samples all of its threads continuously."""
 
 _SCHEMES = ("tcp://", "tls://")
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Any]:
-    """A client of a cluster by its scheduler's address.
+    """A client of the cluster with this scheduler address.
 
-    UsageError for another kind of address, RuntimeMissingError without Dask, DeviceError for a scheduler that does not
+    UsageError for any other kind of address, RuntimeMissingError without Dask, DeviceError if the scheduler does not
     answer.
     """
     if not address.startswith(_SCHEMES):
@@ -41,9 +41,9 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def profiled(client: Any) -> str:
-    """A sentence on the cost of Dask's profiler, where a worker of many threads has it on; else "".
+    """A sentence about the cost of Dask's profiler if a worker with many threads has it on, otherwise "".
 
-    Whether it is on was decided when the worker began, and is not gnomon's to change.
+    This was decided when the worker started, and gnomon does not change it.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = [address for address, worker in workers.items() if worker["nthreads"] > _MANY_THREADS]

@@ -1,4 +1,4 @@
-"""Files and folders, written whole or left as they were; journals of JSON, one document a line."""
+"""Files and folders that are written completely or left unchanged, and journals of JSON with one document per line."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from gnomon.errors import ProblemError, UsageError, system_errors
 _CHUNK = 1 << 20
 _MOST_BYTES = 256 << 20
 _MOST_JOURNAL_BYTES = 1 << 30
-#: So many letters of a name are part of a temporary one beside it, which may have no more than 255 bytes.
+#: The number of letters of a file's name that its temporary name contains, as a name has at most 255 bytes.
 _NAME = 48
 
 
 def user_folder() -> Path:
-    """$GNOMON_HOME, else $XDG_DATA_HOME/gnomon, else ~/.local/share/gnomon: where the record of runs is too."""
+    """The user's folder, which also contains the record of runs: $GNOMON_HOME, or $XDG_DATA_HOME/gnomon, or
+    ~/.local/share/gnomon.
+    """
     if home := os.environ.get("GNOMON_HOME"):
         return Path(home)
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gnomon"
@@ -37,7 +39,7 @@ def user_folder() -> Path:
 def read_at_most(file: BinaryIO, most: int) -> bytes:
     """The rest of an open file, at most one byte more than `most`. OSError, MemoryError.
 
-    `read(n)` sets n bytes aside before it reads: for a large limit that is more memory than a small machine has.
+    `read(n)` allocates n bytes before reading, which for a large limit is more memory than a small machine has.
     """
     there = 0
     with suppress(io.UnsupportedOperation):  # a file in memory
@@ -51,14 +53,14 @@ def read_at_most(file: BinaryIO, most: int) -> bytes:
 
 
 def open_regular(path: Path, most_bytes: int) -> io.BufferedReader:
-    """A regular file of at most so many bytes, open for reading. OSError for anything else, such as a pipe.
+    """A regular file of at most `most_bytes` bytes, open for reading. OSError for anything else, such as a pipe.
 
-    The file is opened without blocking and looked at through its descriptor, so that a FIFO does not hang and nothing
-    can be exchanged between the look and the reading.
+    The file is opened without blocking and checked through its descriptor, so that a FIFO does not hang and the file
+    cannot be exchanged between the check and the reading.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError as error:  # a name that no file can have
+    except ValueError as error:  # an impossible file name
         raise OSError(errno.EINVAL, str(error)) from error
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
@@ -70,7 +72,7 @@ def open_regular(path: Path, most_bytes: int) -> io.BufferedReader:
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """The bytes of a regular file of at most so many. OSError for anything else, and for more than memory holds."""
+    """The content of a regular file of at most `most_bytes` bytes. OSError for anything else, or too little memory."""
     with open_regular(path, most_bytes) as file:
         try:
             content = read_at_most(file, most_bytes)
@@ -83,22 +85,22 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def read_file(path: Path, *, hint: str, most_bytes: int = _MOST_BYTES) -> bytes:
-    """The bytes of a file that somebody named. UsageError with this hint where it cannot be read or is larger."""
+    """The content of a file that the user named. UsageError with this hint if it cannot be read or is too large."""
     with system_errors(UsageError, f"{path} cannot be read", hint=hint):
         return read_regular(path, most_bytes)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file in hexadecimal digits. OSError where it cannot be read."""
+    """The SHA-256 of a file in hexadecimal digits. OSError if the file cannot be read."""
     with open_regular(path, sys.maxsize) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_whole(content: bytes, path: Path) -> None:
-    """Write a file: all of it is on the disk, or what was there stays. OSError if it cannot be written.
+    """Write a file completely to disk, or leave the old file unchanged. OSError if it cannot be written.
 
-    A link stays one, and the file that it leads to keeps its mode. What is not a regular file (a terminal, a pipe) is
-    written to as it is.
+    A link stays a link, and the file that it leads to keeps its mode. Anything but a regular file (a terminal, a pipe)
+    is written to directly.
     """
     target = path.resolve()
     there = path.stat() if path.exists() else None
@@ -115,10 +117,10 @@ def write_whole(content: bytes, path: Path) -> None:
 
 @contextmanager
 def in_place_of(path: Path) -> Iterator[Path]:
-    """A path beside a file: what is written there takes the file's place when the block ends well.
+    """A path next to a file. The file written there replaces the original when the block ends without an error.
 
-    What was there stays otherwise, and nothing is left beside it. Other programs never see half of it, but a machine
-    that loses its power may lose it: what must not be lost is written by `write_whole`. OSError.
+    Otherwise the original stays, and no temporary file is left. Other programs never see a partial file, but a power
+    failure may lose it: use `write_whole` for data that must not be lost. OSError.
     """
     partial = path.with_name(f".{path.name[:_NAME]}.{secrets.token_hex(4)}.part")
     try:
@@ -131,9 +133,10 @@ def in_place_of(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def staged(destination: Path) -> Iterator[Path]:
-    """A path beside the destination: what is made there takes its place, as a whole, when the block ends well.
+    """A path next to the destination. The folder or file created there replaces the destination when the block ends
+    well.
 
-    What was at the destination is removed then, and stays otherwise. Folders above it are made. OSError.
+    The old content of the destination is then removed; otherwise it stays. Parent folders are created. OSError.
     """
     destination.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{destination.name[:_NAME]}-", dir=destination.parent))
@@ -141,15 +144,15 @@ def staged(destination: Path) -> Iterator[Path]:
         yield folder / "made"
         replace_folder(folder / "made", destination, folder / "before")
     finally:
-        # Where neither could be put there, what was there before is not removed with the rest.
+        # If neither could be put there, the old content is not removed with the rest.
         if os.path.lexists(destination) or not os.path.lexists(folder / "before"):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
-    """Put a folder, or a file, in the place of another, which goes to `aside`; where that fails, it comes back.
+    """Replace a folder or file by another; the old one is moved to `aside`, and back if that fails.
 
-    All three are on one disk. OSError.
+    All three paths must be on one disk. OSError.
     """
     if not os.path.lexists(destination):
         fresh.rename(destination)
@@ -164,9 +167,9 @@ def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
 
 
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
-    """Write a text as UTF-8, its line ends as they are. What was there stays until all of it is written.
+    """Write a text as UTF-8 with unchanged line ends. The old file stays until the new one is complete.
 
-    UsageError, which names `what` it is and the `option` that says where, if it cannot be written.
+    UsageError, which names `what` the text is and the `option` for the path, if it cannot be written.
     """
     failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
     hint = f"Give {option} a file in a folder that can be written and has room."
@@ -175,7 +178,7 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
 
 
 def check_file(path: Path) -> None:
-    """UsageError where a file cannot be written, which is better known before an hour of measuring than after it."""
+    """Raise UsageError if a file cannot be written, before an hour of measuring rather than after it."""
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")
@@ -185,9 +188,9 @@ class Journal:
     """A file of lines, open for appending. Not safe for several processes at once. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, or make it; what comes after a last line that was cut off begins one of its own."""
+        """Open or create the file; after an incomplete last line, the next document begins on a new line."""
         self.path = path
-        # Without a buffer: a failed write, which was reported, is not repeated later.
+        # Without a buffer, so that a failed write, which was reported, is not repeated later.
         self._file = path.open("ab", buffering=0)
         try:
             self._whole = _ends_a_line(path)
@@ -196,7 +199,7 @@ class Journal:
             raise
 
     def append(self, *documents: Mapping[str, object]) -> None:
-        """Add documents. ValueError for numbers that JSON cannot say."""
+        """Add documents. ValueError for numbers that JSON cannot represent."""
         for document in documents:
             line = (json.dumps(document, allow_nan=False) + "\n").encode("ascii")
             self._write(line if self._whole else b"\n" + line)
@@ -214,9 +217,9 @@ class Journal:
 
 
 def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
-    """The number of each line and its document. A line that was cut off is left out: it was never complete.
+    """The number and document of each line. An incomplete line is left out, as it was never fully written.
 
-    ProblemError, with the line, for one that is not JSON, OSError for a file that cannot be read.
+    ProblemError, with the line's number, for a line that is not JSON, OSError for a file that cannot be read.
     """
     if not path.exists():
         return
@@ -233,7 +236,7 @@ def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
 
 
 def _ends_a_line(path: Path) -> bool:
-    """Whether what is appended to a file begins a line of its own."""
+    """Whether text appended to a file begins a new line."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         if not size:

@@ -1,4 +1,4 @@
-"""How many files this process may have open, and how many of them it has."""
+"""The limit on open files of this process, and the number of its open files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def allow_files(wanted: int) -> int:
-    """Let this process open so many files in all, as far as it may say so itself; how many it may now.
+    """Allow this process to open `wanted` files in total, as far as it is permitted; return the new limit.
 
-    The soft limit goes up to the hard one at most, never down. What is started from here on inherits it.
+    The soft limit is raised at most to the hard limit, and never lowered. Processes started later inherit it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
@@ -20,7 +20,7 @@ def allow_files(wanted: int) -> int:
 
 
 def open_files() -> int:
-    """How many descriptors this process has open; 0 where the system has no /proc/self/fd."""
+    """The number of open descriptors of this process; 0 if the system has no /proc/self/fd."""
     try:
         return len(list(Path("/proc/self/fd").iterdir()))
     except OSError:

@@ -1,7 +1,7 @@
-"""Locks of files: a lock ends with its process, however that ends.
+"""Locks on files: a lock ends with its process, however the process ends.
 
-`lock_file` is how gnomon locks a file, `changing` how it keeps others from changing one; `HeldCampaigns` is which
-campaigns of a record an open store holds, so that no two measure for the same one.
+`lock_file` locks a file, and `changing` keeps others from changing one. `HeldCampaigns` are the campaigns of a record
+that an open store holds, so that no two stores measure for the same campaign.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from gnomon.errors import RecordError
 from gnomon.system.stopping import pause
 
 _PATIENCE_S = 2.0
-"""A process that was just killed may have been starting another, which has the lock until it runs its own program; and
-`by_another` holds a leftover file for a moment."""
+"""A process that was just killed may have been starting another process, which has the lock until it runs its own
+program; and `by_another` locks a leftover file for a moment.
+"""
 _CHANGES_S = 60.0
-"""Many may change a file at once, each for a moment."""
+"""Many processes may want to change a file at once, each for a moment."""
 _ASKED_AGAIN_S = 0.01
 _DIGITS = 24
-"""Digits of the digest in the name of a campaign's file."""
+"""The number of digits of the digest in the name of a campaign's file."""
 
 
 def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None) -> int:
-    """A handle of the file, made if it is not there, that no other holds; `os.close` gives the lock up.
+    """A handle with an exclusive lock on the file, which is created if missing; `os.close` releases the lock.
 
-    BlockingIOError if another holds it for longer than `patience_s` (None: a moment), OSError if it cannot be made.
-    Whoever holds the lock may remove or rename the file: then the next one makes it again.
+    BlockingIOError if another process holds the lock for longer than `patience_s` (None: a moment), OSError if the file
+    cannot be created. The holder of the lock may remove or rename the file; the next process then creates it again.
     """
     deadline = time.monotonic() + (_PATIENCE_S if patience_s is None else patience_s)
     while True:
@@ -53,7 +54,8 @@ def lock_file(path: Path, *, mode: int = 0o600, patience_s: float | None = None)
 
 
 def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
-    """Whether an open file is locked now, by LOCK_EX or LOCK_SH; another's lock is waited for so long.
+    """Try to lock an open file with LOCK_EX or LOCK_SH, waiting up to `within_s` for other locks; return whether it is
+    locked.
 
     OSError on a file system without locks.
     """
@@ -70,28 +72,28 @@ def is_locked(handle: int, how: int, *, within_s: float = 0.0) -> bool:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Hold the lock of a file that several change, which is a file beside it for as long as the block lasts.
+    """Hold the lock on a file that several processes change; the lock is a file next to it while the block lasts.
 
-    The folder is made if it is not there. OSError on entry if the lock cannot be made, or another holds it for more
-    than a minute; its `strerror` then says which process.
+    The folder is created if missing. OSError on entry if the lock cannot be created, or another process holds it for
+    more than a minute; `strerror` then names that process.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
     try:
         handle = lock_file(lock, patience_s=_CHANGES_S)
     except PermissionError as error:
-        if not os.path.lexists(lock):  # it is the folder that cannot be written
+        if not os.path.lexists(lock):  # the folder cannot be written
             raise
         raise PermissionError(error.errno, f"{lock} is another user's: remove it if nobody changes the file") from error
     except BlockingIOError as error:
         number = b""
-        with suppress(OSError):  # its holder may have ended just now
+        with suppress(OSError):  # the lock's holder may just have ended
             number = lock.read_bytes()[:20]
         who = f"process {int(number)}" if number.isdigit() else "another process"
         raise BlockingIOError(error.errno, f"{who} is changing it, or was stopped while it did") from error
     try:
-        with suppress(OSError):  # on a full disk the lock holds all the same; only its holder has no name
-            os.truncate(handle, 0)  # a process that was killed here leaves the file
+        with suppress(OSError):  # on a full disk the lock still works; only its holder is not named
+            os.truncate(handle, 0)  # a process killed here leaves the file
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
@@ -101,18 +103,18 @@ def changing(path: Path) -> Iterator[None]:
 
 
 class HeldCampaigns:
-    """The campaigns that one store holds: for each, the kernel's lock on a file beside the record.
+    """The campaigns that one store holds, each by a kernel lock on a file next to the record.
 
-    A lock ends with its process, however that ends; what may stay is a file with the number of that process, which
-    whoever next holds a campaign of the record removes.
+    A lock ends with its process, however the process ends. A file with that process's id may be left; the next store
+    that holds a campaign of the record removes it.
     """
 
     def __init__(self, record: Path) -> None:
-        self._record = record.resolve()  # one lock, whichever link leads to the record
+        self._record = record.resolve()  # the same lock, whichever link leads to the record
         self._handles: dict[str, int] = {}
 
     def take(self, campaign: str) -> bool:
-        """Hold the campaign; returns whether that is new. RecordError if another store holds it."""
+        """Hold the campaign; return whether it was not held before. RecordError if another store holds it."""
         if campaign in self._handles:
             return False
         path = self._path(campaign)
@@ -141,7 +143,7 @@ class HeldCampaigns:
         try:
             handle = os.open(self._path(campaign), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            return False  # nobody holds what has no file
+            return False  # nobody holds a campaign without a file
         deadline = time.monotonic() + _PATIENCE_S
         try:
             while not is_locked(handle, fcntl.LOCK_SH):
@@ -153,19 +155,23 @@ class HeldCampaigns:
         return False
 
     def give_up(self, campaign: str) -> None:
-        """Release the campaign. The file goes before the lock does, so that nobody takes a file that is gone."""
+        """Release the campaign. The file is removed before the lock is released, so that nobody locks a removed
+        file.
+        """
         handle = self._handles.pop(campaign)
         with suppress(OSError):
             self._path(campaign).unlink()
         os.close(handle)
 
     def give_up_all(self) -> None:
-        """Hold nothing any more; safe to call twice."""
+        """Release all campaigns; safe to call twice."""
         for campaign in list(self._handles):
             self.give_up(campaign)
 
     def _sweep(self) -> None:
-        """Remove the files of killed processes, each while its lock is held: a waiting process makes it again."""
+        """Remove the files of killed processes, each while holding its lock; a waiting process creates the file
+        again.
+        """
         own = [self._path(campaign) for campaign in self._handles]
         for path in self._record.parent.glob(f"{glob.escape(self._record.name)}.{'[0-9a-f]' * _DIGITS}.lock"):
             if path not in own:
@@ -173,7 +179,7 @@ class HeldCampaigns:
                     _remove_if_left(path)
 
     def _path(self, campaign: str) -> Path:
-        """A name made from the id's digest: an id may be any text."""
+        """The path of a campaign's file, named after the id's digest because an id may be any text."""
         digest = hashlib.sha256(campaign.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         return self._record.with_name(f"{self._record.name}.{digest}.lock")
 
@@ -187,7 +193,7 @@ def held_elsewhere(campaign: str) -> RecordError:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether the open file is still the one of that name: its last holder removes it."""
+    """Whether the open file is still the file with that name, as the last holder removes the file."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -195,7 +201,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def _remove_if_left(path: Path) -> None:
-    """Remove a lock file that nobody holds; one that was made in its place meanwhile stays."""
+    """Remove a lock file that nobody holds; a new file created in its place stays."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if is_locked(handle, fcntl.LOCK_EX) and _is_at(handle, path):
@@ -205,7 +211,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def is_alive(number: bytes) -> bool:
-    """Whether the process of that number lives. One that nobody can tell of (no number, another user's) does."""
+    """Whether the process with that id is alive; True if that is unknown (not a number, or another user's process)."""
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:

@@ -1,9 +1,9 @@
-"""Runs one command to its end: streams its output, keeps its limits, and leaves none of its children behind.
+"""Runs one command until it ends: streams its output, enforces its limits, and leaves none of its children behind.
 
-Devices that reach their machine through a program on this one (ssh, adb) run that program with it. A small process
-cleans up after gnomon was killed: it ends what gnomon had running and removes its folder. The kernel tells only a
-direct child of its parent's death, and only if the child asks; so the guard holds the other end of a pipe, which ends
-when gnomon dies in whatever way.
+Devices that reach their machine through a program on this one (ssh, adb) run that program with it. A small process, the
+guard, cleans up if gnomon is killed: it ends the processes that gnomon started and removes its folder. The kernel
+reports a parent's death only to direct children, and only on request, so the guard holds the other end of a pipe, which
+closes when gnomon dies in any way.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ LINE_LIMIT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """How a command ended.
+    """The result of a command that has ended.
 
-    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that
-    ended it. `stdout` and `stderr` are the ends of what it printed (at most 1 MiB and 64 KiB), with
-    U+FFFD for what is not UTF-8. `timed_out` says that gnomon ended it. `duration_s` is as the caller saw
-    it.
+    Exactly one of `returncode` and `signal` is set: the exit status, or the number of the signal that ended it.
+    `stdout` and `stderr` are the ends of its output (at most 1 MiB and 64 KiB), with U+FFFD for bytes that are not
+    UTF-8. `timed_out` means that gnomon ended the command. `duration_s` is measured by the caller.
     """
 
     returncode: int | None
@@ -53,7 +52,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with status 0."""
+        """Whether the command ended on its own with status 0."""
         return self.returncode == 0 and not self.timed_out
 
 
@@ -103,7 +102,7 @@ if not clean:
 
 
 def outliving(script: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a small program that goes on when its standard input ends, as it does when gnomon dies in whatever way."""
+    """Start a small program that acts when its standard input ends, which happens when gnomon dies in any way."""
     # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", script, *words],
@@ -127,25 +126,26 @@ class Guard:
 
     @property
     def alive(self) -> bool:
-        """Whether nobody killed it."""
+        """Whether the guard is still running."""
         return self._process.poll() is None
 
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
-        """A new folder of this user's own among the temporary ones, or `within` another, for as long as gnomon lives.
+        """A new private folder among the temporary folders, or `within` another folder, that exists as long as gnomon
+        lives.
 
         UsageError where none can be made.
         """
         folder: Path | None = None
         try:
             folder = Path(within or tempfile.gettempdir()).absolute() / f"{prefix}{secrets.token_hex(5)}"
-            # Told first: there is no moment in which it is there and would stay.
+            # Reported first, so that the folder never exists without the guard knowing it.
             self._say(f"hold {os.fsencode(folder).hex()}")
             folder.mkdir(0o700)
         except OSError as error:
             if folder is not None:
                 self._release(folder)
             where = "" if folder is None else f" in {folder.parent}"
-            # Of this machine, whichever device is measured.
+            # An error of this machine, whichever device is measured.
             raise UsageError(
                 f"no private folder can be made{where}: {error.strerror}",
                 hint="Free space there, or point TMPDIR to a directory that can be written.",
@@ -154,7 +154,7 @@ class Guard:
         return folder
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder of `folder` with all that is in it."""
+        """Remove a folder created by `folder` with its content."""
         shutil.rmtree(folder, ignore_errors=True)
         self._folders.discard(folder)
         self._release(folder)
@@ -169,10 +169,11 @@ class Guard:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a session of its own, which dies with gnomon; `drop` its number once it has ended.
+        """Start a program in its own session, which ends with gnomon; call `drop` with its process id once it has
+        ended.
 
-        All is as for `subprocess.Popen`, whose errors go to the caller, and without buffers. `stdout` is PIPE, or the
-        descriptor of what no other program has: a pipe, a socket, a temporary file.
+        The arguments are those of `subprocess.Popen`, whose errors are passed on; streams are unbuffered. `stdout` is
+        PIPE, or a descriptor that no other program has: a pipe, a socket, or a temporary file.
         """
         reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
         try:
@@ -202,14 +203,15 @@ class Guard:
 
     @contextlib.contextmanager
     def starting(self, stdout: int) -> Iterator[Callable[[int], None]]:
-        """The block starts one program in a session of its own, and passes on its number, to be dropped at its end.
+        """The block starts one program in its own session, and passes its process id to the yielded function, to be
+        dropped later.
 
-        The program's standard output is this descriptor, of what no other program has: by that the guard finds it
-        if gnomon is killed or interrupted after the program began and before its number is known.
+        The program's standard output is this descriptor, which no other program has. By it the guard finds the program
+        if gnomon is killed or interrupted after the start and before the process id is known.
         """
         try:
             mark = os.fsencode(Path(f"/proc/self/fd/{stdout}").readlink()).hex()
-        except OSError:  # no /proc here: a program whose number is unknown cannot be found
+        except OSError:  # no /proc here: a program with an unknown id cannot be found
             yield self._add
             return
         self._say(f"begin {mark}")
@@ -227,11 +229,11 @@ class Guard:
         self._say(f"add {group}")
 
     def drop(self, group: int) -> None:
-        """The group has ended, and its number may soon be another's."""
+        """Report that a group has ended, as its number may soon belong to another group."""
         self._say(f"drop {group}")
 
     def close(self) -> None:
-        """Remove the folders that are left, and end. The groups have ended before."""
+        """Remove the remaining folders and end the guard. All groups must have ended before."""
         for folder in list(self._folders):
             self.remove(folder)
         self._say("done")
@@ -243,14 +245,14 @@ class Guard:
         self._say(f"release {os.fsencode(folder).hex()}")
 
     def _say(self, line: str) -> None:
-        # Somebody may have killed the guard; the work it guards goes on without that net.
+        # The guard may have been killed; the guarded work continues without it.
         with contextlib.suppress(BrokenPipeError):
             self._pipe.write(line.encode() + b"\n")
             self._pipe.flush()
 
 
 def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
-    """A guard with its first folder. DeviceError where none can be made: what it is for cannot begin."""
+    """A guard with its first folder. DeviceError if none can be created, as the work cannot begin then."""
     guard = Guard()
     try:
         return guard, guard.folder(prefix, within=within)
@@ -264,7 +266,7 @@ def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
 
 @contextlib.contextmanager
 def guarded_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder on this machine that goes away at the end of the block, and also if gnomon is killed.
+    """A temporary folder on this machine that is removed at the end of the block, and also if gnomon is killed.
 
     UsageError where none can be made.
     """
@@ -277,15 +279,15 @@ def guarded_folder(prefix: str) -> Iterator[Path]:
 
 
 _GUARDS: dict[int, Guard] = {}
-"""The guard of a process, by the process, as a fork has its own."""
+"""Guards by process id, as a fork has its own guard."""
 
 _GUARDED = threading.Lock()
 
 
 def own_guard() -> Guard:
-    """The guard of this process for its temporary folders and for programs that it runs once.
+    """The guard of this process for its temporary folders and for programs that run only once.
 
-    One for all: each would take a process, and a job has half a dozen folders.
+    They share one guard, because each guard is a process, and a job has half a dozen folders.
     """
     with _GUARDED:
         guard = _GUARDS.get(os.getpid())
@@ -304,7 +306,7 @@ _GRACE_S = 2.0
 _STUCK_S = 10.0
 _POLL_S = 0.05
 _CHUNK_BYTES = 1 << 16
-#: At least so often it looks whether its thread shall end.
+#: The longest time between two checks whether the thread is asked to end.
 _LOOK_UP_S = 1.0
 
 
@@ -316,25 +318,25 @@ class Tail:
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Take the next bytes, and forget what is too old."""
+        """Add the next bytes, and discard those beyond the limit."""
         self._bytes += chunk
         if len(self._bytes) > 2 * self._limit:
             del self._bytes[: -self._limit]
 
     def text(self) -> str:
-        """The last bytes, with U+FFFD for what is not UTF-8."""
+        """The last bytes, with U+FFFD for bytes that are not UTF-8."""
         return self._bytes[-self._limit :].decode(errors="replace")
 
 
 class Lines:
-    """Splits a stream into lines of so many bytes at most as it comes; `on_line` gets each without its end."""
+    """Splits a stream into lines of at most `most` bytes as it arrives; `on_line` gets each line without its end."""
 
     def __init__(self, on_line: Callable[[str], None], most: int = LINE_LIMIT_BYTES) -> None:
         self._on_line, self._most = on_line, most
         self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Take the next bytes. DeviceError for a line that is too long."""
+        """Add the next bytes. DeviceError for a line that is too long."""
         searched = len(self._bytes)
         self._bytes += chunk
         start = 0
@@ -350,7 +352,7 @@ class Lines:
             )
 
     def finish(self) -> None:
-        """There is no more: what is left is a line."""
+        """End the stream; remaining bytes are a line."""
         if self._bytes:
             rest = bytes(self._bytes)
             self._bytes.clear()
@@ -358,20 +360,22 @@ class Lines:
 
 
 class Printed:
-    """The output of a command so far: the ends of both streams, and the listener for its lines, while there is one."""
+    """The output of a command so far: the ends of both streams, and the listener for lines, if there is one."""
 
     def __init__(self, on_line: Callable[[str], None] | None, most: int = LINE_LIMIT_BYTES) -> None:
         self.stdout, self.stderr = Tail(STDOUT_TAIL_BYTES), Tail(STDERR_TAIL_BYTES)
         self.lines = Lines(on_line, most) if on_line else None
 
     def add_stdout(self, chunk: bytes) -> None:
-        """Take what came next."""
+        """Add the next bytes of standard output."""
         self.stdout.add(chunk)
         if self.lines:
             self.lines.add(chunk)
 
     def completed(self, returncode: int | None, number: int | None, *, timed_out: bool, duration_s: float) -> Completed:
-        """How it ended: by itself, or by a signal of that number. Whoever listens gets the last line."""
+        """The result of the ended command, with its status or the number of the signal. The listener gets the last
+        line.
+        """
         if self.lines:
             self.lines.finish()
         return Completed(
@@ -385,9 +389,10 @@ class Printed:
 
 
 class Pump:
-    """Moves bytes: `data` into a process, as it reads, and what it prints to `takes`; a subclass says when it `ended`.
+    """Moves `data` into a process as it reads, and its output to the functions `takes`; a subclass defines when it has
+    `ended`.
 
-    With `attended` its standard input stays open, for more data.
+    With `attended`, standard input stays open for more data.
     """
 
     def __init__(
@@ -415,20 +420,22 @@ class Pump:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more output will come."""
         raise NotImplementedError
 
     def idle(self) -> None:
-        """Nothing came for a moment."""
+        """Called when nothing came for a moment."""
 
     def send(self, data: bytes) -> None:
-        """Write more to the process; for one that is attended."""
+        """Write more to an attended process."""
         self._to_write = memoryview(bytes(self._to_write) + data)
         if self._pipes[0] not in self._selector.get_map():
             self._selector.register(self._pipes[0], selectors.EVENT_WRITE, self._write)
 
     def pump(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Move bytes until it has ended or there is enough (True), or the time has come (False)."""
+        """Move bytes until the process has ended or `enough` returns True (True), or until the time `until_s`
+        (False).
+        """
         while not (enough() or self.ended):
             left_s = until_s - time.monotonic()
             if left_s <= 0:
@@ -457,7 +464,7 @@ class Pump:
                 return
         except BlockingIOError:
             return
-        except OSError:  # it did not want to read all of it
+        except OSError:  # the process did not read everything
             self._to_write, self._data = memoryview(b""), iter(())
         self._selector.unregister(pipe)
         if not self._attended:
@@ -487,9 +494,9 @@ def run_process(
     cwd: Path,
     guard: Guard | None = None,
 ) -> Completed:
-    """Run a command on this machine with exactly that environment, under a guard (None: that of this process).
+    """Run a command on this machine with exactly this environment, under a guard (None: this process's own guard).
 
-    All else is as `Device.run` says.
+    Everything else is as in `Device.run`.
     """
     guard = guard or own_guard()
     process = _started(argv, env, cwd, guard)
@@ -497,16 +504,16 @@ def run_process(
     try:
         return run.to_end(timeout_s)
     finally:
-        # Here also after an exception out of on_line, and after Ctrl-C.
+        # Also reached after an exception from on_line, and after Ctrl-C.
         run.kill()
         guard.drop(process.pid)
 
 
 class Conversation:
-    """A command on this machine that reads a line at a time, and answers it before the next; `close` it.
+    """A command on this machine that reads one line at a time and answers it before the next; call `close` at the end.
 
-    Started with exactly that environment; what it prints as errors goes into `stderr`, if that is a file, and a line
-    has so many bytes at most. It dies with its guard's gnomon. Belongs to one thread.
+    It is started with exactly this environment; its standard error goes to `stderr` if that is a file, and a line has
+    at most `line_bytes` bytes. It ends with its guard's gnomon. Belongs to one thread.
     """
 
     def __init__(
@@ -526,17 +533,17 @@ class Conversation:
         self._over = self._closed = False
 
     def ask(self, line: bytes, on_line: Callable[[str], bool], *, timeout_s: float) -> Completed | None:
-        """Write a line; `on_line` gets those that come, until it says that the last has come: None.
+        """Write a line; `on_line` gets each line of the answer and returns True for the last one. Returns None then.
 
-        How the command ended, where that was before, or the time was over, after which it has been ended. What
-        `on_line` raises goes to the caller. Once it did not return None, it is closed.
+        If the command ends before that, or is ended because the time is over, its result is returned. Exceptions of
+        `on_line` are passed on. The conversation is closed unless this returned None.
         """
         self._on_line, self._over = on_line, False
         try:
             self._running.send(line)
             self._running.pump(time.monotonic() + timeout_s, lambda: self._over)
             done = None if self._over else self._running.to_end(0.0)
-            # One that ended at once after its last word said it all the same.
+            # A command that ended right after its last line still gave its answer.
             return None if self._over else done
         finally:
             self._on_line = None
@@ -544,7 +551,7 @@ class Conversation:
                 self.close()
 
     def answer(self, line: bytes, *, timeout_s: float) -> str | Completed:
-        """Write a line: the next that comes, or how the command ended, as of `ask`."""
+        """Write a line; return the next line of output, or how the command ended, as in `ask`."""
         lines: list[str] = []
 
         def hear(text: str) -> bool:
@@ -556,11 +563,11 @@ class Conversation:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked again: it was not closed, and has not ended by itself."""
+        """Whether the command can be asked again: it was not closed and has not ended on its own."""
         return not self._closed and not self._running.ended
 
     def close(self) -> None:
-        """End it with all that it started. Does nothing the second time."""
+        """End the command with everything that it started. A second call does nothing."""
         if not self._closed:
             self._closed = True
             self._running.kill()
@@ -599,7 +606,7 @@ class _Running(Pump):
             process, (self._printed.add_stdout, self._printed.stderr.add), iter((stdin,)), attended=attended
         )
         self._started_s = time.monotonic()
-        # A command ends when its first process does, though a child of it may still hold the pipes open.
+        # A command ends when its first process does, although a child may still hold the pipes open.
         self._pidfd: int | None = None
         try:
             self._pidfd = os.pidfd_open(process.pid)
@@ -626,7 +633,7 @@ class _Running(Pump):
         )
 
     def kill(self) -> None:
-        """End the whole group, reap the first process and close everything. Does nothing the second time."""
+        """Kill the whole group, reap the first process and close everything. A second call does nothing."""
         self._signal(signal.SIGKILL)
         self._reap()
         self.release()
@@ -635,7 +642,7 @@ class _Running(Pump):
             self._pidfd = None
 
     def _ask_to_stop(self) -> None:
-        self._printed.lines = None  # nobody listens any more, and a line must not keep the command alive
+        self._printed.lines = None  # nobody listens any longer, and a line must not keep the command alive
         self._signal(signal.SIGTERM)
         self.pump(time.monotonic() + _GRACE_S)
 
@@ -650,10 +657,10 @@ class _Running(Pump):
 
     @property
     def ended(self) -> bool:
-        """Whether the first process has."""
+        """Whether the first process has ended."""
         if self._process.returncode is not None:
             return True
-        # WNOWAIT leaves it unreaped, so that its number, which is the group's, cannot become another's yet.
+        # WNOWAIT leaves the process unreaped, so that its id, which is also the group's, is not reused yet.
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal(self, number: signal.Signals) -> None:
@@ -662,9 +669,7 @@ class _Running(Pump):
                 os.killpg(self._process.pid, number)
 
     def _drain(self) -> None:
-        """Take what is left in the pipes, without waiting for a process that left the group and holds
-        them.
-        """
+        """Read the rest of the pipes, without waiting for a process that left the group and still holds them."""
         limit = (1 << 20) + LINE_LIMIT_BYTES
         for read in self._readers:
             taken = 0

@@ -1,4 +1,4 @@
-"""How a thread that works on a device is asked to end: it looks for that wherever it waits, and nowhere else."""
+"""Asks a thread that works on a device to end; the thread checks this only where it waits."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import time
 from contextvars import ContextVar
 
 ANSWERS: ContextVar[bool] = ContextVar("ANSWERS", default=False)
-"""Whether Ctrl-C asks for the answer so far, as at a prompt; a program that calls gnomon gets its exception."""
+"""Whether Ctrl-C asks for the answer so far, as on the command line; a program that calls gnomon gets the exception."""
 
 _LOOK_UP_S = 1.0
 _asked = threading.local()
 
 
 class Stopped(BaseException):
-    """Raised in a thread that shall end, where it waits: it cleans up as after Ctrl-C."""
+    """Raised in a waiting thread that was asked to end; it cleans up as after Ctrl-C."""
 
 
 def stop_at(event: threading.Event) -> None:
-    """Let the thread that calls this end once the event is set."""
+    """Make the calling thread end once the event is set."""
     _asked.event = event
 
 
 def look_up() -> None:
-    """Raise `Stopped` if this thread shall end, but once: what cleans up after that may wait."""
+    """Raise `Stopped` if this thread was asked to end, but only once, because the clean-up may wait too."""
     event: threading.Event | None = getattr(_asked, "event", None)
     if event is not None and event.is_set():
         _asked.event = None
@@ -31,7 +31,7 @@ def look_up() -> None:
 
 
 def pause(seconds: float) -> None:
-    """Sleep, unless this thread shall end. A thread that nobody asks sleeps as ever."""
+    """Sleep, but stop early if this thread is asked to end."""
     deadline = time.monotonic() + seconds
     look_up()
     while (left_s := deadline - time.monotonic()) > 0:

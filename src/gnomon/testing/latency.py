@@ -1,8 +1,9 @@
 """A pytest plugin: latency as a test, `gnomon_latency("model.onnx").is_at_most("2 ms")`.
 
-It is there where gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval over fresh
-processes: a median whose interval lies below it passes, one above it fails, and one that holds it cannot be told from
-so many processes, which fails too, with what would decide (or skips: `unknown="skip"`).
+It is available wherever gnomon is installed (the entry point `pytest11`). A limit is judged by the 95 % interval of the
+median over fresh processes. The test passes if the interval lies below the limit, and fails if it lies above. If the
+interval contains the limit, the result is undecided: the test fails with advice on how to decide it, or is skipped with
+`unknown="skip"`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _SHARE = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """The latency of a model: of its fastest configuration, or of the only one that was asked for."""
+    """The latency of a model in its fastest configuration, or in the only requested one."""
 
     model: str | Path
     options: Mapping[str, Any]
@@ -33,11 +34,11 @@ class Latency:
 
     @property
     def profile(self) -> Any:
-        """The result of `gnomon.profile`, once a session."""
+        """The result of `gnomon.profile`, measured once per session."""
         return self.measured()
 
     def is_at_most(self, limit: str) -> None:
-        """Fail unless the median is surely at most the limit, such as "2 ms"."""
+        """Fail unless the median is certainly at most the limit, such as "2 ms"."""
         __tracebackhide__ = True
         from gnomon.report.units import time
 
@@ -52,12 +53,13 @@ class Latency:
             self._open(f"{message}: whether that is at most {limit} is unknown; more processes= would decide")
 
     def is_not_slower_than(self, before: str | Path, *, by: str = "3%", sessions: str = "2%") -> None:
-        """Fail where it is surely slower than before, by a share, or lacks a configuration of that.
+        """Fail if the model is certainly slower than before, by more than a share, or lacks an earlier configuration.
 
-        `before` is the file of the model as it was: both are measured by turns, which decides. Else it is what
-        `gnomon compare` takes: a file that --json wrote, a report, a run's id; `sessions` is then what runs of the same
-        are taken to differ by where fewer than five earlier ones tell. What is undecided is open, and so is what cannot
-        be compared, such as a run of another machine.
+        If `before` is the file of the earlier model, both models are measured alternately, which gives a decision.
+        Otherwise `before` is anything that `gnomon compare` accepts: a file written by --json, a report, or a run's id;
+        `sessions` is then the assumed difference between runs of the same model if there are fewer than five earlier
+        runs. A comparison that is undecided or impossible, such as with a run of another machine, is treated as
+        unknown.
         """
         __tracebackhide__ = True
         import gnomon
@@ -94,10 +96,10 @@ def _share(text: str) -> float:
 
 @pytest.fixture(scope="session")
 def gnomon_latency() -> Callable[..., Latency]:
-    """A function that measures a model: gnomon_latency(model, runtimes=("onnxruntime",), processes=6, ..).
+    """The function that measures a model: gnomon_latency(model, runtimes=("onnxruntime",), processes=6, ..).
 
-    Options are those of `gnomon.profile`; `unknown` says what becomes of a limit that is not decided. Equal calls
-    measure once a session.
+    Options are those of `gnomon.profile`; `unknown` ("fail" or "skip") is the outcome if a limit is undecided. Equal
+    calls measure only once per session.
     """
     profiles: dict[str, Callable[[], Any]] = {}
 

@@ -49,18 +49,18 @@ from gnomon.runtimes.base import (
 
 _LIMIT_S = 120.0
 _probed: dict[tuple[object, ...], wire.Answer | Failure] = {}
-"""Answers of a runtime, by adapter and link: an installation does not change, and each question takes a process."""
+"""Answers of a runtime, by adapter and link, as an installation does not change and each probe takes a process."""
 _supported: dict[tuple[type, str], Support] = {}
 """The support of a model in the first configuration, by the model's digest."""
 
 
 class RuntimeContract:
-    """The contract of every adapter of a runtime. Skips where the runtime is not installed."""
+    """The contract of every adapter of a runtime. Tests are skipped if the runtime is not installed."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def link(cls) -> Iterator[AgentLink]:
-        """The agent on this machine, in one visit of all tests: what a runtime compiles for it is made once."""
+        """The agent on this machine, shared by all tests, so that a runtime compiles each model only once."""
         with LocalDevice() as device, AgentLink(device) as opened:
             yield opened
 
@@ -78,7 +78,7 @@ class RuntimeContract:
 
     @pytest.fixture
     def model(self, path: Path) -> Model:
-        """The model, read."""
+        """The model, loaded from its file."""
         return load(path)
 
     @pytest.fixture
@@ -151,7 +151,7 @@ class RuntimeContract:
     ) -> None:
         configuration = adapter.configurations(probe, RunSettings())[0]
         reference = _reference(link, placed, adapter.segment(placed, configuration, {}), configuration)
-        # Where the file decides where it runs, every assignment makes the same segment: one run tells of all.
+        # If the file itself decides where it runs, every assignment gives the same segment, and one run is enough.
         plain: dict[str, wire.OpenedEvent] = {}
         for backend, taken in support.operators.items():
             assignment = _assignment(placed, configuration, support, backend)
@@ -239,7 +239,9 @@ class RuntimeContract:
 
 
 def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:
-    """Everything that the backend takes on it, the rest on the first that takes it."""
+    """An assignment of every operator that the backend takes to it, and of the rest to the first backend that
+    takes it.
+    """
     order = (backend, *configuration.backends)
     return {
         op.index: next(b for b in order if op.index in support.operators.get(b, ())) for op in placed.graph.operators
@@ -247,11 +249,11 @@ def _assignment(placed: PlacedModel, configuration: Configuration, support: Supp
 
 
 _saved: WeakKeyDictionary[AgentLink, set[str]] = WeakKeyDictionary()
-"""The reference outputs that are on a link's device."""
+"""The names of the reference outputs on a link's device."""
 
 
 def _reference(link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration) -> str:
-    """The file with the outputs of a segment on the link's device, which a fresh process writes the first time."""
+    """The file with a segment's outputs on the link's device; a fresh process writes it on first use."""
     said = json.dumps(segment, sort_keys=True)
     name = f"contract-{hashlib.sha256(said.encode()).hexdigest()[:16]}.npz"
     if name not in _saved.setdefault(link, set()):
@@ -261,13 +263,13 @@ def _reference(link: AgentLink, placed: PlacedModel, segment: wire.Segment, conf
 
 
 _blocks: WeakKeyDictionary[AgentLink, dict[str, wire.BlockEvent]] = WeakKeyDictionary()
-"""The profiled blocks that were taken by a link."""
+"""The profiled blocks that a link has measured."""
 
 
 def _traced(
     link: AgentLink, placed: PlacedModel, segment: wire.Segment, configuration: Configuration
 ) -> wire.BlockEvent:
-    """The block of a segment that is profiled in a fresh process, which is taken the first time."""
+    """The profiled block of a segment, measured in a fresh process on first use."""
     taken, said = _blocks.setdefault(link, {}), json.dumps([segment, dict(configuration.environment)], sort_keys=True)
     if said not in taken:
         _, taken[said] = _run(link, "traced", placed, segment, configuration, profiled=True)
@@ -285,9 +287,9 @@ def _run(
     check: str = "",
     profiled: bool = False,
 ) -> tuple[wire.OpenedEvent, wire.BlockEvent]:
-    """Run a segment once in a fresh process: what it said when opened, and its block.
+    """Run a segment once in a fresh process; return the events of its opening and its block.
 
-    Its outputs are saved to a file, or checked against those of one.
+    Its outputs are saved to a file, or checked against the outputs in a file.
     """
     job: wire.Job = {
         "tensors": job_tensors(placed.graph),

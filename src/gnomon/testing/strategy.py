@@ -39,7 +39,7 @@ MIXED = _space(3, 2, 1, 4, 2)
 
 
 def _two(assignment: Assignment) -> Cost:
-    """Two objectives in conflict, with interactions and without equal costs."""
+    """Two conflicting objectives, with interactions and without equal costs."""
     first = sum((i + 2) * ((c * 7 + i) % 5) for i, c in enumerate(assignment)) + (assignment[0] == assignment[-1]) * 4
     second = sum((c + 1) * (11 - i) % 13 for i, c in enumerate(assignment))
     tie = sum(c * 0.001 * 5**i for i, c in enumerate(assignment))
@@ -51,7 +51,7 @@ def _some_fail(assignment: Assignment) -> Cost | None:
 
 
 def _drive(strategy: Strategy, price: Price, most: int = _MOST, n: int = 1) -> Trace:
-    """Ask and tell until it is exhausted, or has asked for `most`; checks what each answer must hold."""
+    """Ask and tell until the strategy is exhausted or has proposed `most` assignments; check each answer."""
     trace: Trace = []
     seen: set[Assignment] = set()
     while len(trace) < most and (asked := strategy.ask(min(n, most - len(trace)))):

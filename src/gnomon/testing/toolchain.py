@@ -22,11 +22,11 @@ from gnomon.toolchains.base import Artifact, Toolchain, ToolJob
 
 
 class ToolchainContract:
-    """The contract of every toolchain. Skips, and says what is missing, where it cannot be used."""
+    """The contract of every toolchain. If it cannot be used, tests are skipped with the reason."""
 
     @pytest.fixture
     def usable(self, toolchain: Toolchain) -> Toolchain:
-        """The toolchain, where nothing is missing."""
+        """The toolchain, if nothing is missing."""
         if missing := toolchain.check():
             pytest.skip(f"{toolchain.name}: {'; '.join(need.what for need in missing)}")
         return toolchain

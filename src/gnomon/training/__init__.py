@@ -1,1 +1,1 @@
-"""Training networks of a space with PyTorch, which is loaded at the first use of a function that needs it."""
+"""Training networks of a space with PyTorch, which is imported when a function first needs it."""

@@ -1,7 +1,7 @@
-"""Networks with blocks of PyTorch's as ONNX files, by PyTorch's own exporter.
+"""Writes networks with PyTorch blocks as ONNX files, using PyTorch's own exporter.
 
-It is the one that traces (`dynamo=False`): it needs no further package and leaves the names of parameters as they are
-in the module. The other one needs onnxscript.
+The tracing exporter (`dynamo=False`) is used: it needs no further package and keeps the module's parameter names. The
+other exporter needs onnxscript.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gnomon.training.network import build, torch_package
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExportJob:
-    """A network to be written, with its weights; those it lacks are made of (seed, tag).
+    """A network to be written, with its weights; missing weights are generated from (seed, tag).
 
-    `modules` are the origins of its blocks (`gnomon.training.modules`), `opset` is the operator set that is written.
+    `modules` are the origins of its blocks (`gnomon.training.modules`), `opset` is the operator set of the file.
     """
 
     tagged: TaggedNet
@@ -36,15 +36,17 @@ class ExportJob:
     opset: int
 
     def digest(self) -> str:
-        """SHA-256 of what decides the file: of PyTorch, too, whose exporter may write another one."""
+        """SHA-256 of everything that determines the file, including PyTorch's version, as another exporter may write a
+        different file.
+        """
         version = str(torch_package("writing a network").__version__)
         return digest_of(self.tagged, [self.seed, self.opset, version], self.state)
 
 
 def export(job: ExportJob, path: Path) -> Failure | None:
-    """Writes the model: its input is "x0", its output "y"; and returns why it cannot be, if so.
+    """Writes the model with the input "x0" and the output "y"; returns a failure if that is not possible.
 
-    GnomonError for blocks that are not what they were, and parameters that do not fit.
+    GnomonError for blocks that have changed, and parameters that do not fit.
     """
     factories = load_factories(job.modules, job.tagged)
     module = build(job.tagged, job.state, seed=job.seed, factories=factories).eval()
@@ -52,11 +54,13 @@ def export(job: ExportJob, path: Path) -> Failure | None:
 
 
 def export_module(module: Any, shape: Shape, path: Path, *, opset: int) -> Failure | None:
-    """Writes a module in evaluation mode for an input of this shape, as `export`."""
+    """Writes a module in evaluation mode for an input of this shape, like `export`."""
     torch = torch_package("writing a network")
     try:
         with warnings.catch_warnings(), torch.no_grad(), plain_attention():
-            warnings.simplefilter("ignore")  # of this exporter's age, and of shapes that tracing takes for constant
+            warnings.simplefilter(
+                "ignore"
+            )  # about this exporter's age, and about shapes that tracing treats as constant
             torch.onnx.export(
                 module,
                 (torch.zeros(*shape),),
@@ -64,11 +68,11 @@ def export_module(module: Any, shape: Shape, path: Path, *, opset: int) -> Failu
                 input_names=["x0"],
                 output_names=["y"],
                 opset_version=opset,
-                training=torch.onnx.TrainingMode.PRESERVE,  # else it joins convolutions and what follows them
+                training=torch.onnx.TrainingMode.PRESERVE,  # otherwise convolutions are merged with what follows
                 dynamo=False,
             )
     except GnomonError:
         raise
-    except Exception as error:  # whatever an exporter makes of a block
+    except Exception as error:  # an exporter may raise anything for a block
         return Failure(stage="load", kind="refused", transient=False, message=reason(error))
     return None

@@ -1,8 +1,8 @@
-"""Training one network: epochs, validation after each, one look at the test part at the end.
+"""Trains one network: epochs with a validation after each, and one evaluation on the test part at the end.
 
-The outcome depends on the job alone; on the CPU bit for bit, in one go or from a file of it. Jobs and outcomes are
-values that travel between processes; weights are files of safetensors: tensors by name, as `load_state_dict` of a
-module takes them. Nothing is unpickled.
+The outcome depends only on the job; on the CPU it is identical bit for bit, even if the training is resumed from a
+file. Jobs and outcomes are values that can be sent between processes; weights are safetensors files: tensors by name,
+as for a module's `load_state_dict`. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from gnomon.training.network import build, seeded, state_of, torch_package
 from gnomon.training.recipe import Recipe, check, make_optimizer
 
 TrainingData = Dataset | MappedDataset | Streamed
-"""Images as a process that trains gets them: by value, in a file of this machine, or to be read as they are needed."""
+"""Images for a training process: by value, in a file on this machine, or read as needed."""
 
 _HINT = "Train the network again: the file is one that gnomon space profile writes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainJob:
-    """A training: of a net, by a recipe, on a data set.
+    """The training of a net by a recipe on a data set.
 
-    `init` are parameters to begin with; those it lacks are made of (seed, tag). `device` is "cpu" or "cuda". `modules`
-    are the origins of the net's blocks that are modules (`gnomon.training.modules`), by their names.
+    `init` are initial parameters; missing ones are generated from (seed, tag). `device` is "cpu" or "cuda". `modules`
+    are the origins, by name, of the net's blocks that are modules (`gnomon.training.modules`).
     """
 
     tagged: TaggedNet
@@ -58,20 +58,20 @@ class TrainJob:
     modules: Mapping[str, str] = field(default_factory=dict)
 
     def digest(self) -> str:
-        """SHA-256 of what decides the outcome of each epoch."""
+        """SHA-256 of everything that determines the outcome of each epoch."""
         decisive = [self.recipe.canonical(), self.seed, self.data.digest, self.device]
         return digest_of(self.tagged, decisive, self.init or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trained:
-    """The outcome of a training, since its epoch 0, whichever processes trained it.
+    """The outcome of a training from its first epoch, whichever processes trained it.
 
-    `accuracies` (validation) and `losses` are a value an epoch. `correct` says of each validation image whether the net
-    has its class right after the last epoch. `test_accuracy` is taken once, after the recipe's last epoch, and None
-    before. `state` and `correct` are None where nothing was trained. `samples` are images that were trained on, `macs`
-    multiply-accumulates of one image. `failure` is how it ended where it did: "wrong-output" for a loss that is not
-    finite, "memory", "refused" for what PyTorch cannot do.
+    `accuracies` (validation) and `losses` have one value per epoch. `correct` says for each validation image whether
+    the net finds its class after the last epoch. `test_accuracy` is determined once, after the recipe's last epoch, and
+    is None before. `state` and `correct` are None if nothing was trained. `samples` is the number of trained images,
+    `macs` the multiply-accumulates of one image. `failure` says why the training failed: "wrong-output" for a loss that
+    is not finite, "memory", or "refused" for anything that PyTorch cannot do.
     """
 
     state: dict[str, NDArray[Any]] | None = field(default=None, repr=False)
@@ -89,7 +89,7 @@ class Trained:
 
 
 def digest_of(tagged: TaggedNet, decisive: Sequence[object], state: State) -> str:
-    """SHA-256 of a net and its tags, of what else decides, as JSON values, and of parameters."""
+    """SHA-256 of a net and its tags, further decisive JSON values, and parameters."""
     net = tagged.net
     nodes = [[tag, node.unit.canonical(), *node.inputs] for tag, node in zip(tagged.tags, net.nodes, strict=True)]
     own = hashlib.sha256(json.dumps([net.inputs, net.output, nodes]).encode()).hexdigest()
@@ -107,31 +107,33 @@ def _safetensors() -> Any:
 
 
 def write_state(path: Path, state: State) -> None:
-    """Write weights, whole or not at all. OSError where that fails, RuntimeMissingError without safetensors."""
+    """Write weights, either completely or not at all. OSError if that fails, RuntimeMissingError without
+    safetensors.
+    """
     whole = {name: np.asarray(array, order="C") for name, array in state.items()}
     write_whole(_safetensors().save(whole, metadata={"format": "pt"}), path)
 
 
 def read_state(path: Path) -> dict[str, NDArray[Any]]:
-    """The weights of a file; nothing of it is executed.
+    """The weights in a file; nothing in it is executed.
 
-    UsageError where it cannot be read, ProblemError for anything else than tensors of numbers by name.
+    UsageError if the file cannot be read, ProblemError if it contains anything but tensors of numbers by name.
     """
     library = _safetensors()
     content = read_file(path, hint=_HINT, most_bytes=2 << 30)
     try:
         state: dict[str, NDArray[Any]] = library.load(content)
         return state
-    except Exception as error:  # what a broken file makes it raise is of any kind
+    except Exception as error:  # a broken file may make it raise anything
         raise ProblemError(f"{path} holds no weights: {str(error)[:200]}", hint=_HINT) from error
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """A training that is under way.
+    """A running training.
 
-    `history` has of each epoch the mean training `loss`, the `accuracy` on the validation part after it, and the
-    `seconds` and `cpu_seconds` that both took.
+    `history` has for each epoch the mean training `loss`, the `accuracy` on the validation part after it, and the
+    `seconds` and `cpu_seconds` of both together.
     """
 
     job: TrainJob
@@ -148,18 +150,18 @@ class _Run:
 
 
 def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
-    """Trains a network and returns what came of it; that a training fails is part of the result.
+    """Trains a network and returns the outcome; a failed training is a possible outcome.
 
-    After each epoch all that the next one depends on is written to the file `partial`, from which the same job goes
-    on; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for a recipe,
-    parameters, or data that are invalid; UsageError for epochs or a device that cannot, and where the file cannot be
-    written; RuntimeMissingError without PyTorch.
+    After each epoch everything that the next one depends on is written to the file `partial`, from which the same job
+    can be resumed; a file of another job, or a broken one, is named in the notes and overwritten. ProblemError for an
+    invalid recipe, parameters or data; UsageError for an impossible device or number of epochs, and if the file cannot
+    be written; RuntimeMissingError without PyTorch.
     """
     check(job.recipe)
     missing = _missing_device(job.device)
     if missing is not None:
         return Trained(failure=missing)
-    # cuDNN chooses no kernels by their times meanwhile, and none that sum in any order.
+    # Here cuDNN must not choose kernels by their times, or kernels that sum in varying order.
     exact = torch_package().backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
     with one_thread(), exact:
         try:
@@ -175,7 +177,7 @@ def train(job: TrainJob, *, partial: Path | None = None) -> Trained:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for PyTorch's operators meanwhile."""
+    """Let PyTorch's operators use one thread in the block."""
     torch = torch_package()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -186,7 +188,7 @@ def one_thread() -> Iterator[None]:
 
 
 def check_device(device: str) -> None:
-    """UsageError where this machine has no such device to train on."""
+    """Raise UsageError if this machine does not have this device for training."""
     if (missing := _missing_device(device)) is not None:
         raise UsageError(
             f"no network can be trained on {device}: {missing.message}",
@@ -195,7 +197,9 @@ def check_device(device: str) -> None:
 
 
 def _missing_device(device: str) -> Failure | None:
-    """The failure where this machine has no such device to train on. UsageError for an unknown name."""
+    """The failure if this machine does not have this device for training, otherwise None. UsageError for an unknown
+    name.
+    """
     if device not in {"cpu", "cuda"}:
         raise UsageError(f"there is no device {device!r} to train on", hint="Known: cpu, cuda.")
     if device == "cpu" or torch_package().cuda.is_available():
@@ -204,16 +208,18 @@ def _missing_device(device: str) -> Failure | None:
 
 
 def _begin(job: TrainJob, partial: Path | None) -> _Run:
-    """The network, optimiser and scheduler as they are at the job's first epoch, or later by the partial file."""
+    """The network, optimiser and scheduler at the job's first epoch, or at a later epoch according to the
+    partial file.
+    """
     dataset = job.data.open()
     run = _fresh(job, dataset)
     if partial is None or not partial.exists():
         return run
     try:
         _resume(run, partial)
-    except Exception as error:  # a broken file, or one that does not fit, makes PyTorch raise nearly anything
+    except Exception as error:  # PyTorch may raise nearly anything for a broken or unsuitable file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        run = _fresh(job, dataset)  # half of the file may have been taken over
+        run = _fresh(job, dataset)  # a part of the file may already have been loaded
         run.notes.append(f"{partial} was not used ({reason}), and training began again")
     return run
 
@@ -221,7 +227,7 @@ def _begin(job: TrainJob, partial: Path | None) -> _Run:
 def _fresh(job: TrainJob, dataset: Dataset | Streamed) -> _Run:
     torch = torch_package()
     factories = load_factories(job.modules, job.tagged)
-    # Faster for convolutions; but other people's blocks may ask for a view of what they take as it usually lies.
+    # channels_last is faster for convolutions, but users' blocks may need the usual layout to create views.
     order = torch.contiguous_format if factories else torch.channels_last
     module = build(job.tagged, job.init, seed=job.seed, factories=factories).to(job.device, memory_format=order)
     optimizer, scheduler = make_optimizer(job.recipe, module.parameters())
@@ -237,9 +243,9 @@ def _fresh(job: TrainJob, dataset: Dataset | Streamed) -> _Run:
 
 
 def _resume(run: _Run, partial: Path) -> None:
-    """Go on from a file, of which nothing is executed. Raises nearly anything for one that does not fit.
+    """Resume from a file, without executing anything in it. May raise nearly any exception for an unsuitable file.
 
-    The scheduler has no state of its own: where it stands follows from the number of epochs.
+    The scheduler has no separate state, as its position follows from the number of epochs.
     """
     kept = torch_package().load(partial, weights_only=True, map_location="cpu")
     if kept["digest"] != run.digest:
@@ -247,7 +253,7 @@ def _resume(run: _Run, partial: Path) -> None:
     run.module.load_state_dict(kept["state"])
     run.history = kept["history"]
     with warnings.catch_warnings():
-        # The optimiser's steps are not repeated, only the scheduler's.
+        # Only the scheduler's steps are repeated, not the optimiser's.
         warnings.filterwarnings("ignore", message=".*lr_scheduler.step.*", category=UserWarning)
         for _ in run.history if run.scheduler is not None else ():
             run.scheduler.step()
@@ -255,7 +261,7 @@ def _resume(run: _Run, partial: Path) -> None:
 
 
 def _keep(run: _Run, partial: Path) -> None:
-    """Write what the next epoch depends on. UsageError where that fails."""
+    """Write everything that the next epoch depends on. UsageError if that fails."""
     stream = BytesIO()
     kept = {
         "digest": run.digest,
@@ -275,7 +281,7 @@ def _train(run: _Run, partial: Path | None) -> None:
     job = run.job
     while run.failure is None and len(run.history) < job.recipe.epochs:
         began, cpu_began, number = time.perf_counter(), time.process_time(), len(run.history)
-        # Blocks that drop at random draw the same in an epoch, whatever was before.
+        # Blocks with random dropout draw the same numbers in an epoch, whatever happened before.
         with _failing(run), seeded(job.seed, "epoch", number) if job.modules else contextlib.nullcontext():
             loss = _train_epoch(run, number)
             if math.isfinite(loss):
@@ -291,23 +297,23 @@ def _train(run: _Run, partial: Path | None) -> None:
         if partial is not None:
             _keep(run, partial)
     with _failing(run):
-        if not len(run.correct):  # all epochs were trained before
+        if not len(run.correct):  # all epochs were already trained
             run.correct = _right(run, "validation")
 
 
 @contextlib.contextmanager
 def _failing(run: _Run) -> Iterator[None]:
-    """An exception in the block ends the training, as data."""
+    """Turn an exception in the block into the training's failure."""
     try:
         yield
     except GnomonError:
         raise
-    except Exception as error:  # PyTorch's, and whatever a user's block raises
+    except Exception as error:  # from PyTorch or a user's block
         run.failure = _failure(error)
 
 
 def _failure(error: BaseException) -> Failure:
-    """An error of PyTorch as data."""
+    """An error of PyTorch as a failure."""
     message = str(error) or type(error).__name__
     memory = isinstance(error, MemoryError) or any(
         words in message.lower() for words in ("out of memory", "can't allocate memory", "not enough memory")
@@ -327,20 +333,20 @@ def _train_epoch(run: _Run, number: int) -> float:
         loss = torch.nn.functional.cross_entropy(run.module(_sized(run, x)), y)
         loss.backward()
         run.optimizer.step()
-        total += loss.detach() * len(y)  # the device is not waited for
+        total += loss.detach() * len(y)  # does not wait for the device
     if run.scheduler is not None:
         run.scheduler.step()
     return float(total.item()) / trained_images(run.dataset.count("train"), recipe.batch_size)
 
 
 def _sized(run: _Run, x: Any) -> Any:
-    """Images as large as the network takes them: larger ones are averaged."""
+    """Images in the size of the network's input; larger images are averaged."""
     size = run.job.tagged.net.inputs[0][2:]
     return x if x.shape[2:] == size else torch_package().nn.functional.adaptive_avg_pool2d(x, size)
 
 
 def _right(run: _Run, part: str) -> NDArray[np.uint8]:
-    """For each image of a part 1 where the module, in evaluation mode, has its class right, else 0."""
+    """For each image of a part, 1 if the module in evaluation mode finds its class, otherwise 0."""
     torch = torch_package()
     run.module.eval()
     with torch.no_grad():

@@ -1,11 +1,11 @@
-"""Blocks that are modules of PyTorch's: made, tried and told apart.
+"""Blocks that are PyTorch modules: creating, trying and identifying them.
 
-A net has such a block as one layer of the kind `Module`, by its name, its digest and the shape that it makes. What
-makes it stays a function, which other processes find by the origin that `gnomon.spaces.cells.space` knows it by.
+In a net such a block is one layer of the kind `Module`, with its name, its digest and its output shape. The block is
+created by a function, which other processes find by the origin known to `gnomon.spaces.cells.space`.
 
-The digest is of what the modules call of PyTorch with which numbers, of the names and shapes of their parameters, and
-of how they print, for a few channels and strides: another activation, width or rate of dropout is another block,
-another name of a variable is not.
+The digest covers the modules' calls of PyTorch with their numbers, the names and shapes of their parameters, and their
+printed form, for a few channels and strides. A different activation, width or dropout rate gives a different block; a
+different variable name does not.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ _TRIED_AT: dict[str, Places] = {
     HEAD: (((64, 16, 16), (10,)),),
     "": (((64, 16, 16), (64, 1)), ((64, 16, 16), (128, 2))),
 }
-"""The places of a digest: shapes of an image, and arguments behind its channels; "" are primitives'."""
+"""The places where a digest is computed: image shapes, and the arguments after the channels; "" is for primitives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleBlock:
-    """A module as a block that can be written down; what it makes is found by running it once for each place.
+    """A module as a block of a net; its output is found by running it once for each place.
 
-    `name` is the primitive's, `STEM` or `HEAD`, or that of a choice of a space in Python, which is `of_space`: that is
-    made of its input's channels alone, and tried at its very place. `origin` is where another process finds `factory`.
+    `name` is the name of a primitive, `STEM`, `HEAD`, or the name of a choice of a space in Python. The last kind is
+    `of_space`: it is created from its input's channels only, and tried at its actual place. `origin` is where another
+    process finds `factory`.
     """
 
     name: str
@@ -53,7 +54,7 @@ class ModuleBlock:
     of_space: bool = False
 
     def __call__(self, x: Symbol, *arguments: int) -> Symbol:
-        """Writes it down, for these arguments behind the channels of its input."""
+        """Adds the block to a net, with these arguments after the channels of its input."""
         shape, macs, params = _tried(self.factory, self.name, x.shape[1:], arguments)
         digest = self.digest_at(x.shape)
         return x.layer(
@@ -62,7 +63,7 @@ class ModuleBlock:
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits that stand for what it makes, whatever it is called."""
+        """Twelve hexadecimal digits that identify the block's function, independent of its name."""
         return _digest(self.factory, self.name, _TRIED_AT.get(self.name, _TRIED_AT[""]))
 
     def digest_at(self, shape: Shape) -> str:
@@ -71,14 +72,14 @@ class ModuleBlock:
 
     @property
     def steady(self) -> bool:
-        """Whether it makes the same of the same images each time, where it is not trained."""
+        """Whether it gives the same output for the same images each time when it is not training."""
         return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
 
 
 def module_for(source: Any, channels: int, name: str) -> Any:
-    """A module in evaluation mode, a copy of its own, of one or of what makes it of its input's channels.
+    """A new module in evaluation mode: a copy of a module, or the result of a function of its input's channels.
 
-    ProblemError where that fails, and for anything else.
+    ProblemError if that fails, or if `source` is anything else.
     """
     hint = "Give a torch.nn.Module, or a function that makes one of the channels of its input."
     with users_errors(f"{name} cannot be made of {channels} channels", hint, ProblemError), seeded(name):
@@ -86,15 +87,15 @@ def module_for(source: Any, channels: int, name: str) -> Any:
 
 
 def known_blocks(numbering: str = "ssprofile", blocks: Sequence[str | Path] = ()) -> dict[str, Primitive]:
-    """All primitives by name, modules with their blocks; see `known_primitives`, whose errors it raises.
+    """All primitives by name, modules with their blocks; see `known_primitives`, whose errors it also raises.
 
-    RuntimeMissingError where there is a module and no PyTorch.
+    RuntimeMissingError if there is a module but no PyTorch.
     """
     return known_primitives(numbering, blocks, bound)
 
 
 def bound(primitive: Primitive, origin: str) -> Primitive:
-    """A primitive with its block, where it is a module, of this origin."""
+    """The primitive, with a block of this origin if it is a module."""
     if primitive.module is None:
         return primitive
     block = ModuleBlock(name=primitive.name, origin=origin, factory=primitive.module)
@@ -102,14 +103,14 @@ def bound(primitive: Primitive, origin: str) -> Primitive:
 
 
 def end_block(name: str, origin: str) -> ModuleBlock:
-    """A stem or a head by its name, of the function that ``file.py:function`` or ``package.module:function`` names."""
+    """A stem or head with this name, created by the function ``file.py:function`` or ``package.module:function``."""
     return ModuleBlock(name=name, origin=origin, factory=load_attribute(origin))
 
 
 def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, Factory]:
-    """The factories of a net's modules in this process, by the name of the block, each from its origin.
+    """The factories of a net's modules, by the name of the block, each loaded from its origin.
 
-    ProblemError where one is not what it was when the net was made.
+    ProblemError if a module has changed since the net was created.
     """
     factories = {}
     for node in tagged.net.nodes:
@@ -127,7 +128,7 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
 
 
 def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None:
-    """The choice of a space by its name, where it is a module; None where it is of layers.
+    """The choice with this name in a space if it is a module; None if it consists of layers.
 
     ProblemError for an ONNX file, which nothing trains.
     """
@@ -157,13 +158,15 @@ def _space(origin: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _factory(made_of: Any) -> Factory:
-    """The factory of a source's modules, of a module copies with its weights; one object for each."""
+    """The factory of a source's modules; for a module it returns a new copy with its weights each time."""
     return (lambda channels: copy.deepcopy(made_of)) if isinstance(made_of, torch_package().nn.Module) else made_of
 
 
 @contextlib.contextmanager
 def plain_attention() -> Iterator[None]:
-    """Attention by the operators that training has meanwhile: PyTorch's own shorter way is one that no file knows."""
+    """Use the same operators for attention as in training: PyTorch's fast path cannot be exported to any file
+    format.
+    """
     mha = torch_package().backends.mha
     before = mha.get_fastpath_enabled()
     mha.set_fastpath_enabled(False)
@@ -174,7 +177,7 @@ def plain_attention() -> Iterator[None]:
 
 
 def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[int]) -> Any:
-    """A module. ProblemError for anything else, and for one of other numbers than float32."""
+    """Create a module. ProblemError for anything else, and for floating parameters other than float32."""
     torch = torch_package()
     module = factory(channels, *arguments)
     if not isinstance(module, torch.nn.Module):
@@ -191,9 +194,9 @@ def _new_module(factory: Factory, name: str, channels: int, arguments: Sequence[
 
 @functools.lru_cache(maxsize=1024)
 def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]) -> tuple[Shape, int, int]:
-    """The shape that a module makes of one image, its multiply-adds, and its trained numbers.
+    """The output shape of a module for one image, its multiply-adds, and the number of its trained parameters.
 
-    ProblemError where it makes something else than a tensor a batch of images.
+    ProblemError if it does not return one float32 tensor for a batch of images.
     """
     torch = torch_package("a block of PyTorch's")
     from torch.utils.flop_counter import FlopCounterMode
@@ -212,7 +215,7 @@ def _tried(factory: Factory, name: str, shape: Shape, arguments: tuple[int, ...]
             f"{name} makes {kind} of a batch {(2, *shape)}", hint="A module returns one tensor of float32, of (N, ..)."
         )
     params = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
-    return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two a multiply-add, and two images
+    return tuple(output.shape[1:]), counted.get_total_flops() // 4, params  # two per multiply-add, and two images
 
 
 @functools.lru_cache(maxsize=256)
@@ -250,7 +253,7 @@ def _traced(factory: Factory, name: str, shape: Shape, arguments: Sequence[int])
 
 
 def _plain(value: Any) -> Any:
-    """A value of a call as JSON has it: of a tensor its shape."""
+    """A value of a call as a JSON value; a tensor is represented by its shape."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch_package().Tensor):

@@ -1,9 +1,9 @@
-"""A tagged net as a PyTorch module: the same operators that the ONNX writer writes for it.
+"""A tagged net as a PyTorch module, with the same operators as in its ONNX file.
 
-Layers with parameters are made one a tag and named by it, so that the module's `state_dict` is the net's state. Fresh
-parameters depend on (seed, tag) alone. Convolutions: normal with the variance 2 / fan-in (He et al., "Delving deep into
-rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules already begin as
-what makes them says. PyTorch is imported when a network is made, not before.
+Each tag has one layer with parameters, which has the tag as its name, so that the module's `state_dict` is the net's
+state. Fresh parameters depend only on (seed, tag). Convolutions: normal with the variance 2 / fan-in (He et al.,
+"Delving deep into rectifiers", 2015); linear layers: uniform within 1 / sqrt(fan-in); biases 0. Blocks that are modules
+are initialised by their factories. PyTorch is imported when a network is created, not before.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from gnomon.spaces.cells.space import PARTS, State, TaggedNet, state_prefix
 from gnomon.spaces.layers import Layer, Shape, features_of
 
 Factory = Callable[..., Any]
-"""Makes a `torch.nn.Module` of (N, C, H, W): of C, then of the channels that it makes and its stride; a stem of those
-channels alone, a head of the classes."""
+"""A function that creates a `torch.nn.Module` for inputs (N, C, H, W). Its arguments are C, then the output channels
+and the stride; for a stem only the output channels, for a head the classes.
+"""
 
 Factories = Mapping[str, Factory]
-"""The factories of a net's PyTorch blocks, by the name of the block."""
+"""The factories of a net's PyTorch blocks, by the block's name."""
 
 
 def torch_package(task: str = "training a network") -> Any:
-    """The torch package, for a task. RuntimeMissingError where it is not installed, or cannot be loaded."""
+    """The torch package, for a task. RuntimeMissingError if it is not installed or cannot be loaded."""
     with needed(f"{task} needs the package torch, which cannot be loaded", "torch"):
         import torch
     return torch
@@ -42,8 +43,8 @@ def torch_package(task: str = "training a network") -> Any:
 def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Factories | None = None) -> Any:
     """A module that computes the net, in training mode, on the CPU.
 
-    It is called with the net's inputs, (n, channels, height, width) for any n. Parameters that the state has are
-    copied from it, the others are fresh ones of (seed, tag). ProblemError for parameters of the wrong shape, all named;
+    It is called with the net's inputs, (n, channels, height, width) for any n. Parameters in the state are copied,
+    others are freshly generated from (seed, tag). ProblemError that names all parameters of the wrong shape;
     RuntimeMissingError without PyTorch.
     """
     layers: dict[str, Callable[..., Any]] = {}
@@ -62,20 +63,20 @@ def build(tagged: TaggedNet, state: State | None, *, seed: int, factories: Facto
 
 
 def state_of(module: Any) -> dict[str, NDArray[Any]]:
-    """A copy of the parameters of a module that `build` made, by the names of its `state_dict`."""
+    """A copy of the parameters of a module created by `build`, by the names in its `state_dict`."""
     state = module.state_dict()
     return {name: np.array(tensor.cpu().contiguous().numpy(), order="C") for name, tensor in state.items()}
 
 
 def generator(*words: object) -> Any:
-    """A random number generator of PyTorch, on the CPU, that depends on these words alone."""
+    """A random number generator of PyTorch, on the CPU, seeded only by these words."""
     digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
     return torch_package().Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 @contextlib.contextmanager
 def seeded(*words: object) -> Iterator[None]:
-    """PyTorch's global random numbers depend on these words alone meanwhile, and are afterwards what they were."""
+    """Seed PyTorch's global random numbers with only these words in the block, and restore their state afterwards."""
     torch = torch_package()
     with torch.random.fork_rng():
         torch.manual_seed(generator(*words).initial_seed())
@@ -93,7 +94,7 @@ def _tagged_layers(tagged: TaggedNet) -> Iterator[tuple[str, Layer, Shape]]:
 
 
 def _layer(layer: Layer, shape: Shape) -> Any:
-    """A layer with uninitialised parameters; the global random numbers stay untouched."""
+    """A layer with uninitialised parameters; no global random numbers are drawn."""
     nn = torch_package().nn
     if layer.kind == "Conv":
         return nn.utils.skip_init(
@@ -117,7 +118,7 @@ def _layer(layer: Layer, shape: Shape) -> Any:
 
 
 def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
-    """Gives a layer fresh parameters; a normalisation has them already."""
+    """Gives a layer fresh parameters; a normalisation already has them."""
     if kind not in ("Conv", "Linear"):
         return
     init, random = torch_package().nn.init, generator(seed, tag)
@@ -131,7 +132,7 @@ def _initialise(module: Any, kind: str, seed: int, tag: str) -> None:
 
 
 def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> None:
-    """Copies parameters from a state, where they have this prefix."""
+    """Copies the parameters with this prefix from a state."""
     torch = torch_package()
     for name, tensor in module.state_dict().items():
         array = state.get(prefix + name)
@@ -147,11 +148,11 @@ def _fill(module: Any, prefix: str, state: State, complaints: Complaints) -> Non
 
 @functools.cache
 def _net_class() -> Any:
-    """The class of modules; made at its first use, for its base is PyTorch's."""
+    """The class of modules, created at its first use because its base class is PyTorch's."""
     torch = torch_package()
 
     class TorchNet(torch.nn.Module):  # type: ignore[misc, name-defined]
-        """Runs the nodes of a net in their order, and lets go of each value after its last reader."""
+        """Runs the nodes of a net in order, and releases each value after its last reader."""
 
         def __init__(self, tagged: TaggedNet, layers: Mapping[str, Callable[..., Any]]) -> None:
             super().__init__()
@@ -181,7 +182,7 @@ def _net_class() -> Any:
 def _steps(
     tagged: TaggedNet, layers: Mapping[str, Callable[..., Any]]
 ) -> list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]]:
-    """For each node what it calls, what it reads, and which values nobody reads after it."""
+    """For each node, the function that it calls, the values that it reads, and the values not needed after it."""
     net = tagged.net
     last = {ref: index for index, node in enumerate(net.nodes) for ref in node.inputs if ref >= 0}
     last.pop(net.output, None)

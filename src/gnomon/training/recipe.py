@@ -1,4 +1,4 @@
-"""How a network is trained, and whether PyTorch can do it: told before anything is trained."""
+"""The recipe for training a network, and a check before training that PyTorch can follow it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOST_EPOCHS = 100_000
 class Recipe:
     """Epochs, batch, optimiser, schedule of the learning rate, and augmentation.
 
-    `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` one of
-    torch.optim.lr_scheduler, or is None; it is stepped once an epoch. `augment` is "none", "shift" (moved by up to an
-    eighth of the height, pixels that come in are black), "crop-flip" (moved so, and mirrored half of the time), or, of
-    pictures that are read as they are needed, "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss is the
-    cross-entropy. `check` tells whether all this is valid.
+    `optimizer` has a `type`, a class of torch.optim, and the class's arguments; `scheduler` has a class of
+    torch.optim.lr_scheduler in the same way, or is None; it is stepped once per epoch. `augment` is "none", "shift"
+    (images are moved by up to an eighth of the height, with a black border), "crop-flip" (also mirrored half of the
+    time), or for pictures that are read as needed "resized-crop" (`gnomon.training.data.pictures.fitted`). The loss is
+    the cross-entropy. `check` raises an error if any of this is invalid.
     """
 
     epochs: int
@@ -37,15 +37,15 @@ class Recipe:
     augment: Augment = "none"
 
     def canonical(self) -> str:
-        """The recipe as JSON: equal for equal recipes."""
+        """The recipe as JSON, which is equal for equal recipes."""
         return json.dumps(to_json(self), sort_keys=True)
 
 
 def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "scheduler") -> None:
-    """ProblemError with all that is wrong with a recipe, and what is known; RuntimeMissingError without PyTorch.
+    """Raise ProblemError with all errors in a recipe, and the known values; RuntimeMissingError without PyTorch.
 
-    `optimizer` and `scheduler` are what errors call these parts: the keys that they were read from. Both are tried on a
-    small layer: what they refuse there they would refuse in training.
+    `optimizer` and `scheduler` are the names of these parts in errors: the keys that they were read from. Both parts
+    are tried on a small layer, because an error there would also occur in training.
     """
     complaints = Complaints(what="recipe", hint="Correct the recipe.")
     if type(recipe.epochs) is not int or not 1 <= recipe.epochs <= _MOST_EPOCHS:
@@ -60,7 +60,7 @@ def check(recipe: Recipe, *, optimizer: str = "optimizer", scheduler: str = "sch
 
 
 def make_optimizer(recipe: Recipe, parameters: Any) -> tuple[Any, Any]:
-    """The optimiser of these parameters and its scheduler (None without one), of a checked recipe."""
+    """The optimiser for these parameters and its scheduler (None without one), for a checked recipe."""
     arguments = {name: value for name, value in recipe.optimizer.items() if name != "type"}
     optimizer = _optimizers()[str(recipe.optimizer["type"])](parameters, **arguments)
     if recipe.scheduler is None:
@@ -79,7 +79,7 @@ def _schedulers() -> dict[str, type[Any]]:
 
 
 def _classes(module: Any, base: type) -> dict[str, type[Any]]:
-    """The public classes of a module that are really below the base."""
+    """The public classes of a module that are proper subclasses of the base."""
     return {
         name: value
         for name, value in sorted(vars(module).items())
@@ -88,7 +88,7 @@ def _classes(module: Any, base: type) -> dict[str, type[Any]]:
 
 
 def _check_part(place: str, part: object, classes: Mapping[str, type[Any]], complaints: Complaints) -> None:
-    """The type is known, and its arguments are plain values; whether it takes them PyTorch knows."""
+    """Check that the type is known and its arguments are plain values; PyTorch itself checks the arguments."""
     kind = part.get("type") if isinstance(part, Mapping) else part
     if not isinstance(part, Mapping) or not isinstance(kind, str) or kind not in classes:
         complaints.tell(f"{place}.type", f"{shown(kind)} is not one of {', '.join(classes)}")
@@ -97,22 +97,22 @@ def _check_part(place: str, part: object, classes: Mapping[str, type[Any]], comp
 
 
 def _try(recipe: Recipe, places: tuple[str, str], complaints: Complaints) -> None:
-    """Tells what an optimiser, and then a scheduler, refuse on a small layer."""
+    """Add a complaint if the optimiser, or then the scheduler, fails on a small layer."""
     torch = torch_package()
-    # The layer is made of global random numbers, which are nobody's business here.
+    # The layer draws global random numbers, whose state must not change here.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for place, tried in zip(places, (replace(recipe, scheduler=None), recipe), strict=True):
             try:
                 _two_steps(tried)
-            except Exception as error:  # whatever a class does with arguments that it cannot use
+            except Exception as error:  # a class may raise anything for unsuitable arguments
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 complaints.tell(place, f"PyTorch refuses it: {reason[:200]}")
                 return
 
 
 def _two_steps(recipe: Recipe) -> None:
-    """Classes that need a closure, a metric, or other shapes fail here."""
+    """Take two steps; classes that need a closure, a metric, or other shapes fail here."""
     torch = torch_package()
     layer = torch.nn.Conv2d(2, 2, 1)
     optimizer, scheduler = make_optimizer(recipe, layer.parameters())

@@ -1,7 +1,7 @@
-"""Values that others saved with PyTorch, read without running anything of them.
+"""Reads values that others saved with PyTorch, without running any code in the file.
 
-PyTorch's own reader of weights takes plain values and tensors. Scalars and arrays of numpy it takes by name only: what
-stands for their makers here is read by this module, so that no file has a say in what numpy does with it.
+PyTorch's own reader of weights accepts plain values and tensors. It accepts numpy's scalars and arrays only by name.
+This module provides substitutes for their constructors, so that a file cannot control what numpy does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LETTERS = {
     "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q", "f2": "e", "f4": "f",
     "f8": "d",
 }  # fmt: skip
-"""Types of numpy's numbers, as `struct` knows them."""
+"""The types of numpy's numbers, with their letters in `struct`."""
 
 Number = float | int
 _MOST = 1 << 64
@@ -33,8 +33,9 @@ _MOST = 1 << 64
 def load_saved(path: Path, *, hint: str) -> Any:
     """The values in a file of `torch.save`: plain values, tensors, and numpy's scalars as numbers; see `numbers`.
 
-    `hint` is what to do about another file. UsageError where it cannot be read, or is longer than `MOST_BYTES`;
-    ProblemError for a file that holds anything else, or unpacks to more; RuntimeMissingError without PyTorch.
+    `hint` is the next step for an unsuitable file. UsageError if the file cannot be read or is longer than
+    `MOST_BYTES`; ProblemError if it contains anything else or unpacks to more bytes; RuntimeMissingError without
+    PyTorch.
     """
     torch = torch_package("reading a file of PyTorch")
     data = read_file(path, hint=hint, most_bytes=MOST_BYTES)
@@ -44,15 +45,15 @@ def load_saved(path: Path, *, hint: str) -> Any:
         try:
             return _load(torch, data)
         except Exception:
-            # Only now: PyTorch before 2.6 does not know names of one's own.
+            # Only as a second try: PyTorch before 2.6 does not support custom names.
             with torch.serialization.safe_globals(list(_STANDING_IN)):
                 return _load(torch, data)
-    except Exception as error:  # what PyTorch raises for a broken file is of any kind
+    except Exception as error:  # PyTorch may raise anything for a broken file
         raise ProblemError(f"{path} cannot be read as a file of PyTorch: {_reason(error)}", hint=hint) from error
 
 
 def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
-    """The numbers of a list, a tuple, a tensor or an array of at most `most`; None for anything else.
+    """The numbers in a list, tuple, tensor or array of at most `most` items; None for anything else.
 
     A single number counts as a list of one.
     """
@@ -61,7 +62,7 @@ def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
             return None
         try:
             value = value.flatten().tolist()
-        except Exception:  # a tensor without values, or of another kind of layout
+        except Exception:  # a tensor without values, or with another layout
             return None
     elif isinstance(value, _Array):
         value = value.values
@@ -73,7 +74,7 @@ def numbers(value: Any, most: int) -> tuple[Number, ...] | None:
 
 
 def _number(value: Any) -> Number | None:
-    """A number of at most 64 bits that is not a truth value, out of a tensor or an array of one, too."""
+    """A number of at most 64 bits that is not a truth value, also from a tensor or array with a single item."""
     if isinstance(value, int | float):
         return None if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= _MOST) else value
     if isinstance(value, _Array | torch_package().Tensor):
@@ -83,12 +84,14 @@ def _number(value: Any) -> Number | None:
 
 def _load(torch: Any, data: bytes) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of another pickle than PyTorch's, which it then refuses
+        warnings.simplefilter("ignore")  # about a pickle that is not PyTorch's, which PyTorch then refuses
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
 def _unpacked(data: bytes) -> int:
-    """The bytes that an archive says it holds; 0 for any other file and a broken one, which PyTorch refuses."""
+    """The number of bytes that an archive declares to contain; 0 for any other or broken file, which PyTorch
+    refuses.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return sum(member.file_size for member in archive.infolist())
@@ -104,7 +107,7 @@ def _reason(error: Exception) -> str:
 
 
 class _Type:
-    """A stand-in for numpy's dtype: the letters of a type of numbers, and its order of bytes."""
+    """A substitute for numpy's dtype: the letter of a number type, and its byte order."""
 
     def __init__(self, letters: Any, *_: Any) -> None:
         if letters not in _LETTERS:
@@ -115,7 +118,7 @@ class _Type:
         self.order = {"<": "<", ">": ">", "|": "<", "=": "<"}[state[1]]
 
     def read(self, data: Any) -> tuple[Number, ...]:
-        """The numbers of some bytes. ValueError for others than bytes, or a number that was cut off."""
+        """The numbers in some bytes. ValueError for anything but bytes, or an incomplete number."""
         size = struct.calcsize(self.order + self.letter)
         if not isinstance(data, bytes) or len(data) % size:
             raise ValueError("bytes of whole numbers expected")
@@ -123,7 +126,9 @@ class _Type:
 
 
 class _Array:
-    """A stand-in for an array of numpy, and its maker; one of several dimensions has no values, as none are needed."""
+    """A substitute for numpy's array and its constructor; an array of several dimensions gets no values, as none are
+    needed.
+    """
 
     def __init__(self, *_: Any) -> None:
         self.values: tuple[Number, ...] = ()
@@ -139,7 +144,7 @@ class _Array:
 
 
 def _scalar(kind: Any, data: Any) -> Number:
-    """A stand-in for the function that makes numpy's scalars."""
+    """A substitute for the function that creates numpy's scalars."""
     if not isinstance(kind, _Type):
         raise ValueError("the type of a number expected")
     (number,) = kind.read(data)

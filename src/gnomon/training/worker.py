@@ -1,6 +1,7 @@
-"""Functions that an executor calls in another process, here or elsewhere: all by value, failures as data.
+"""Functions that an executor calls in another process, here or elsewhere. All values are passed by value, and failures
+are data.
 
-A pool of processes is started with the method "spawn": a fork of a process that has PyTorch's threads may hang.
+A pool of processes is started with the method "spawn", because a fork of a process with PyTorch's threads may hang.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gnomon.training.loop import Trained, TrainJob, one_thread, train
 
 
 def run_training(job: TrainJob, partial: str | None = None) -> Trained:
-    """`gnomon.training.loop.train`; without PyTorch the failure says how to install it.
+    """Call `gnomon.training.loop.train`; without PyTorch the failure says how to install it.
 
     `partial` is a path on the machine that trains.
     """
@@ -25,7 +26,7 @@ def run_training(job: TrainJob, partial: str | None = None) -> Trained:
 
 
 def run_export(job: ExportJob, path: str) -> Failure | None:
-    """`gnomon.training.export.export`, with one thread; without PyTorch the failure says how to install it."""
+    """Call `gnomon.training.export.export` with one thread; without PyTorch the failure says how to install it."""
     try:
         with one_thread():
             return export(job, Path(path))

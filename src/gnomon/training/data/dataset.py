@@ -1,7 +1,7 @@
-"""Labelled images in memory: a data set, stratified splits, and its batches in an order of (seed, epoch) alone.
+"""Labelled images in memory: a data set, stratified splits, and batches in an order that depends only on (seed, epoch).
 
-Images are kept as the bytes that they are, channels last, with a black border as wide as they may be moved; a batch is
-gathered and normalised when it is its turn, which costs little beside a network and a quarter of the memory.
+Images are kept as bytes, channels last, with a black border as wide as they may be moved. Each batch is gathered and
+normalised when needed, which costs little compared with a network and needs only a quarter of the memory.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from gnomon.training.recipe import Recipe
 
 PARTS = ("train", "validation", "test")
 EVALUATED = 256
-"""Images of a batch that is not trained on."""
+"""The number of images in a batch for evaluation."""
 
-_COUNTED = 1 << 18  # pixels that are counted at once
+_COUNTED = 1 << 18  # the number of pixels counted at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Images:
-    """Images `x`, uint8 (n, channels, height, width), and the number of each one's class, `y`, int64 (n,)."""
+    """Images `x`, uint8 (n, channels, height, width), and the numbers of their classes `y`, int64 (n,)."""
 
     x: NDArray[np.uint8]
     y: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """How many images there are."""
+        """The number of images."""
         return len(self.x)
 
     def take(self, rows: NDArray[np.int64]) -> Images:
@@ -47,11 +47,11 @@ class Images:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
-    """Images to train on, to choose by (validation), and to look at once at the end (test).
+    """Images for training, for choosing (validation), and for a single evaluation at the end (test).
 
-    `digest` is the SHA-256 of all contents. `mean` and `std` (a value a channel, of pixels from 0 to 255) are those of
-    the training images alone; a channel that never changes has the standard deviation 1. ProblemError where images of
-    the parts differ in shape.
+    `digest` is the SHA-256 of all contents. `mean` and `std` (one value per channel, for pixels from 0 to 255) come
+    from the training images only; a constant channel gets the standard deviation 1. ProblemError if the images of the
+    parts differ in shape.
     """
 
     name: str
@@ -85,20 +85,20 @@ class Dataset:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the report of the command: none."""
+        """Sentences for the command's report; here there are none."""
         return ()
 
     def count(self, part: str) -> int:
-        """How many images a part has."""
+        """The number of images in a part."""
         return len(getattr(self, part))
 
     def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Some images of a part: uint8 (n, channels, height, width)."""
+        """The given rows of a part as images: uint8 (n, channels, height, width)."""
         images: Images = getattr(self, part)
         return images.x[rows]
 
     def open(self) -> Dataset:
-        """Itself."""
+        """Return the data set itself."""
         return self
 
     def supply(self, device: str, recipe: Recipe, *, seed: int) -> Supply:
@@ -108,9 +108,9 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedDataset:
-    """A data set whose pixels are in a file, so that the processes of a machine share one copy of them.
+    """A data set whose pixels are in a file, so that all processes of a machine share one copy.
 
-    `labels` are the classes of each part's images, which follow each other in the file as `PARTS` do.
+    `labels` are the classes of each part's images; in the file the parts follow in the order of `PARTS`.
     """
 
     name: str
@@ -120,7 +120,7 @@ class MappedDataset:
     path: str
 
     def open(self) -> Dataset:
-        """The data set, its pixels mapped into memory; a process keeps the last one that it opened."""
+        """The data set with its pixels mapped into memory; a process keeps the data set that it opened last."""
         if self.digest not in _OPENED:
             ends = np.cumsum([len(self.labels[part]) for part in PARTS])
             pixels = np.split(np.load(self.path, mmap_mode="r"), ends[:-1])
@@ -134,14 +134,14 @@ _OPENED: dict[str, Dataset] = {}
 
 
 def map_dataset(dataset: Dataset, path: Path) -> MappedDataset:
-    """Write the pixels of a data set into a file, from which other processes open it. OSError."""
+    """Write the pixels of a data set to a file, from which other processes can open it. OSError."""
     with path.open("wb") as file:
         np.save(file, np.concatenate([getattr(dataset, part).x for part in PARTS]))
     return MappedDataset(path=str(path.absolute()), **fields_of(MappedDataset, dataset))
 
 
 def check_classes(source: str, names: Sequence[str], classes: int) -> None:
-    """ProblemError where a source of images has more classes than networks tell apart."""
+    """Raise ProblemError if a source of images has more classes than the networks."""
     if len(names) > classes:
         raise ProblemError(
             f"{source} has {len(names)} classes, and the config's networks have {classes}",
@@ -152,9 +152,9 @@ def check_classes(source: str, names: Sequence[str], classes: int) -> None:
 def split_parts(
     labels: Mapping[str, NDArray[np.int64]], shares: tuple[float, float], *, seed: int
 ) -> dict[str, tuple[str, NDArray[np.int64]]]:
-    """For each of the `PARTS` the given part that it is taken from, and the rows of it.
+    """For each of the `PARTS`, the given part that it is taken from, and its rows.
 
-    `labels` are the classes of the given parts. A missing validation or test part gets its share of train.
+    `labels` are the classes of the given parts. A missing validation or test part gets its share of the training part.
     """
     parts = {name: (name, np.arange(len(y), dtype=np.int64)) for name, y in labels.items()}
     missing = {name: share for name, share in zip(PARTS[1:], shares, strict=True) if name not in labels}
@@ -165,9 +165,9 @@ def split_parts(
 
 
 def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> tuple[NDArray[np.int64], ...]:
-    """Rows of disjoint parts, in ascending order: of each class as many as its share, to the next whole number.
+    """Rows of disjoint parts, in ascending order, with each part's share of every class, rounded to whole images.
 
-    Shares are positive, and at most 1 together; the draw depends on the seed, the classes and the shares alone.
+    Shares are positive and at most 1 in total; the draw depends only on the seed, the classes and the shares.
     ProblemError for a part that would be empty.
     """
     ends = np.minimum(np.cumsum(shares), 1.0)
@@ -186,11 +186,11 @@ def split_rows(y: NDArray[np.int64], shares: Sequence[float], *, seed: int) -> t
 
 
 def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, from how often each value occurs: exact, and a part at a time."""
+    """Mean and standard deviation of each channel, computed exactly from counts of each value, one part at a time."""
     means, stds, values = [], [], np.arange(256.0)
     for channel in range(x.shape[1]):
         counts = np.zeros(256)
-        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # each is counted as int64
+        for rows in np.array_split(x[:, channel], max(1, x.size // _COUNTED)):  # bincount converts each part to int64
             counts += np.bincount(rows.ravel(), minlength=256)
         counts /= x.size / x.shape[1]
         mean = float(counts @ values)
@@ -201,17 +201,19 @@ def moments(x: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def moved_most(height: int) -> int:
-    """The most pixels by which images of a height are moved: an eighth of it."""
+    """The most pixels by which images of this height are moved: an eighth of the height."""
     return max(1, height // 8)
 
 
 def trained_images(count: int, batch_size: int) -> int:
-    """How many of so many images an epoch trains on."""
+    """The number of images that an epoch trains on, out of `count`."""
     return count - (count % batch_size == 1)
 
 
 class Supply:
-    """The batches of a data set in memory, on a device: (b, channels, height, width), normalised, and (b,)."""
+    """The batches of a data set in memory, on a device: normalised images (b, channels, height, width) and classes
+    (b,).
+    """
 
     def __init__(self, dataset: Dataset, device: str, recipe: Recipe, seed: int) -> None:
         torch = torch_package()
@@ -221,9 +223,9 @@ class Supply:
         self._images: dict[str, tuple[Any, Any]] = {}
 
     def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """The batches of an epoch. A last one of a single image is left out.
+        """The batches of an epoch. A last batch of a single image is left out.
 
-        Batch normalisation has no variance of a single image behind a global pooling.
+        After a global pooling, batch normalisation has no variance for a single image.
         """
         torch, size = torch_package(), self._recipe.batch_size
         x, y = self._part("train", self._border)
@@ -237,13 +239,13 @@ class Supply:
                 yield self._normalised(images), y[rows]
 
     def evaluation(self, part: str) -> Iterator[tuple[Any, Any]]:
-        """All images of a part in their order."""
+        """All images of a part in order."""
         x, y = self._part(part, 0)
         for images, labels in zip(x.split(EVALUATED), y.split(EVALUATED), strict=True):
             yield self._normalised(images), labels
 
     def close(self) -> None:
-        """Let go of the images on the device."""
+        """Release the images on the device."""
         self._images.clear()
 
     def _part(self, part: str, border: int) -> tuple[Any, Any]:

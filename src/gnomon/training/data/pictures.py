@@ -1,7 +1,7 @@
-"""Images in folders: a folder a class, and the lists of images that quantisers are calibrated with.
+"""Images in folders, with one folder for each class, and lists of images for calibrating quantisers.
 
-Pillow decodes PNG and JPEG, and nothing else; a picture's size is looked at before its pixels are unpacked. Pictures of
-any size are cut and scaled to one by `fitted`, as PyTorch's own recipes for ImageNet do (pytorch/vision,
+Pillow decodes only PNG and JPEG here; a picture's size is checked before its pixels are unpacked. `fitted` cuts and
+scales pictures of any size to one size, as PyTorch's own recipes for ImageNet do (pytorch/vision,
 references/classification).
 """
 
@@ -30,17 +30,17 @@ from gnomon.training.data.readers import Source, entries, regular_file
 _ENDINGS = (".png", ".jpg", ".jpeg")
 _HINT = "Give PNG or JPEG images, grey or in colour, a folder a class; of one size, or with gnomon_cfg.resize."
 _MOST_PICTURE = 256 << 20
-"""Bytes that one picture may unpack to."""
+"""The largest size in bytes of an unpacked picture."""
 _GREY = ("1", "L")
 _COLOUR = ("RGB", "P", "CMYK", "YCbCr")
 _PARTS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
-"""The part that a folder holds, by its name."""
+"""The part in a folder, by the folder's name."""
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pictures:
-    """Pictures as a map-style data set: item k is a Pillow picture, decoded when it is asked for, and its class.
+    """Pictures as a map-style data set: item k is a Pillow picture, decoded on access, and its class.
 
     `names` are the paths of their files.
     """
@@ -49,18 +49,20 @@ class Pictures:
     labels: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of pictures."""
         return len(self.names)
 
     def __getitem__(self, k: int) -> tuple[Any, int]:
-        """A picture of mode L or RGB, and its class. ProblemError for another file; UsageError for a missing one."""
+        """A picture of mode L or RGB, and its class. ProblemError for a file of another kind; UsageError for a missing
+        one.
+        """
         with problems_of(self.names[k]), regular_file(Path(self.names[k])) as file, _picture(file) as picture:
             return picture.convert("L" if picture.mode in _GREY else "RGB"), int(self.labels[k])
 
     def sizes(self, complaints: Complaints) -> dict[str, tuple[bool, int, int]]:
-        """For each name whether the picture is grey, its height and its width, from its head; no pixel is read.
+        """For each name, whether the picture is grey, its height and its width, read from its header without any pixel.
 
-        What cannot be read is a complaint.
+        A file that cannot be read becomes a complaint.
         """
         sizes = {}
         for name in self.names:
@@ -74,9 +76,9 @@ class Pictures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Opened:
-    """Images by part as map-style data sets, and the names and numbers of their classes where these are known.
+    """Images by part as map-style data sets, and the names and numbers of their classes if these are known.
 
-    `mode` is that of all pictures, "L" or "RGB", and `digest` of whatever stands for all items.
+    `mode` is the mode of all pictures, "L" or "RGB", and `digest` identifies all items.
     """
 
     parts: Mapping[str, Any]
@@ -87,12 +89,11 @@ class Opened:
 
 
 def open_folder(folder: Path, mode: str = "") -> Opened:
-    """The pictures of a folder that has a folder a class, or such folders in parts.
+    """The pictures in a folder with one subfolder per class, or with such folders for each part.
 
-    Parts are ``train`` and, where they are there, ``val`` or ``validation``, and ``test``. Classes are in the order of
-    their names. Without a `mode` the head of each file is looked at, and no pixel; the digest is then of the files'
-    names and lengths. UsageError where there is no such folder; ProblemError with everything that is wrong;
-    RuntimeMissingError without Pillow.
+    Parts are ``train`` and optionally ``val`` or ``validation``, and ``test``. Classes are in the order of their names.
+    Without a `mode`, the header of each file is read, but no pixel; the digest then covers the files' names and
+    lengths. UsageError if there is no such folder; ProblemError with all errors; RuntimeMissingError without Pillow.
     """
     complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
     parts, classes = _parts(folder, complaints)
@@ -108,7 +109,9 @@ def open_folder(folder: Path, mode: str = "") -> Opened:
 
 
 def read_folder(folder: Path) -> Source:
-    """The images of such a folder in memory, all of one size; grey if all are, else RGB. Raises as `open_folder`."""
+    """The images of such a folder in memory, all of one size; grey if all are grey, otherwise RGB. Raises like
+    `open_folder`.
+    """
     complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
     parts, classes = _parts(folder, complaints)
     x = _stacked(_of_files([name for part in parts.values() for name in part.names]), complaints)
@@ -118,13 +121,13 @@ def read_folder(folder: Path) -> Source:
 
 
 def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: int | None = None) -> NDArray[np.uint8]:
-    """The images that a text file names, a line each, in a folder: uint8 (n, channels, height, width).
+    """The images in a folder that a text file names, one per line: uint8 (n, channels, height, width).
 
-    Those of any size where all are to be made `resize` by `resize` pixels, as `fitted` does, else of one size. What
-    stands behind a name, as in Caffe's lists of images with labels, is passed over. UsageError where a file or folder
-    is not there; ProblemError with everything that is wrong; RuntimeMissingError without Pillow.
+    With `resize` the images may have any size, and `fitted` makes them `resize` by `resize` pixels; otherwise all must
+    have one size. Text after a name, as in Caffe's lists of images with labels, is ignored. UsageError if a file or
+    folder is missing; ProblemError with all errors; RuntimeMissingError without Pillow.
     """
-    entries(root_folder)  # UsageError without one
+    entries(root_folder)  # UsageError without a folder
     complaints = Complaints(
         what=f"list of images {source}", hint="Give a text file of names in the folder, a line each."
     )
@@ -136,8 +139,8 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
         raise ProblemError(f"{source} is not UTF-8 text (byte {error.start})", hint=complaints.hint) from error
     if not lines:
         complaints.tell("line 1", "no name at all")
-    # A name may have spaces in it, or a label behind it.
-    exists = os.path.exists  # pathlib's raises where a name is too long
+    # A name may contain spaces, or be followed by a label.
+    exists = os.path.exists  # pathlib's version raises if a name is too long
     names = [line if exists(root_folder / line) else line.split()[0] for line in lines]
     x = _stacked(_of_files([str(root_folder / name) for name in names]), complaints, resize)
     if x.shape[1] == 1 and channels == 3:
@@ -152,10 +155,10 @@ def load_calibration(source: Path, root_folder: Path, *, channels: int, resize: 
 
 
 def fitted(picture: Any, size: int, random: np.random.Generator | None) -> Any:
-    """A Pillow picture of `size` by `size` pixels: the middle of one whose shorter side was scaled to `size`.
+    """A Pillow picture of `size` by `size` pixels: the middle of the picture after scaling its shorter side to `size`.
 
-    With random numbers a window instead, of 8 to 100 % of the area, 3:4 to 4:3, and mirrored half of the time
-    ("Inception-style": Szegedy et al., "Going deeper with convolutions", 2015).
+    With random numbers it is instead a window of 8 to 100 % of the area, with a ratio of 3:4 to 4:3, mirrored half of
+    the time ("Inception-style": Szegedy et al., "Going deeper with convolutions", 2015).
     """
     from PIL import Image, ImageOps
 
@@ -174,7 +177,7 @@ def as_array(picture: Any) -> NDArray[np.uint8]:
 
 
 def _window(width: int, height: int, random: np.random.Generator) -> tuple[float, float, float, float] | None:
-    """A window of random area and ratio that lies within; None where a few draws gave none."""
+    """A window of random area and ratio inside the picture; None if a few draws gave none."""
     for _ in range(_TRIES):
         area = width * height * random.uniform(_AREA[0], _AREA[1])
         ratio = math.exp(random.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
@@ -186,13 +189,13 @@ def _window(width: int, height: int, random: np.random.Generator) -> tuple[float
 
 
 def _of_files(files: Sequence[str], labels: Sequence[int] = ()) -> Pictures:
-    """The pictures of files, of class 0 unless labels say otherwise."""
+    """The pictures in these files, of class 0 unless labels are given."""
     classes = np.array(labels or [0] * len(files), np.int64)
     return Pictures(names=files, labels=classes)
 
 
 def _parts(folder: Path, complaints: Complaints) -> tuple[dict[str, Pictures], tuple[str, ...]]:
-    """The pictures of a folder by part, and the names of all classes. ProblemError for anything else that is there."""
+    """The pictures in a folder by part, and the names of all classes. ProblemError for any other content."""
     roots = {_PARTS.get(path.name, ""): path for path in entries(folder)}
     if "train" not in roots or "" in roots or len(roots) < len(entries(folder)):
         roots = {"train": folder}
@@ -211,7 +214,7 @@ def _parts(folder: Path, complaints: Complaints) -> tuple[dict[str, Pictures], t
 
 
 def _listed(root: Path, complaints: Complaints) -> Iterator[tuple[str, Path]]:
-    """The class and the path of each image, in order; anything else is a complaint."""
+    """The class and path of each image, in order; anything else becomes a complaint."""
     for folder in entries(root):
         if not folder.is_dir():
             complaints.tell(str(folder), "a folder of the images of one class expected")
@@ -224,7 +227,7 @@ def _listed(root: Path, complaints: Complaints) -> Iterator[tuple[str, Path]]:
 
 
 def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = None) -> NDArray[np.uint8]:
-    """The pixels of images of one size: (n, 1, h, w) where all are grey, else (n, 3, h, w)."""
+    """The pixels of images of one size: (n, 1, h, w) if all are grey, otherwise (n, 3, h, w)."""
     sizes = pictures.sizes(complaints)
     _, height, width = next(iter(sizes.values()), (True, 0, 0))
     others = [(name, size) for name, size in sizes.items() if size[1:] != (height, width)]
@@ -248,7 +251,9 @@ def _stacked(pictures: Pictures, complaints: Complaints, resize: int | None = No
 
 @contextmanager
 def _picture(file: BinaryIO) -> Iterator[Any]:
-    """A picture whose head was read. ProblemError for another file, or one of more than `_MOST_PICTURE` bytes."""
+    """A picture whose header was read. ProblemError for another kind of file, or a picture of more than `_MOST_PICTURE`
+    bytes.
+    """
     with needed(
         "images in folders are decoded by Pillow, which cannot be loaded",
         "pillow",
@@ -257,7 +262,7 @@ def _picture(file: BinaryIO) -> Iterator[Any]:
         from PIL import Image
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Pillow only warns of pictures that are larger than its own limit
+            warnings.simplefilter("error")  # Pillow only warns about pictures larger than its own limit
             with Image.open(file, formats=("PNG", "JPEG")) as image:
                 if image.width * image.height * 3 > _MOST_PICTURE:
                     raise ProblemError(
@@ -268,7 +273,7 @@ def _picture(file: BinaryIO) -> Iterator[Any]:
                 yield image
     except ProblemError:
         raise
-    except Exception as error:  # a broken or hostile picture finds many ways to fail
-        # What Pillow cannot identify it calls by the Python object that it read from.
+    except Exception as error:  # a broken or hostile picture may fail in many ways
+        # Pillow's message names the Python object that it could not identify.
         reason = str(error).partition(" <")[0][:100] or type(error).__name__
         raise ProblemError(f"no image that can be read: {reason}", hint=_HINT) from error

@@ -1,4 +1,4 @@
-"""Labelled images in npz archives, which may be hostile."""
+"""Reads labelled images from npz archives, which may be hostile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnomon.system.files import open_regular
 from gnomon.training.data.dataset import Images
 
 LIMIT_BYTES = 2 << 30
-"""The most memory of images."""
+"""The largest memory that images may take."""
 
 _NPZ = (
     "Save uint8 images (n, height, width) or with 1 or 3 channels as x, and classes from 0 as y: np.savez(f, x=x, y=y)."
@@ -29,7 +29,8 @@ _MOST_CLASSES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Source:
-    """Images of one source by part (train, and official ones where they are), and the names of their classes.
+    """Images of one source by part (train, and the official other parts if there are any), and the names of their
+    classes.
 
     ProblemError for fewer than two classes.
     """
@@ -45,19 +46,19 @@ class Source:
 
 
 def numbered(parts: Mapping[str, Images]) -> Source:
-    """A source whose classes have numbers for names."""
+    """A source whose classes are named by numbers."""
     count = 1 + max(int(part.y.max()) for part in parts.values())
     return Source(parts=parts, classes=tuple(map(str, range(count))))
 
 
 def regular_file(path: Path) -> BinaryIO:
-    """An open file of any size. UsageError where it cannot be opened, or is not a regular file."""
+    """An open file of any size. UsageError if it cannot be opened or is not a regular file."""
     with system_errors(UsageError, f"{path} cannot be opened", hint="Check the path and its rights."):
         return open_regular(path, sys.maxsize)
 
 
 def entries(folder: Path) -> list[Path]:
-    """The sorted contents of a folder, without names that begin with a dot. UsageError where it cannot be listed."""
+    """The sorted contents of a folder, without names that begin with a dot. UsageError if it cannot be listed."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (OSError, ValueError) as error:
@@ -67,9 +68,9 @@ def entries(folder: Path) -> list[Path]:
 
 
 def read_npz(path: Path) -> Source:
-    """x and y of an archive, or x_train, y_train, x_test, y_test; names may stand in `classes`.
+    """The images x and y in an archive, or x_train, y_train, x_test, y_test; `classes` may contain names.
 
-    UsageError where it cannot be opened, ProblemError for whatever is wrong with it.
+    UsageError if the archive cannot be opened, ProblemError for any error in it.
     """
     arrays = _archive(path)
     names = arrays.pop("classes", None)
@@ -90,7 +91,7 @@ def read_npz(path: Path) -> Source:
 
 
 def _archive(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz archive, together at most `LIMIT_BYTES`."""
+    """The arrays in an npz archive, at most `LIMIT_BYTES` in total."""
     with regular_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -105,7 +106,7 @@ def _archive(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _stated_bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
-    """The memory of an array by its header, which numpy allocates before it reads."""
+    """The memory of an array according to its header, which numpy allocates before reading."""
     with archive.open(member) as file:
         is_first = np.lib.format.read_magic(file) == (1, 0)
         header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

