@@ -250,7 +250,7 @@ def found_counters() -> list[Counter]:
 
 
 def sysfs() -> str:
-    """The kernel's folder of devices; GNOMON_SYSFS names a stand-in for /sys, for tests."""
+    """The kernel's folder of devices; GNOMON_SYSFS names a replacement for /sys, for tests."""
     return os.environ.get("GNOMON_SYSFS", "/sys")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gnomon import wire
 
 _MOST = sys.float_info.max
-"""A stand-in for infinity, which JSON does not have."""
+"""A replacement for infinity, which JSON does not have."""
 
 
 class Job:

@@ -169,7 +169,7 @@ class Settings:
 
 
 def _cpu_folder() -> str:
-    """The kernel's folder of cores; GNOMON_SYSFS names a stand-in for /sys, for tests."""
+    """The kernel's folder of cores; GNOMON_SYSFS names a replacement for /sys, for tests."""
     return os.path.join(os.environ.get("GNOMON_SYSFS", "/sys"), "devices/system/cpu")
 
 

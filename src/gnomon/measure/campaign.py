@@ -60,8 +60,8 @@ class Candidate:
     `check`, its outputs are compared with the campaign's reference, and a difference above `tolerance` is refused.
     `calls_least` is the least number of calls of a profiled run. Candidates with the same `process` share a process in
     each session: this is for many small models whose memory use does not matter, and not for profiled candidates. A
-    candidate that `stays` remains loaded in a process that the link keeps. Where a program of the runtime measures,
-    each block is a process of its own; a `separate` candidate has a single block.
+    candidate that `stays` remains loaded in a process that the link keeps. If a program of the runtime measures, each
+    block is a separate process; a `separate` candidate has a single block.
     """
 
     key: str
@@ -99,9 +99,9 @@ class Measured:
     """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
     This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
-    wrong outputs; the candidate has worked, but at least two of its processes died of a signal of their own while
-    others ran (it is unstable); or it has never worked and failed again in a fresh process while another candidate
-    worked. Any other failure may be the machine's fault.
+    wrong outputs; the candidate has worked, but at least two of its processes died of their own signal while others ran
+    (it is unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any
+    other failure may be the machine's fault.
     """
 
     key: str
@@ -678,7 +678,7 @@ class RecordedRunner(CampaignRuns):
         return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:
-        """Nothing: the record of what was measured stays as it is."""
+        """Do nothing, as the record of measurements stays unchanged."""
 
     def finish(self, decision: Mapping[str, object]) -> None:
-        """Nothing: the record of what was measured stays as it is."""
+        """Do nothing, as the record of measurements stays unchanged."""

@@ -25,16 +25,16 @@ class Effort:
     A candidate is visited `rounds` times in each of `processes_least` to `processes_most` fresh processes. A visit is a
     block: samples of at least `sample_s` each (an inner loop makes short calls longer) for `block_s` seconds, at least
     `samples_least` of them, after calls for `rewarm_s` that refill the caches. A fresh process first makes at least
-    `warm_count` calls, and goes on for at least `warm_s`; its very first call is kept separately. More processes are
-    started until the 95 % interval of each candidate's median is within `half_width` of the median (a fraction), or
-    until `budget_s` seconds have passed. A profiled run is one visit, as long as all visits of an unprofiled run
-    together. A candidate more than `laggard` times slower than the fastest gets few visits in two or three processes,
-    as the time is better spent on the others. A candidate more than `hopeless` times slower gets two processes. With
-    `decides`, only the fastest matters: after `processes_least` processes, a candidate that is surely slower gets one
-    visit in each process. At most `together` candidates' processes are alive at once; more are measured in groups. A
-    process that does not answer within `timeout_s` is considered hung and is killed. With `energy`, the energy of each
-    block is read from counters of the device: the named ones, or without names the usual ones. The period and step of
-    the counters are 0 until `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, started
+    `warm_count` calls for at least `warm_s`; its very first call is recorded separately. More processes are started
+    until the 95 % interval of each candidate's median is within `half_width` of the median (a fraction), or until
+    `budget_s` seconds have passed. A profiled run is one visit, as long as all visits of an unprofiled run together. A
+    candidate more than `laggard` times slower than the fastest gets few visits in two or three processes, as the time
+    is better spent on the others. A candidate more than `hopeless` times slower gets two processes. With `decides`,
+    only the fastest matters: after `processes_least` processes, a candidate that is surely slower gets one visit in
+    each process. At most `together` candidates' processes are alive at once; more are measured in groups. A process
+    that does not answer within `timeout_s` is considered hung and is killed. With `energy`, the energy of each block is
+    read from counters of the device: the named ones, or without names the usual ones. The period and step of the
+    counters are 0 until `gnomon.measure.energy.metered` has set them. With `every_s`, a sample is one call, started
     every `every_s` seconds, and a block has as many calls as fit into `block_s`. With `watched`, the state of the
     device is kept with each block.
     """
@@ -104,13 +104,13 @@ def cpu_tells(runs: Iterable[Run]) -> bool:
     """Whether the CPU time of these runs accounts for all the time that calls take.
 
     It does if the CPU time is not more than the wall time of the same calls (one thread works at a time) and the
-    process does not wait for something else to do the work. Only undisturbed calls show this: the fastest 20 % of each
-    process by wall time. If CPU time equals wall time in those calls, waits cost nothing, because the work was given to
-    another thread of the process. If the process hardly ever gives up its core voluntarily, CPU time may also be less,
-    because being interrupted is not waiting. Medians are compared, because on a virtual machine about one call in ten
-    showed ten times as much CPU as wall time while the host gave the core to others. If most samples have no CPU time,
-    or are too short for its clock to move, CPU time is not used: a program without Python may not report it
-    (docs/devices/without-python.md).
+    process does not wait for something else to do the work. Only the fastest 20 % of the calls of each process by wall
+    time show this, as nothing disturbed them. If CPU time equals wall time in those calls, waits cost nothing, because
+    the work was given to another thread of the process. If the process hardly ever gives up its core voluntarily, CPU
+    time may also be less, because being interrupted is not waiting. Medians are compared, because on a virtual machine
+    about one call in ten showed ten times as much CPU as wall time while the host gave the core to others. If most
+    samples have no CPU time, or are too short for its clock to move, CPU time is not used: a program without Python may
+    not report it (docs/devices/without-python.md).
     """
     by_process: dict[int, list[tuple[float, float]]] = {}
     calls = waits = 0

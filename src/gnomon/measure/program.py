@@ -139,8 +139,8 @@ class _OpenCandidate:
 class ProgramSession(Rounds[_OpenCandidate]):
     """One request: candidates in fresh processes, measured in interleaved rounds.
 
-    A program cannot stay open between visits as an agent's worker does: each visit is a process of its own, which
-    loads the model and warms up again.
+    A program cannot stay open between visits as an agent's worker does: each visit is a separate process, which loads
+    the model and warms up again.
     """
 
     def __init__(

@@ -127,13 +127,14 @@ class Store(Protocol):
 
     Contract (`tests.store.contract` tests it):
 
-    - What `open_campaign` or `append` returned from survives `kill -9` and loss of power at any later
-    moment. What they raised from is not in the record at all. Nothing is ever changed or removed. -
-    Values come back equal to what was appended: same types, same order, every sample. - Several processes
-    may append to one record at the same time, each through its own store. - A store belongs to the thread
-    that made it. Who made it closes it; after `close` every call raises. - `query` reads lazily and holds
-    no lock between items, so the caller may append while it iterates; it yields at least all that was
-    appended before it was called. - Everything that goes wrong is a `RecordError` with a hint.
+    - Everything that `open_campaign` or `append` returned from survives `kill -9` and loss of power at any later
+      moment. If they raised, nothing of the call is in the record. Nothing is ever changed or removed.
+    - Values come back equal to the appended ones: same types, same order, every sample.
+    - Several processes may append to one record at the same time, each through its own store.
+    - A store belongs to the thread that created it, which also closes it; after `close` every call raises.
+    - `query` reads lazily and holds no lock between items, so the caller may append while iterating; it yields at
+      least everything that was appended before the call.
+    - Every error is a `RecordError` with a hint.
     """
 
     def open_campaign(self, campaign: Campaign) -> None:

@@ -177,8 +177,8 @@ def _refuse_no_file(path: Path) -> None:
     """Raise RecordError if the path exists and is not a file.
 
     The path is checked without opening the file: when a process closes a file, it loses all its locks on the file,
-    including those of SQLite's connections in other threads. Another process would then believe to be the last one that
-    has the record open, and would remove its write-ahead log.
+    including those of SQLite's connections in other threads. Another process would then consider itself the last one
+    with the record open, and would remove its write-ahead log.
     """
     with _opening(path):
         if path.exists() and not path.is_file():

@@ -103,7 +103,7 @@ if not clean:
 
 def outliving(script: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start a small program that acts when its standard input ends, which happens when gnomon dies in any way."""
-    # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+    # In its own session, so that Ctrl-C in the terminal does not reach it before gnomon has cleaned up.
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", script, *words],
         stdin=subprocess.PIPE,
@@ -133,7 +133,7 @@ class Guard:
         """A new private folder among the temporary folders, or `within` another folder, that exists as long as gnomon
         lives.
 
-        UsageError where none can be made.
+        UsageError if none can be created.
         """
         folder: Path | None = None
         try:
@@ -178,7 +178,7 @@ class Guard:
         reads, writes = os.pipe() if stdout == subprocess.PIPE else (None, stdout)
         try:
             with self.starting(writes) as begun:
-                # A session of its own: Ctrl-C in the terminal must not reach it before gnomon has cleaned up.
+                # In its own session, so that Ctrl-C in the terminal does not reach it before gnomon has cleaned up.
                 process = subprocess.Popen(
                     list(argv),
                     stdin=stdin,
@@ -268,7 +268,7 @@ def guarded(prefix: str, *, within: Path | None = None) -> tuple[Guard, Path]:
 def guarded_folder(prefix: str) -> Iterator[Path]:
     """A temporary folder on this machine that is removed at the end of the block, and also if gnomon is killed.
 
-    UsageError where none can be made.
+    UsageError if none can be created.
     """
     guard = own_guard()
     folder = guard.folder(prefix)

@@ -20,8 +20,9 @@ _MOST_BYTES = 4 << 30
 """The limit of the process's address space: a model that needs more is refused."""
 _OPSET = 13
 _CHANGED = {"Softmax": 13, "LogSoftmax": 13, "Hardmax": 13, "Resize": 11}
-"""The opset since which the evaluator's only implementation of an operator is right: before, softmax was of all axes
-from its own on, flattened."""
+"""The opset since which the evaluator's only implementation of an operator is correct. Before that, a softmax covered
+all axes from its own axis on, flattened.
+"""
 _CONVERTED = {"Softmax", "LogSoftmax"}
 """The operators among them that onnx converts correctly."""
 

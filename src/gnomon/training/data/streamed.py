@@ -420,5 +420,5 @@ def _sample(origin: Origin, name: str) -> tuple[str, int]:
 
 
 def _spread(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many rows, evenly over all."""
+    """At most `most` rows, spread evenly over all."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -26,7 +26,7 @@ _HOME = "cpu"
 _KERNEL = "_kernel_time"
 _FETCH = "MemcpyToHost"
 _BRING = "MemcpyFromHost"
-#: Nodes that a provider with another layout may remove; it also adds transposes of its own.
+#: Nodes that a provider with another layout may remove; such a provider also adds its own transposes.
 _LAYOUT = frozenset({"Transpose"})
 _NAMED = re.compile(r"gnomon(\d+)")
 

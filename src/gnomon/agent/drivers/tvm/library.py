@@ -23,7 +23,7 @@ class Library(NamedTuple):
     """A compiled model: the path of its shared library, and its description.
 
     `functions` is the number of its functions, `scheduled` the number of those that a record schedules. `calls` are the
-    functions in the order of their calls, each with the nodes that it computes, named by their first output; None where
+    functions in the order of their calls, each with the nodes that it computes, named by their first output; None if
     that is unknown. `extern` are functions of TVM's own library that it calls.
     """
 
