@@ -91,7 +91,7 @@ def named(group: str) -> dict[str, metadata.EntryPoint]:
 
 
 def is_own(entry: metadata.EntryPoint) -> bool:
-    """Whether an entry point belongs to gnomon itself."""
+    """Return True if an entry point belongs to gnomon itself."""
     return entry.value.startswith("gnomon.")
 
 

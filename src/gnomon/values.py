@@ -96,7 +96,7 @@ def toolchain_setting(text: str) -> tuple[str, str]:
 
 
 def _number(text: str) -> float:
-    """A number; NaN for any other text."""
+    """The number in a text; NaN for any other text."""
     try:
         return float(text)
     except ValueError:
@@ -104,7 +104,7 @@ def _number(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """A time span: a finite number above 0."""
+    """A time span in seconds: a finite number above 0."""
     try:
         number = float(text)
     except ValueError:

@@ -19,7 +19,7 @@ Details = Mapping[str, Any]
 
 
 class OperatorTable(TypedDict):
-    """How the times of operators are read from a command's report; see
+    """The way to read the times of operators from a command's report; see
     `gnomon.agent.drivers.command.reading.readings`.
     """
 
@@ -86,7 +86,7 @@ class Segment(RuntimeModel):
 
 
 class Packaged(RuntimeModel):
-    """A model in a package, with what its runtime adds: text for README.txt, and variables for environment.sh."""
+    """A model in a package, with its runtime's additions: text for README.txt, and variables for environment.sh."""
 
     readme: NotRequired[str]
     variables: NotRequired[Mapping[str, str]]
@@ -287,7 +287,7 @@ class ProfileLimits(TypedDict):
 
 
 class Opening(TypedDict):
-    """How a job is opened: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
+    """The opening of a job: its outputs for `seeds` are saved to a file, or compared with the outputs in a file."""
 
     job: Job
     profiled: NotRequired[bool]
@@ -453,7 +453,7 @@ class Difference(TypedDict):
 
 
 class Sensitivity(Difference):
-    """How much outputs change with the inputs.
+    """The sensitivity of outputs to the inputs.
 
     `finite` is the smallest share of finite values in any output, and `again` the relative difference when outputs are
     computed a second time.
@@ -464,7 +464,9 @@ class Sensitivity(Difference):
 
 
 class Pace(TypedDict):
-    """How calls kept to their grid: the delay of each after its slot, late calls, skipped slots."""
+    """The punctuality of paced calls: the delay of each call after its slot, and the numbers of late calls and skipped
+    slots.
+    """
 
     delay_ns: list[int]
     late: int
@@ -502,7 +504,8 @@ class BlockFacts(TypedDict):
 
 
 class FailureFacts(TypedDict):
-    """How a process failed: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, and the next step.
+    """The failure of a process: the kind as in `gnomon.core.sample.Failure`, the signal that ended it, and the next
+    step.
 
     `segment` is the number of the job's segment that was refused on loading.
     """
@@ -572,8 +575,9 @@ class ProbeAnswer(ProbeDetails):
 
 
 Answer = Mapping[str, Any]
-"""The answer to a command for a fresh worker: `ProbeAnswer`, `EnergyCounters`, or what a driver's `supports` returns,
-which is private between the driver and its adapter."""
+"""The answer to a command for a fresh worker: `ProbeAnswer`, `EnergyCounters`, or the result of a driver's `supports`,
+which is private to the driver and its adapter.
+"""
 
 
 class SignalEvent(TypedDict):

@@ -85,7 +85,7 @@ def rounded(array: Array) -> Array:
 
 
 def is_open(spec: Tensor) -> bool:
-    """Whether a tensor's shape is unknown until the runtime reports it."""
+    """Return True if a tensor's shape is unknown until the runtime reports it."""
     shape = spec.get("shape")
     return shape is None or -1 in shape
 
@@ -154,8 +154,8 @@ def fill(buffers: Buffers, feeds: Mapping[str, Feed], seed: int, *, varied: bool
 def vary(value: Array, rng: np.random.Generator) -> Array:
     """Another valid input of the same shape and dtype, identical only if all values are equal integers.
 
-    Each value is moved to the place of another one, all in one cycle (Sattolo 1986). Floating values are also
-    multiplied by a factor of 0.9 to 1 each. An integer is at most the file's value at the same place, so that an index
+    Each value is moved to the place of another value, all in one cycle (Sattolo 1986). Each floating value is also
+    multiplied by a factor of 0.9 to 1. An integer is at most the file's value at the same place, so that an index
     remains inside its table.
     """
     flat = value.reshape(-1)
@@ -233,7 +233,9 @@ def _opened(name: str, path: str, shape: tuple[int, ...], *, kinds: str) -> Arra
 
 
 def _survives(value: Array, wanted: np.dtype[Any]) -> bool:
-    """Whether the values stay the same in the conversion; floating values may be rounded, but must not overflow."""
+    """Return True if the values stay the same in the conversion; floating values may be rounded, but must not
+    overflow.
+    """
     if not value.size or value.dtype == wanted:
         return True
     floating = value.dtype.kind in "fc", wanted.kind in "fcV"
@@ -291,6 +293,6 @@ def largest_difference(outputs: dict[str, Array], reference: dict[str, Array]) -
 
 
 def finite_share(outputs: dict[str, Array]) -> float:
-    """The share of finite values in the output that has the smallest such share, from 0 to 1."""
+    """The smallest share of finite values in any output, from 0 to 1."""
     numbers = (v for v in outputs.values() if v.size and v.dtype.kind in "biufc")
     return min((float(np.isfinite(v).mean()) for v in numbers), default=1.0)

@@ -90,7 +90,7 @@ def digest_of(path: str) -> str:
 
 def _read(path: str) -> Any:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
             raise PlanRefused(f"{path} is not a regular file: give the plan.json of a package")
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(_MOST_BYTES + 1)
@@ -107,7 +107,7 @@ def _read(path: str) -> Any:
 
 
 def _is_job(job: Any) -> bool:
-    """Whether a job has all its parts with the right types; their values are for the runtimes to judge."""
+    """Return True if a job has all its parts with the right types; their values are for the runtimes to judge."""
     if not isinstance(job, dict) or not isinstance(job.get("segments"), list) or not job["segments"]:
         return False
     sorts = {"tensors": dict, "feeds": dict, "outputs": list, "seed": int}
@@ -122,7 +122,7 @@ def _is_job(job: Any) -> bool:
 
 
 def _is_told(plan: Any) -> bool:
-    """Whether the versions that a plan was proved with, and its requirements, are texts."""
+    """Return True if the versions that a plan was proved with, and its requirements, are texts."""
     proved, needed = plan.setdefault("proved_with", {}), plan.setdefault("requirements", [])
     if not isinstance(proved, dict) or not isinstance(needed, list):
         return False
@@ -176,7 +176,7 @@ def _inside(path: str, folder: str, model: str) -> str:
 
 
 def _is_within(path: str, folder: str) -> bool:
-    """Whether a path leads into a folder after resolving links."""
+    """Return True if a path leads into a folder after resolving links."""
     try:
         real, root = os.path.realpath(path), os.path.realpath(folder)
         return os.path.commonpath([real, root]) == root

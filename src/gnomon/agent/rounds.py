@@ -33,7 +33,9 @@ class ProcessFailed(Exception):
 
 def ended_by(number: int, log_tail: str) -> ProcessFailed:
     """The failure of a process that a signal ended."""
-    name = {int(sig): sig.name for sig in signal.Signals}.get(number, f"signal {number}")  # real-time: no name
+    name = {int(sig): sig.name for sig in signal.Signals}.get(
+        number, f"signal {number}"
+    )  # real-time signals have no name
     if number == signal.SIGKILL:
         message = f"killed by {name}, most likely for want of memory"
         return ProcessFailed("memory", message, log_tail, transient=True, signal=name)

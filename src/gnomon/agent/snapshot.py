@@ -178,7 +178,9 @@ def _firmware_limits(base: Path) -> int | None:
 
 
 def _cgroup(base: Path) -> Snapshot:
-    """How often the processor quota ran out for this process's container or slice, or for one around it."""
+    """The counts of times that the processor quota of this process's container or slice, or of one around it,
+    ran out.
+    """
     totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]

@@ -111,7 +111,7 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the worker is running."""
+        """True if the worker is running."""
         return self._process.poll() is None
 
     def stop(self) -> None:

@@ -205,7 +205,7 @@ def _reply(worker: Worker, command: wire.Command) -> dict[str, object]:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Whether the machine is to blame: it has no memory, disk space or processes left, or installed software is
+    """Return True if the machine is to blame: it has no memory, disk space or processes left, or installed software is
     missing.
     """
     while error is not None:

@@ -99,9 +99,9 @@ class Measured:
     """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
     This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
-    wrong outputs; the candidate has worked, but at least two of its processes died of their own signal while others ran
-    (it is unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any
-    other failure may be the machine's fault.
+    wrong outputs; the candidate has worked, but at least two of its processes ended by a signal that they caused
+    themselves while others ran (it is unstable); or it has never worked and failed again in a fresh process while
+    another candidate worked. Any other failure may be the machine's fault.
     """
 
     key: str
@@ -112,17 +112,17 @@ class Measured:
 
     @property
     def worked(self) -> bool:
-        """Whether there are samples, even if a failure came after them."""
+        """True if there are samples, even if a failure came after them."""
         return any(run.samples is not None for run in self.runs)
 
     @property
     def final(self) -> bool:
-        """Whether no later run can undo the failure: the outputs were wrong, or the candidate is unstable."""
+        """True if no later run can undo the failure: the outputs were wrong, or the candidate is unstable."""
         return self.failure is not None and self.failure.kind in ("wrong-output", UNSTABLE)
 
     @property
     def own(self) -> bool:
-        """Whether the candidate itself is to blame for its failure."""
+        """True if the candidate itself is to blame for its failure."""
         if self.final or self.failure is None or self.failure.transient or self.worked:
             return self.final
         failed = [run for run in self.runs if run.failure is not None and not run.failure.transient]
@@ -132,7 +132,7 @@ class Measured:
 
     @property
     def may_work(self) -> bool:
-        """Whether the failure may be the machine's fault: the candidate has worked before, or the cause may be
+        """True if the failure may be the machine's fault: the candidate has worked before, or the cause may be
         temporary.
         """
         if self.failure is None or self.failure.kind == "unmeasured":
@@ -141,7 +141,7 @@ class Measured:
 
     @property
     def ok(self) -> bool:
-        """Whether there are samples and no failure."""
+        """True if there are samples and no failure."""
         return self.failure is None and self.worked
 
     def fact(self, name: str) -> Any:
@@ -204,7 +204,7 @@ class CampaignRuns:
 
     @property
     def nobody_works(self) -> bool:
-        """Whether no candidate that was measured so far works."""
+        """True if no candidate that was measured so far works."""
         return not any(self._recorded(key).ok for key in self._runs)
 
 
@@ -297,14 +297,14 @@ class CampaignRunner(CampaignRuns):
         self.seeds = [question.context.seed, question.context.seed + 1]
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Whether a stage must not begin: the job's time is over, or less time is left than the stage needs."""
+        """Return True if a stage must not begin: the job's time is over, or less time is left than the stage needs."""
         if self._comes_to(stage) and (self._time is None or self._time.left_s > needs_s):
             return False
         self.stopped = self.stopped or stage
         return True
 
     def _comes_to(self, stage: str) -> bool:
-        """Whether a stage is to be done."""
+        """Return True if a stage is to be done."""
         return self._stages is None or stage in self._stages
 
     def known(self, key: str) -> Measured:
@@ -395,15 +395,15 @@ class CampaignRunner(CampaignRuns):
             meter.expect(todo + max(0, least - process - 1) * todo)
             left = [c for c in candidates if wanted[c.key]]
             count = -(-len(left) // max(1, effort.together))
-            # As few groups of about equal size as fit on the device at once.
+            # The smallest number of groups, of about equal size, that each fit on the device at once.
             for group in (left[k::count] for k in range(count)):
                 if not self.over(stage):
                     self._session(process, group, wanted, effort, meter)
                     meter.show(self._standings(candidates))
 
     def failed(self, key: str) -> bool:
-        """Whether a candidate failed in this call, or for good. A candidate that failed in an earlier call is tried
-        once more.
+        """Return True if a candidate failed in this call, or for good. A candidate that failed in an earlier call is
+        tried once more.
         """
         measured = self._recorded(key)
         return measured.failure is not None and (measured.final or len(measured.runs) > self._before.get(key, 0))
@@ -445,7 +445,7 @@ class CampaignRunner(CampaignRuns):
         return [b for b in range(most) if b not in done]
 
     def _behind(self, candidate: Candidate, field: Sequence[Candidate]) -> float:
-        """How many times slower a candidate is than the fastest, judged by the runs so far."""
+        """The factor by which a candidate is slower than the fastest, judged by the runs so far."""
         levels = {}
         for other in field:
             runs = [r for r in self._recorded(other.key).runs if r.samples is not None]
@@ -503,7 +503,7 @@ class CampaignRunner(CampaignRuns):
     def _enough(
         self, candidates: Sequence[Candidate], rivals: Sequence[Candidate], effort: Effort, start: float
     ) -> bool:
-        """Whether each rival is known well enough, only one rival is left, or the budget is used up."""
+        """Return True if each rival is known well enough, only one rival is left, or the budget is used up."""
         if time.monotonic() - start > effort.budget_s:
             return True
         if len(rivals) == 1 < len(candidates):
@@ -631,7 +631,7 @@ class CampaignRunner(CampaignRuns):
 
 
 def _open(a: Sequence[Block], fastest: Sequence[Block]) -> bool:
-    """Whether a candidate is not surely slower than the fastest."""
+    """Return True if a candidate is not surely slower than the fastest."""
     shared = {(b.process, b.block) for b in a} & {(b.process, b.block) for b in fastest}
     return not shared or compare(a, fastest).verdict != "slower"
 
@@ -662,7 +662,7 @@ class RecordedRunner(CampaignRuns):
         self._events = {e.name: e.data for e in store.query(EventQuery(campaign=campaign.id))}
 
     def last(self, name: str) -> Mapping[str, object] | None:
-        """The data of the campaign's last event of a name; None if it has none."""
+        """The data of the campaign's last event with this name; None if it has none."""
         return self._events.get(name)
 
     def known(self, key: str) -> Measured:
@@ -674,7 +674,7 @@ class RecordedRunner(CampaignRuns):
         return {candidate.key: self.known(candidate.key) for candidate in candidates}
 
     def over(self, stage: str, *, needs_s: float = 0.0) -> bool:
-        """Whether the job was stopped. Time never runs out here, as nothing is measured."""
+        """Return True if the job was stopped. Time never runs out here, as nothing is measured."""
         return bool(self.stopped)
 
     def note(self, name: str, data: Mapping[str, object]) -> None:

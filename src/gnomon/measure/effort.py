@@ -61,7 +61,7 @@ class Effort:
 
     @property
     def hopeless(self) -> float:
-        """How many times slower than the fastest a candidate must be for two processes to be enough."""
+        """The factor by which a candidate must be slower than the fastest for two processes to be enough."""
         return max(4.0, self.laggard)
 
     def request(self) -> MeasuringProtocol:
@@ -101,7 +101,7 @@ _EQUAL = 0.03
 
 
 def cpu_tells(runs: Iterable[Run]) -> bool:
-    """Whether the CPU time of these runs accounts for all the time that calls take.
+    """Return True if the CPU time of these runs accounts for all the time that calls take.
 
     It does if the CPU time is not more than the wall time of the same calls (one thread works at a time) and the
     process does not wait for something else to do the work. Only the fastest 20 % of the calls of each process by wall

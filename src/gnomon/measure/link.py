@@ -49,7 +49,7 @@ def _validator(kind: Any) -> SchemaValidator:
 
 
 def conforms(value: Any, kind: Any) -> bool:
-    """Whether a JSON value has a type of `gnomon.wire`; keys that a TypedDict does not name are allowed.
+    """Return True if a JSON value has a type of `gnomon.wire`; keys that a TypedDict does not name are allowed.
 
     Whole numbers are counts and must not be below 0; other numbers must be finite.
     """
@@ -74,8 +74,8 @@ def event_of(line: str) -> wire.Event:
 
 
 def _sensible(event: wire.Event) -> bool:
-    """Whether all numbers used as divisors are above 0. Snapshots are judged here too, as every report judges them
-    later.
+    """Return True if all numbers used as divisors are above 0. Snapshots are judged here too, as every report judges
+    them later.
     """
     if event["event"] == "environment":
         judge(event["data"]["before"], event["data"]["after"])
@@ -344,7 +344,7 @@ REFERENCE = "reference.npz"
 
 
 class Reference(wire.Sensitivity):
-    """How much reference outputs change with the inputs.
+    """The sensitivity of reference outputs to the inputs.
 
     `difference` is the difference from the outputs in another file. `checked_by` names the second runtime that computed
     the same outputs, and `agreement` is its difference; `slack` is the difference between outputs of the same runtime.

@@ -112,7 +112,7 @@ def wrapped(argv: Sequence[str], number: int, trace: str | None, pin: Sequence[i
 
 
 def how_it_failed(done: Completed, timeout_s: float) -> ProcessFailed | None:
-    """How a program failed, judging by how it ended; None if it ended well."""
+    """The failure of a program, derived from its exit; None if it ended well."""
     log_tail = done.stderr[-_LOG_TAIL:]
     number = done.signal
     if number is None and done.returncode is not None and 129 <= done.returncode <= 192:

@@ -1,4 +1,4 @@
-"""The interface of a runtime, and the values that pass through it."""
+"""The interface of a runtime, and the values that it uses."""
 
 from __future__ import annotations
 
@@ -142,27 +142,27 @@ class Configuration:
 
     @property
     def clean(self) -> bool:
-        """Whether it is a runtime's own configuration, without environment variables, session options or a command."""
+        """True if it is a runtime's own configuration, without environment variables, session options or a command."""
         return not self.environment and not {"session", "command"} & self.options.keys()
 
     @property
     def checked(self) -> bool:
-        """Whether its outputs can be compared; a command may write none."""
+        """True if its outputs can be compared; a command may write none."""
         return "outputs" in self.options.get("command", {"outputs": ""})
 
     @property
     def usual(self) -> bool:
-        """Whether it sets nothing: the runtime runs with its own defaults, and gets inputs as a program gives them."""
+        """True if it sets nothing: the runtime runs with its own defaults, and gets inputs as a program gives them."""
         return bool(self.options.get("usual"))
 
     @property
     def apart(self) -> bool:
-        """Whether it takes only whole models: it sets nothing, chooses among devices itself, or is a command."""
+        """True if it takes only whole models: it sets nothing, chooses among devices itself, or is a command."""
         return self.usual or bool(self.options.keys() & {"command", "order"})
 
     @property
     def serial(self) -> bool:
-        """Whether one thread does all the work, so that its CPU time is the time of a call."""
+        """True if one thread does all the work, so that its CPU time is the time of a call."""
         return self.options.get("threads", 1) == 1 and not self.apart
 
 
@@ -194,7 +194,7 @@ class PlacedModel:
 
     @property
     def shapes(self) -> dict[str, list[int]]:
-        """The shapes of the inputs by their names, as drivers take them in the option `shapes`."""
+        """The shapes of the inputs by name, as drivers accept them in the option `shapes`."""
         own = (self.graph.tensors[index].shape for index in self.graph.inputs)
         return {name: list(shape or ()) for name, shape in zip(self.inputs, own, strict=True)}
 
@@ -265,14 +265,12 @@ def portable(options: Options) -> Options:
 
 
 def resolution_of(runtime: Runtime) -> float:
-    """The resolution of a runtime's profiler in seconds; shorter operator times are unknown. 0 if it is a
-    nanosecond.
-    """
+    """The resolution of a runtime's profiler in seconds, below which times are unknown; 0 for a nanosecond or finer."""
     return float(getattr(runtime, "resolution_s", 0.0))
 
 
 def by_names(runtime: Runtime) -> bool:
-    """Whether a runtime's profiler identifies operators only by the names of nodes, which a file may lack."""
+    """Return True if a runtime's profiler identifies operators only by the names of nodes, which a file may lack."""
     return bool(getattr(runtime, "by_names", False))
 
 

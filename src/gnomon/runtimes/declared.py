@@ -251,7 +251,7 @@ def _of_line(text: str, read: str, taken: set[str]) -> Declaration:
 
 
 def _is_here(word: str) -> bool:
-    """Whether a word is the path of an existing file."""
+    """Return True if a word is the path of an existing file."""
     try:
         return Path(word).is_file()
     except OSError:  # the word is too long for a file name

@@ -105,7 +105,7 @@ class Onert:
         answer, moved, failure = _settle(ask, model, configuration)
         operators = {default: frozenset[int](answer["operators"] if answer else ())}
         failures = {} if failure is None else {default: failure}
-        if answer is None and moved:  # no trial of another backend can succeed either
+        if answer is None and moved:  # then no trial of another backend can succeed either
             return Support(operators=dict.fromkeys(configuration.backends, frozenset[int]()), failures=failures)
         trials = {backend: _trial(model, configuration, backend, moved) for backend in others}
         for backend, taken in (ask(trials) if trials else {}).items():

@@ -62,7 +62,7 @@ def adapter_version(runtime: str) -> str:
 
 
 def usual(runtime: Runtime) -> bool:
-    """Whether a runtime is tried if the user names none."""
+    """Return True if a runtime is tried if the user names none."""
     return not getattr(runtime, "by_name_only", False)
 
 

@@ -356,7 +356,7 @@ def _malformed(reason: str) -> ProblemError:
 
 
 def _is_json(request: web.Request) -> bool:
-    """Whether the Accept header prefers application/json to text; the published client names neither."""
+    """Return True if the Accept header prefers application/json to text; the published client names neither."""
     accept = request.headers.get("Accept", "").lower()
     weights = {kind: float(weight or 1) for kind, weight in _ACCEPTED.findall(accept)}
     wanted = weights.get("application/json", 0.0)

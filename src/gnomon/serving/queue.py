@@ -52,7 +52,7 @@ class ServedDevice:
 
     @property
     def aside(self) -> bool:
-        """Whether the device is set aside."""
+        """True if the device is set aside."""
         return time.monotonic() < self.aside_s
 
     @property

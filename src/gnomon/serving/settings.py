@@ -31,7 +31,7 @@ JOB_S, COMMAND_S = 120.0, 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """How received models are measured, by a runtime with its options or by a command, and on which devices.
+    """The way to measure received models: a runtime with its options or a command, and the devices.
 
     `processes` is the number of fresh processes for each model. None means three for a command and on devices other
     than this machine, and on this machine one process that is kept from one model to the next. `model_name` is the name

@@ -57,7 +57,7 @@ def _kind(address: DatabaseAddress) -> StoreKind:
 
 
 def is_missing(record: RecordAddress) -> bool:
-    """Whether a record's file is missing; False if that cannot be checked, as opening the file then reports the
+    """Return True if a record's file is missing; False if that cannot be checked, as opening the file then reports the
     reason.
     """
     try:

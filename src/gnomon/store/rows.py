@@ -11,7 +11,7 @@ from gnomon.core.strict_json import shown
 from gnomon.errors import RecordError
 
 Row = dict[str, object]
-"""Values by the names of columns."""
+"""Values by column name."""
 
 
 def _fields(record: type[Any]) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def _row(values: Row) -> Row:
 
 
 def _values(columns: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
-    """The values of a row by the names of columns."""
+    """The values of a row by column name."""
     return {
         name: loads(value, f"$.{name}") if name in _TEXTS and value is not None else value
         for name, value in zip(columns, row, strict=True)

@@ -163,7 +163,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _is_plain(db: sqlite3.Connection) -> bool:
-    """Whether SQLite only reads and adds rows here, and does nothing else that a foreign file might make it do.
+    """Return True if SQLite only reads and adds rows here, and does nothing else that a foreign file might make it do.
 
     So the tables must be plain tables, not views, virtual tables or tables with computed columns, and triggers must be
     gnomon's. Tables and triggers may be missing, and other objects stay unread. SQLite uses the texts in its schema and

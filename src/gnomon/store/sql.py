@@ -35,7 +35,7 @@ class Held(Protocol):
         """Hold the campaign; return whether it was not held before. RecordError if another store holds it."""
 
     def by_another(self, campaign: str) -> bool:
-        """Whether another open store holds the campaign."""
+        """Return True if another open store holds the campaign."""
 
     def give_up(self, campaign: str) -> None:
         """Release the campaign."""

@@ -160,7 +160,8 @@ def _opening(path: Path) -> AbstractContextManager[None]:
 
 
 def is_record(path: Path) -> bool:
-    """Whether the file at a path is an SQLite database; False for a missing file. RecordError if it cannot be read.
+    """Return True if the file at a path is an SQLite database; False for a missing file. RecordError if it cannot be
+    read.
 
     Do not call this for a record that this process has open: see `_refuse_no_file`.
     """

@@ -34,7 +34,7 @@ _TAIL_BYTES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """How a child program is started.
+    """A child program and the settings for its start.
 
     `name` is its module in `CHILDREN`. `python` is the interpreter, `packages` a folder of packages with priority over
     the interpreter's own. `settings` are sent once. The time limits are for the start and for each job, `line_bytes` is
@@ -113,7 +113,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the program can get another job: it was not killed and has not ended on its own."""
+        """True if the program can get another job: it was not killed and has not ended on its own."""
         return self._program.alive
 
     def kill(self) -> None:

@@ -54,7 +54,7 @@ def profiled(client: Any) -> str:
 
 
 def _profiles() -> bool:
-    """Whether this worker has Dask's profiler on."""
+    """Return True if this worker has Dask's profiler on."""
     import dask
 
     return bool(dask.config.get("distributed.worker.profile.enabled", default=True))

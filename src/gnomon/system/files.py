@@ -236,7 +236,7 @@ def read_journal(path: Path, strict: Strict) -> Iterator[tuple[int, Any]]:
 
 
 def _ends_a_line(path: Path) -> bool:
-    """Whether text appended to a file begins a new line."""
+    """Return True if text appended to a file begins a new line."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         if not size:

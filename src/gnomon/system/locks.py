@@ -137,7 +137,7 @@ class HeldCampaigns:
         return True
 
     def by_another(self, campaign: str) -> bool:
-        """Whether another open store, of this process or any other, holds the campaign."""
+        """Return True if another open store, of this process or any other, holds the campaign."""
         if campaign in self._handles:
             return False
         try:
@@ -193,7 +193,7 @@ def held_elsewhere(campaign: str) -> RecordError:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether the open file is still the file with that name, as the last holder removes the file."""
+    """Return True if the open file is still the file with that name, as the last holder removes the file."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -211,7 +211,9 @@ def _remove_if_left(path: Path) -> None:
 
 
 def is_alive(number: bytes) -> bool:
-    """Whether the process with that id is alive; True if that is unknown (not a number, or another user's process)."""
+    """Return True if the process with that id is alive; True if that is unknown (not a number, or another user's
+    process).
+    """
     try:
         os.kill(int(number), 0)
     except ProcessLookupError:

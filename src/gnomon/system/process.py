@@ -52,7 +52,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether the command ended on its own with status 0."""
+        """True if the command ended on its own with status 0."""
         return self.returncode == 0 and not self.timed_out
 
 
@@ -102,7 +102,7 @@ if not clean:
 
 
 def outliving(script: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start a small program that acts when its standard input ends, which happens when gnomon dies in any way."""
+    """Start a small program that outlives gnomon; its standard input ends when gnomon dies in any way."""
     # In its own session, so that Ctrl-C in the terminal does not reach it before gnomon has cleaned up.
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", script, *words],
@@ -126,7 +126,7 @@ class Guard:
 
     @property
     def alive(self) -> bool:
-        """Whether the guard is still running."""
+        """True if the guard is still running."""
         return self._process.poll() is None
 
     def folder(self, prefix: str, *, within: Path | None = None) -> Path:
@@ -420,7 +420,7 @@ class Pump:
 
     @property
     def ended(self) -> bool:
-        """Whether no more output will come."""
+        """True if no more output will come."""
         raise NotImplementedError
 
     def idle(self) -> None:
@@ -563,7 +563,7 @@ class Conversation:
 
     @property
     def alive(self) -> bool:
-        """Whether the command can be asked again: it was not closed and has not ended on its own."""
+        """True if the command can be asked again: it was not closed and has not ended on its own."""
         return not self._closed and not self._running.ended
 
     def close(self) -> None:
@@ -611,7 +611,7 @@ class _Running(Pump):
         try:
             self._pidfd = os.pidfd_open(process.pid)
             self._selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
-        except (OSError, AttributeError):  # kernels before 5.3: poll instead
+        except (OSError, AttributeError):  # kernels before 5.3 have no pidfd: poll instead
             self._wait_s = _POLL_S
 
     def to_end(self, timeout_s: float) -> Completed:
@@ -657,7 +657,7 @@ class _Running(Pump):
 
     @property
     def ended(self) -> bool:
-        """Whether the first process has ended."""
+        """True if the first process has ended."""
         if self._process.returncode is not None:
             return True
         # WNOWAIT leaves the process unreaped, so that its id, which is also the group's, is not reused yet.

@@ -104,7 +104,7 @@ class Plain:
         return ()
 
     def make(self, jobs: Sequence[ToolJob]) -> Iterator[Artifact]:
-        """The models' own paths."""
+        """Yield the models' own paths."""
         return (_handed_on(job) for job in jobs)
 
 

@@ -72,7 +72,7 @@ class ModuleBlock:
 
     @property
     def steady(self) -> bool:
-        """Whether it gives the same output for the same images each time when it is not training."""
+        """True if it gives the same output for the same images each time when it is not training."""
         return _steady(self.factory, self.name, *_TRIED_AT.get(self.name, _TRIED_AT[""])[0])
 
 
@@ -130,7 +130,7 @@ def load_factories(origins: Mapping[str, str], tagged: TaggedNet) -> dict[str, F
 def space_block(space: BlockSpace, name: str, origin: str) -> ModuleBlock | None:
     """The choice with this name in a space if it is a module; None if it consists of layers.
 
-    ProblemError for an ONNX file, which nothing trains.
+    ProblemError for an ONNX file, which cannot be trained.
     """
     block = space.block(name)
     if not isinstance(block, Source):

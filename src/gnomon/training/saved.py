@@ -156,7 +156,7 @@ _STANDING_IN = (
     (_Array, "numpy.ndarray"),
     *(
         pair
-        for package in ("numpy.core", "numpy._core")  # before numpy 2, and since
+        for package in ("numpy.core", "numpy._core")  # before numpy 2, and since numpy 2
         for pair in ((_scalar, f"{package}.multiarray.scalar"), (_Array, f"{package}.multiarray._reconstruct"))
     ),
 )

@@ -160,6 +160,6 @@ class PyTorchDriver:
     """Load a segment; options are threads and mode ("eager" or "inductor")."""
 
     def supports(self, segment: RuntimeModel) -> Answer:
-        """Whether the program loads: ``{"whole": true}``, or Refused with the reason."""
+        """Load the program: ``{"whole": true}``, or Refused with the reason."""
         load_program(segment["model"])
         return {"whole": True}

@@ -138,7 +138,7 @@ def _upload_name(path: str) -> str:
 
 
 def jobs() -> dict[str, Work]:
-    """`connect`, `leave`, `measure` (a layer), `run` (a network)."""
+    """The jobs: `connect`, `leave`, `measure` (a layer) and `run` (a network)."""
     offer_cpu_time()
     place = _Place()
 

@@ -23,7 +23,7 @@ from .model import Opened, signature
 
 
 def jobs(opened: Opened) -> dict[str, Work]:
-    """`build`: one layer. `network`: the opened network."""
+    """The jobs. `build` compiles one layer, `network` the opened network."""
     return {"build": _build, "network": lambda job: _network(opened, job)}
 
 

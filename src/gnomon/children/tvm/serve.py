@@ -99,7 +99,7 @@ class _Sessions:
 
 
 def _greets(connection: socket.socket, key: str, base: Any) -> bool:
-    """Whether the client knows the key, by the protocol's greeting, which is then answered."""
+    """Return True if the client knows the key, by the protocol's greeting, which is then answered."""
     connection.settimeout(_GREETING_S)
     try:
         if struct.unpack("<i", base.recvall(connection, 4))[0] != base.RPC_MAGIC:

@@ -88,8 +88,8 @@ def scheduled(workload: Any, trace: Any, target: Any) -> Any:
 
 
 def _decides(trace: Any) -> bool:
-    """Whether a value has the format of a trace, with each decision for a sampling instruction; otherwise TVM's reader
-    crashes.
+    """Return True if a value has the format of a trace, with each decision for a sampling instruction; otherwise TVM's
+    reader crashes.
     """
     if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
         return False

@@ -100,7 +100,7 @@ def _archive(path: Path) -> dict[str, NDArray[Any]]:
                 file.seek(0)
                 with np.load(file, allow_pickle=False) as arrays:
                     return {name: np.asarray(array) for name, array in arrays.items()}
-        except Exception as error:  # zipfile, zlib and numpy's reader of headers raise many kinds
+        except Exception as error:  # zipfile, zlib and numpy's reader of headers raise many kinds of errors
             raise ProblemError(f"{path} is not an npz archive of arrays: {str(error)[:200]}", hint=_NPZ) from error
     raise ProblemError(f"{path} unpacks to more than {LIMIT_BYTES} bytes", hint=_NPZ)
 

@@ -25,7 +25,7 @@ _STEP = re.compile(r'"([^"]*)"|\[(\d*)\]|(\*)|([^.\[\]"*]+)')
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 _MOST_WRONG = 1000
-"""The most lines that begin like JSON but are not, as each costs a parse of the text before its error."""
+"""The most lines that begin like JSON but are not, as each error costs a scan of all text before it."""
 _LONGEST_NS = 1e18
 
 Reading = tuple[str, float]

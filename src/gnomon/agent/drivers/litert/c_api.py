@@ -263,7 +263,7 @@ class CompiledModel:
         return tuple(codes)
 
     def fully_delegated(self) -> bool:
-        """Whether the delegate takes all operators, leaving none to the builtin kernels."""
+        """Return True if the delegate takes all operators, leaving none to the builtin kernels."""
         return bool(self._out("LiteRtCompiledModelIsFullyAccelerated", self._compiled, kind=ctypes.c_bool).value)
 
     def tensor_types(self, kind: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -375,7 +375,7 @@ def check_fixed(label: str, shape: tuple[int, ...]) -> None:
 
 
 def usable_in_place(array: Array) -> bool:
-    """Whether LiteRT can use the array's memory: it is aligned, and XNNPACK may read beyond its end."""
+    """Return True if LiteRT can use the array's memory: it is aligned, and XNNPACK may read beyond its end."""
     start = array.ctypes.data
     # Memory is mapped in whole pages, so the rest of the array's last page exists.
     room = -(start + array.nbytes) % mmap.PAGESIZE

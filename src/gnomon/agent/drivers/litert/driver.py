@@ -151,8 +151,8 @@ def _compiled(segment: RuntimeModel, shapes: Sequence[Sequence[int]], *, threads
 
 
 def _interpreted(segment: RuntimeModel) -> bool:
-    """Whether the classic interpreter has to run the model, as explained above. The job's options say if outputs are
-    open.
+    """Return True if the classic interpreter has to run the model, as explained above. The job's options say if outputs
+    are open.
     """
     if segment.get("options", {}).get("usual"):
         return True
@@ -387,7 +387,7 @@ def resized(interpreter: Any, shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def delegated(interpreter: Any) -> bool:
-    """Whether a delegate took a part of the graph."""
+    """Return True if a delegate took a part of the graph."""
     return any("DELEGATE" in op["op_name"].upper() for op in interpreter._get_ops_details())
 
 

@@ -76,7 +76,7 @@ def nodes_of(model: bytes) -> list[Node]:
 
 
 def marked(model: bytes, backends: Mapping[int, str], expanded: frozenset[str] = frozenset()) -> bytes:
-    """The model with its nodes numbered by operator, and those of `backends` (by operator) marked.
+    """The model with its nodes numbered by operator, and the nodes of operators in `backends` marked.
 
     An earlier mark of a node is kept after the new mark, unless gnomon made it. Unmarked nodes of the types `expanded`
     (HardSwish) are replaced by the nodes that define them.

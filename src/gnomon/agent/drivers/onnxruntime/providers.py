@@ -77,7 +77,7 @@ def device_of(ort: Any, backend: str, module: str) -> Any:
 
 
 def _virtual(device: Any) -> bool:
-    """Whether a device is virtual: models can only be compiled for it."""
+    """Return True if a device is virtual: models can only be compiled for it."""
     metadata = {**dict(device.device.metadata), **dict(device.ep_metadata)}
     return str(metadata.get("is_virtual", "0")) not in ("0", "false")
 

@@ -343,7 +343,7 @@ def _named(compiled: Any, operators: Mapping[str, int]) -> Iterator[tuple[int, s
 
 
 def _executed(entry: Any) -> bool:
-    """Whether a counter says that its kernel ran."""
+    """Return True if a counter says that its kernel ran."""
     return "EXECUTED" in str(entry.status)
 
 

@@ -37,7 +37,7 @@ def bindings(function: Any) -> Iterator[Any]:
 
 
 def is_call(value: Any, *operators: str) -> bool:
-    """Whether a value calls one of these operators."""
+    """Return True if a value calls one of these operators."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in operators
 
 
@@ -126,7 +126,7 @@ def _scaled(call: Any, factor: Any, axis: int, rank: int, values: Mapping[Any, A
 
 
 def _along(value: Any, axis: int, rank: int) -> bool:
-    """Whether an added value has size 1 along all axes except this one."""
+    """Return True if an added value has size 1 along all axes except this one."""
     shape = [1] * (rank - value.ndim) + list(value.shape)
     return len(shape) == rank and all(size == 1 for place, size in enumerate(shape) if place != axis)
 
