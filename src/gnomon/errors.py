@@ -19,12 +19,12 @@ The failure of a *measured thing* is not an error but data: see `gnomon.core.sam
 Exit codes of the command line, besides those of the errors below (2 to 9, and 70)::
 
     0        done
-    1        a gate failed: something is slower than was allowed, or a part of what was asked for is not done
-    7        nothing could be measured, or compared
-    10       undecided: there is an answer, and nobody can say that it is right
-    11       the outputs prove nothing: there is an answer, and no output that it could be judged by
+    1        a gate failed: something is slower than allowed, or a part of the request was not done
+    7        nothing could be measured or compared
+    10       undecided: there is an answer, but nobody can say whether it is right
+    11       the outputs prove nothing: there is an answer, but no outputs by which it could be judged
     130, 143 ended by Ctrl-C, by SIGTERM
-    141      the reader of the standard output went away
+    141      the reader of standard output went away
 
 With 10 and 11, the answer and the package are still written.
 """

@@ -1,7 +1,7 @@
 """Declares in a function's signature how its parameters are given on the command line.
 
 `count: Annotated[int | None, option("--k", least=1, help="How many nets.")] = None` is a parameter for Python, and the
-option --k of the command that `gnomon.cli.declared` makes of the function.
+option --k of the command that `gnomon.cli.declared` creates from the function.
 """
 
 from __future__ import annotations

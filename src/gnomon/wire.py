@@ -611,7 +611,7 @@ class BlockEvent(BlockFacts):
 
 
 class FailureEvent(FailureFacts):
-    """The failure of a candidate, or of the command with that key, or if the name is empty of the machine's
+    """The failure of a candidate, of the command with that key, or, if `candidate` is empty, of the machine's
     settings.
     """
 

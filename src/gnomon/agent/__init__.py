@@ -5,8 +5,8 @@ one zip application by `gnomon.measure.link`, and exchanges JSON lines on its st
 described in docs/agent.md. It can be started in three ways:
 
 ``supervise``
-    reads one request on standard input, starts a fresh worker process for each candidate, visits them in random
-    order in rounds, and writes an event a line.
+    reads one request on standard input, starts a fresh worker process for each candidate, visits the candidates in
+    random order in rounds, and writes one event per line.
 ``work``
     a worker: holds one job (a chain of one or more loaded models) and answers its supervisor.
 ``run``

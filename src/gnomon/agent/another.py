@@ -1,5 +1,5 @@
-"""Runs a function of the agent in another process, so that it does not use the worker's memory and a crash ends only
-it.
+"""Runs a function of the agent in another process, so that it uses none of the worker's memory and a crash does not end
+the worker.
 """
 
 from __future__ import annotations

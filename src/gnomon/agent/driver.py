@@ -113,7 +113,7 @@ class Driver(Protocol):
 
 
 def entry_of(table: Mapping[str, Any], name: str, owner: str) -> Any:
-    """The entry with this name. Refused, with the names that the `owner` has, if there is none."""
+    """The entry with this name. Refused if it is missing; the message lists the names that the `owner` has."""
     if name not in table:
         raise Refused(f"{owner} has no {name!r}; it has {', '.join(table) or 'nothing'}")
     return table[name]

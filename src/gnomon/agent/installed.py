@@ -1,6 +1,4 @@
-"""Versions of software other than the agent: those that a plan was proved with, and those on the machine where
-it runs.
-"""
+"""Versions of software other than the agent, both when a plan was proved and on the machine where it runs."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def found_here(proved: Versions) -> Versions:
 
 
 def difference(proved: Versions, current: Versions) -> str:
-    """A sentence about the versions that differ from those of the proof; "" if no version known on both sides differs.
+    """A sentence about the versions that have changed since the proof; "" if no version known on both sides differs.
 
     Only the first two numbers of Python's version count.
     """

@@ -79,8 +79,8 @@ class Rounds(Generic[Process]):
                 if key in self.processes and not lags:
                     self._attempt(key, "run", block)
         self.finish()
-        # One process took both snapshots and waited for the measured ones, so their time can be separated from that of
-        # others.
+        # One process took both snapshots and waited for the measured ones, so their time can be separated from the time
+        # of others.
         data: wire.Environment = {"before": before, "after": self.state()}
         if self.settings:
             data["settings"] = self.settings

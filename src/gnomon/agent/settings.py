@@ -144,7 +144,8 @@ class Settings:
         self._warden.stdout.close()
 
     def undo(self) -> None:
-        """Restore the governors and wait for it; SettingsRefused if one is not restored. May be called twice.
+        """Restore the governors and wait until this is done; SettingsRefused if one is not restored. May be called
+        twice.
 
         Afterwards this process may use all its cores again.
         """

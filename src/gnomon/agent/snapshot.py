@@ -178,9 +178,7 @@ def _firmware_limits(base: Path) -> int | None:
 
 
 def _cgroup(base: Path) -> Snapshot:
-    """The counts of times that the processor quota of this process's container or slice, or of one around it,
-    ran out.
-    """
+    """How often and how long the processor quota of this process's container or slice, or of one around it, ran out."""
     totals: Snapshot = {}
     for line in read(base / "proc/self/cgroup").splitlines():
         number, controllers, place = [*line.split(":", 2), "", ""][:3]

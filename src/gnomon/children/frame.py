@@ -190,8 +190,8 @@ def reader(name: str, arrays: list[Any]) -> Any:
 
 
 def finish(onnx: Any, model: Any, path: str) -> None:
-    """Writes a model with its nodes in the order that ONNX requires, each after those that it reads, and with all
-    shapes.
+    """Writes a model with all shapes, and with its nodes in the order that ONNX requires: each after the nodes that it
+    reads.
 
     Quark appends new nodes at the end; recorded shapes need not be inferred by every reader. Refused if nothing at all
     was quantised; `read_quantised` reports how much was quantised.

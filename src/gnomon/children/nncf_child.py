@@ -12,7 +12,7 @@ from .frame import Facts, Job, Settings, Work, calibration_arrays, finish, one_i
 
 
 def setup(settings: Settings) -> tuple[Work, dict[str, str]]:
-    """Loads NNCF with its telemetry, and that of the packages that it loads, switched off."""
+    """Loads NNCF, with telemetry switched off in NNCF and in the packages that it loads."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     # Without this package both nncf and openvino use a stub; with it, they contact their maker's servers.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]

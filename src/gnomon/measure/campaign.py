@@ -84,7 +84,7 @@ class Candidate:
 class Question:
     """The question of a campaign: its kind, the context of its runs, and the details of the job as JSON values.
 
-    A campaign can resume an earlier one that has an equal question. A question that `goes_on` resumes the newest
+    A campaign can resume an earlier campaign with an equal question. A question that `goes_on` resumes the newest
     campaign even if that campaign was finished, because there is always more to find.
     """
 
@@ -99,9 +99,9 @@ class Measured:
     """The state of one candidate: its runs, in order, and the failure that ended it, if one did.
 
     This class alone decides what is to blame for a failure. The candidate is to blame in three cases: a process gave
-    wrong outputs; the candidate has worked, but at least two of its processes ended by a signal that they caused
-    themselves while others ran (it is unstable); or it has never worked and failed again in a fresh process while
-    another candidate worked. Any other failure may be the machine's fault.
+    wrong outputs; the candidate has worked, but at least two of its processes crashed while others ran (it is
+    unstable); or it has never worked and failed again in a fresh process while another candidate worked. Any other
+    failure may be the machine's fault.
     """
 
     key: str
@@ -649,7 +649,7 @@ UNMEASURED = Failure(
 class RecordedRunner(CampaignRuns):
     """A replacement for `CampaignRunner` that measures nothing: a candidate missing from the record is a failure.
 
-    A proof without runs takes those of the profile, where the same candidate was measured among other candidates.
+    A proof without runs takes the runs of the profile, where the same candidate was measured among other candidates.
     """
 
     resumed = False

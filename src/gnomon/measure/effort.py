@@ -1,8 +1,8 @@
 """The effort of a measurement, and the rule for when it stops.
 
-Which clock to trust for a process: CPU time or wall time.
+The choice of the clock for a process: CPU time or wall time.
 
-How long a job has worked and may work: time spent waiting for the device does not count.
+The time that a job has worked and may work, without the time spent waiting for the device.
 """
 
 from __future__ import annotations

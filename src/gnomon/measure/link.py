@@ -133,7 +133,7 @@ def packed_agent(*, compiled: bool = False) -> bytes:
 
 
 def _compiled(path: Path, name: str) -> bytes:
-    """A module of the agent in compiled form, as a file that Python uses without checking the source."""
+    """A compiled module of the agent, as a file that Python uses without checking the source."""
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     with guarded_folder("gnomon-compiled-") as folder:
         target = folder / "module.pyc"

@@ -1,4 +1,4 @@
-"""Declarations of commands: a few lines of TOML make any program that measures a model a runtime.
+"""Declarations of commands: any program that measures a model can become a runtime with a few lines of TOML.
 
 Declarations come from the file that gnomon ships, the user's commands.toml, a named file, or the command line. Files in
 a folder, a package, a plan or the results database declare nothing.

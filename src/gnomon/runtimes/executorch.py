@@ -44,9 +44,9 @@ class ExecuTorch(WholeModelRuntime):
         return usual_configuration(self.name)
 
     def support(self, ask: Ask, model: PlacedModel, configuration: Configuration) -> Support:
-        """A .pte loads or fails as a whole, and contains where its instructions run. For a .pt2, ExecuTorch reports
-        whether the kernels take all operators, and XNNPACK's partitioner which ones it takes, in the same process
-        unless it failed.
+        """A .pte loads or fails as a whole, and its file says where its instructions run. For a .pt2, ExecuTorch
+        reports whether its kernels take all operators, and XNNPACK's partitioner reports which operators it takes; both
+        run in the same process unless it failed.
         """
         if configuration.usual:
             return super().support(ask, model, configuration)

@@ -136,7 +136,7 @@ class Ncnn:
         """The ``.param`` and the ``.bin``, unchanged, or if layers lie on Vulkan, with the assignment's masks written
         into the ``.param`` for any program that uses ncnn.
 
-        `use_vulkan_compute` must be on in such a program where a layer lies on Vulkan.
+        Such a program must switch on `use_vulkan_compute` if a layer lies on Vulkan.
         """
         options = _options(model.graph, configuration, assignment)
         if _VULKAN in configuration.backends:

@@ -28,7 +28,9 @@ class BrokenRuntime:
 
 
 def all_runtimes() -> tuple[tuple[Runtime, ...], tuple[BrokenRuntime, ...]]:
-    """The adapters in order of their entry points' names, and those that could not be loaded or have a taken name."""
+    """The adapters in order of their entry points' names, and the adapters that could not be loaded or whose name is
+    already taken.
+    """
     adapters = _adapters()
     return tuple(r for _, r in adapters if not isinstance(r, BrokenRuntime)), tuple(
         r for _, r in adapters if isinstance(r, BrokenRuntime)
@@ -67,13 +69,13 @@ def usual(runtime: Runtime) -> bool:
 
 
 def by_name_only(model_format: str) -> tuple[str, ...]:
-    """The names of runtimes that load a format, or one that it converts to, and are tried only if named."""
+    """The names of runtimes that load a format, or a format that it converts to, and are tried only if named."""
     formats = reachable(model_format)
     return tuple(r.name for r in all_runtimes()[0] if formats & r.formats and not usual(r))
 
 
 def chosen_runtimes(names: tuple[str, ...], model_format: str) -> tuple[Runtime, ...]:
-    """The named runtimes, or all that load the format or one that it can be converted to (and are `usual`).
+    """The named runtimes, or all `usual` ones that load the format or a format that it can be converted to.
 
     UsageError if a name is unknown or the runtime does not load the format.
     """

@@ -56,7 +56,7 @@ THREADS = Tuning(name="threads", values=None, usual=("1", "2"), change=_threads,
 
 
 def tunings(runtime: Runtime) -> dict[str, Tuning]:
-    """The tunings of a runtime by name: those of its attribute `tunings`, if it has one."""
+    """The tunings in the attribute `tunings` of a runtime, by name; none without the attribute."""
     return {tuning.name: tuning for tuning in getattr(runtime, "tunings", ())}
 
 

@@ -71,10 +71,10 @@ class Measurement:
 class Outcome:
     """The outcome of a job, by its kind.
 
-    "measured": `result` is the measurement. "refused": the model itself cannot be measured; `message` says why, and
-    `hint` is the next step. "failed": measuring failed independently of the model; `error` is the class of the error in
-    `gnomon.errors`. "timed_out": the job was ended at its time limit; `message` is the last line printed by the
-    measuring process.
+    "measured": `result` is the measurement.
+    "refused": the model itself cannot be measured; `message` says why, and `hint` is the next step.
+    "failed": measuring failed independently of the model; `error` is the class of the error in `gnomon.errors`.
+    "timed_out": the job was ended at its time limit; `message` is the last line printed by the measuring process.
     """
 
     kind: Literal["measured", "refused", "failed", "timed_out"]

@@ -33,7 +33,7 @@ def write_lines(store: Store, campaigns: Iterable[Campaign]) -> Iterator[str]:
 
 
 def read_lines(text: bytes, store: SqliteStore) -> None:
-    """Add the content of such lines to a record that has none of it yet.
+    """Add the content of such lines to a record that does not have it yet.
 
     ProblemError with all errors and their lines if anything is wrong; nothing is then added. A last line that is cut
     off, and repeated samples of a visit, are errors too.

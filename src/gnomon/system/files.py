@@ -169,7 +169,7 @@ def replace_folder(fresh: Path, destination: Path, aside: Path) -> None:
 def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -> None:
     """Write a text as UTF-8 with unchanged line ends. The old file stays until the new one is complete.
 
-    UsageError, which names `what` the text is and the `option` for the path, if it cannot be written.
+    UsageError if it cannot be written; the message names `what` the text is, and the hint the `option` for the path.
     """
     failing = f"{what} cannot be written to {path}" if what else f"{path} cannot be written"
     hint = f"Give {option} a file in a folder that can be written and has room."

@@ -211,7 +211,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def is_alive(number: bytes) -> bool:
-    """Return True if the process with that id is alive; True if that is unknown (not a number, or another user's
+    """Return True if the process with that id is alive, or if that is unknown (not a number, or another user's
     process).
     """
     try:

@@ -66,7 +66,7 @@ class RuntimeContract:
 
     @pytest.fixture
     def probe(self, link: AgentLink, adapter: Runtime) -> Probe:
-        """The probe of the runtime by the agent."""
+        """The agent's probe of the runtime."""
         made_by = (getattr_static(type(self), name, type(self)) for name in ("adapter", "link"))
         asked = *made_by, driver_of(adapter)
         if asked not in _probed:

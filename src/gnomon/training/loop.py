@@ -313,7 +313,7 @@ def _failing(run: _Run) -> Iterator[None]:
 
 
 def _failure(error: BaseException) -> Failure:
-    """An error of PyTorch as a failure."""
+    """The failure for an error of PyTorch."""
     message = str(error) or type(error).__name__
     memory = isinstance(error, MemoryError) or any(
         words in message.lower() for words in ("out of memory", "can't allocate memory", "not enough memory")

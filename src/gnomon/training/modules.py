@@ -1,4 +1,4 @@
-"""Blocks that are PyTorch modules: creating, trying and identifying them.
+"""Blocks that are PyTorch modules: functions that create, try and identify them.
 
 In a net such a block is one layer of the kind `Module`, with its name, its digest and its output shape. The block is
 created by a function, which other processes find by the origin known to `gnomon.spaces.cells.space`.

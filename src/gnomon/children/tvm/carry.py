@@ -1,7 +1,7 @@
 """Adapts the best schedule of a layer to another layer: the same steps, with the splits nearest in proportion.
 
-This is like TVM's anchor traces for fused variants of an operator, but for layers with the same structure and different
-sizes.
+This is like TVM's anchor traces for fused variants of an operator, but applies to layers with the same structure and
+different sizes.
 """
 
 from __future__ import annotations

@@ -91,9 +91,9 @@ class Opened:
 def open_folder(folder: Path, mode: str = "") -> Opened:
     """The pictures in a folder with one subfolder per class, or with such folders for each part.
 
-    Parts are ``train`` and optionally ``val`` or ``validation``, and ``test``. Classes are in the order of their names.
-    Without a `mode`, the header of each file is read, but no pixel; the digest then covers the files' names and
-    lengths. UsageError if there is no such folder; ProblemError with all errors; RuntimeMissingError without Pillow.
+    Parts are ``train`` and optionally ``val`` or ``validation``, and ``test``. Classes are sorted by name. Without a
+    `mode`, the header of each file is read, but no pixel; the digest then covers the files' names and lengths.
+    UsageError if there is no such folder; ProblemError with all errors; RuntimeMissingError without Pillow.
     """
     complaints = Complaints(what=f"folder of images {folder}", hint=_HINT)
     parts, classes = _parts(folder, complaints)

@@ -60,8 +60,8 @@ def readings(read: str, text: str, *, unit: str = "", label: str = "") -> list[R
     """All times in a text, in order, each with its label.
 
     `read` is "json:PATH" (keys separated by dots, [] for each item, [N] for one item, * for each key, quotes around a
-    key that contains any of these), "csv:COLUMN" with the column's title or number, or a regular expression. Of an
-    expression, the group named s, ms, us, ns or fps is the number; without such a group, the first group is. `unit`
+    key that contains any of these), "csv:COLUMN" with the column's title or number, or a regular expression. In an
+    expression, the number is the group named s, ms, us, ns or fps, or without such a group the first group. `unit`
     applies if neither the last key, the title nor the group names a unit. `label` is a key next to a number in JSON
     ("*": the number's own key), the title of a CSV column, or a named group. Unreadable for text in another format, or
     a number that cannot be a time.

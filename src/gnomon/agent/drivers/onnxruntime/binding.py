@@ -64,7 +64,7 @@ def bound_call(session: Any, segment: Segment, buffers: Buffers, *, own_memory: 
 
 
 def fed_call(session: Any, segment: Segment, buffers: Buffers) -> Callable[[], object]:
-    """A call like those of most programs: a map of arrays goes in, and new arrays come out.
+    """A call as in most programs: a map of arrays goes in, and new arrays come out.
 
     Arrays of bfloat16, which `run` does not accept, are passed as ONNX Runtime's own values.
     """

@@ -44,8 +44,8 @@ def own_nodes(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
     """The events of nodes of the graph itself, call by call.
 
     Nodes in a branch or a loop body have events too, possibly with names of the graph's own nodes; their time is
-    included in that of their operator. An event is written when it ends: the event of a graph's execution follows its
-    nodes, and the event of the call follows the execution of the model's graph.
+    included in the time of their operator. An event is written when it ends: the event of a graph's execution follows
+    its nodes, and the event of the call follows the execution of the model's graph.
     """
     open_nodes: list[TraceEvent] = []
     executed: list[TraceEvent] = []

@@ -230,7 +230,7 @@ class Placed:
         hetero.place(ov, self._model, self._names, self._backends, self._places)
 
     def compiled(self, *, profiled: bool) -> Any:
-        """The model on its devices. Refused if it uses other devices than those that operators were assigned to."""
+        """The model on its devices. Refused if it uses devices other than the assigned ones."""
         config = {**self._session, "PERF_COUNT": profiled}
         result = self._core.compile_model(self._model, hetero.hetero(self._backends), config)
         wanted = {hetero.device_name(self._backends[self._places[index]]) for index in self._operators.values()}

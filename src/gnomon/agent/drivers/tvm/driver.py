@@ -218,7 +218,7 @@ class TvmModel(Loaded):
         """Times of each function call, in order, with the nodes that it computes.
 
         There are no nodes if the calls did not run in the order that the compiler planned. The virtual machine's own
-        instructions, which allocate memory, have no row, because their measured time is mostly that of the clock
+        instructions, which allocate memory, have no row, because their measured time is mostly the time of the clock
         itself.
         """
         taken, calls = self._taken[skip:], self._calls
