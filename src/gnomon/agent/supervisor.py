@@ -143,7 +143,9 @@ def say(event: wire.Event) -> None:
 
 
 Kept = dict[str, "tuple[WorkerProcess, dict[str, wire.Opening]]"]
-"""Processes that wait for the next request, by the candidates' name for the process, with their open jobs."""
+"""Processes that wait for the next request, with their open jobs; the keys are the candidates' names for the
+processes.
+"""
 
 
 class Session(Rounds[WorkerProcess]):

@@ -218,10 +218,10 @@ number of the job's segment that could not be loaded.
 
 
 def _failure_of(runs: Sequence[Run], before: Sequence[Run]) -> Failure | None:
-    """The failure of a candidate: wrong outputs in any process, deaths of several processes, or the failure of the last
-    run.
+    """The failure of a candidate: wrong outputs in any process, crashes of several processes, or the failure of the
+    last run.
 
-    `before` are runs of the same candidate under another key; deaths in those runs count too.
+    `before` are runs of the same candidate under another key; crashes in those runs count too.
     """
     for run in runs:
         if run.failure is not None and run.failure.kind == "wrong-output":

@@ -94,7 +94,9 @@ class Effort:
 Clock = Literal["wall", "cpu"]
 
 QUANTILE = {"cpu": 0.5, "wall": 0.2}
-"""The quantile of a block's calls that is compared: by wall time that of the fastest 20 %, which nothing disturbed."""
+"""The quantile of a block's calls that is compared; by wall time it is the 20 % quantile, as nothing disturbs the
+fastest calls.
+"""
 
 _EQUAL = 0.03
 """The largest relative difference at which CPU and wall time of the same fastest calls count as equal."""

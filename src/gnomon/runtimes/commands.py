@@ -1,6 +1,6 @@
 """A declared command as a runtime, with a configuration for each combination of its choices.
 
-On devices without Python the link for programs runs it.
+On devices without Python, the link for programs runs the command.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CommandRuntime(WholeModelRuntime):
         return {"do": "supports", "segment": {"runtime": self.driver, "model": "", "options": options}}
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """Each combination of the choices, in each environment."""
+        """One configuration for each combination of the choices in each environment."""
         choices = self.declaration.choices
         combinations = [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
         if len(combinations) > _MOST_CONFIGURATIONS:

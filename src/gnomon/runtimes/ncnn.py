@@ -44,8 +44,8 @@ class Ncnn:
     tunings: tuple[Tuning, ...] = (THREADS,)
 
     def configurations(self, probe: Probe, wish: RunSettings) -> tuple[Configuration, ...]:
-        """One configuration for each environment, with the backend cpu, and with vulkan if a real device is found or it
-        is requested; if several Vulkan devices are requested, one configuration for each.
+        """One configuration for each environment, with the backend cpu, and with vulkan if a real device is found or
+        vulkan is requested; if several Vulkan devices are requested, one configuration for each.
         """
         wished = tuple(_resolved(probe, name) for name in wish.backends)
         if wished and _CPU not in wished:

@@ -291,8 +291,8 @@ async def _listening(
 class _Gate(asyncio.Protocol):
     """Passes a connection to the server.
 
-    If there is no room, for its address or in total, it replaces the connection that has been waited for longest
-    without a request head, so that idle connections keep nobody out. If there is none, it is refused.
+    If there is no room, for its address or in total, it replaces the connection that has been idle for longest without
+    sending a request head, so that idle connections keep nobody out. If there is none, it is refused.
     """
 
     def __init__(self, server: Server, most: int, heard: Container[object]) -> None:

@@ -178,7 +178,9 @@ def save_text(text: str, path: Path, *, what: str = "", option: str = "--out") -
 
 
 def check_file(path: Path) -> None:
-    """Raise UsageError if a file cannot be written, before an hour of measuring rather than after it."""
+    """Raise UsageError if a file cannot be written, so that the error comes before an hour of measuring and not after
+    it.
+    """
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise UsageError(f"{path} cannot be written", hint="Give a file in a folder that can be written.")

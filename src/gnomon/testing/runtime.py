@@ -239,7 +239,7 @@ class RuntimeContract:
 
 
 def _assignment(placed: PlacedModel, configuration: Configuration, support: Support, backend: str) -> dict[int, str]:
-    """An assignment of every operator that the backend takes to it, and of the rest to the first backend that
+    """The assignment of all operators that the backend takes to this backend, and of each other one to the first that
     takes it.
     """
     order = (backend, *configuration.backends)

@@ -127,7 +127,7 @@ class MnnModel(Loaded):
         taken = self._taken
 
         def call() -> None:
-            # MNN reuses an input's memory for later tensors.
+            # Copied in each call, as MNN reuses an input's memory for later tensors.
             for tensor, array in inputs:
                 np.copyto(tensor.getNumpyData(), array, casting="unsafe")
             if callbacks:

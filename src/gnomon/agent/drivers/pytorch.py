@@ -137,7 +137,7 @@ def _arranged(torch: Any, program: Any, tensors: Mapping[str, object]) -> Any:
     """The inputs arranged for the program's own call, which may nest inputs, name some, and have some that are not
     tensors.
     """
-    # A value that is not a tensor was fixed at the export, and is listed itself.
+    # A value that is not a tensor was fixed by the export, and the list contains the value itself.
     leaves = [
         tensors[own] if isinstance(own, str) and own in tensors else own for own in program.graph_signature.user_inputs
     ]

@@ -15,7 +15,7 @@ _TUNING = ("fast-", "slow-", "prefer-", "false-deps-", "no-bypass-", "tuning-", 
 
 
 def workload_of(text: str, layer: str) -> Any:
-    """The workload of a layer from its digest and its base64 text. Refused if TVM cannot read it."""
+    """The workload of a layer, read from its digest and its base64 text. Refused if TVM cannot read it."""
     with refusing(f"the workload of layer {layer} cannot be read by this TVM", tell=_first_line):
         return ms.database.Workload.from_json([layer, text])
 

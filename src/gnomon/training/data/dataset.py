@@ -206,7 +206,7 @@ def moved_most(height: int) -> int:
 
 
 def trained_images(count: int, batch_size: int) -> int:
-    """The number of images that an epoch trains on, out of `count`."""
+    """The number of images, out of `count`, that an epoch trains on."""
     return count - (count % batch_size == 1)
 
 

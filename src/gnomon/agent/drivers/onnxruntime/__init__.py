@@ -1,1 +1,1 @@
-"""ONNX Runtime: its driver, and sessions with several execution providers."""
+"""ONNX Runtime: its driver, and its sessions with several execution providers."""
