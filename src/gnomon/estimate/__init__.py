@@ -1,2 +1,1 @@
-"""Estimators of a net's latency from what it is made of: a Bayesian linear model with intervals (see
-docs/jobs/estimator.md)."""
+"""Estimators of a net's latency from its units: a Bayesian linear model with intervals (see docs/jobs/estimator.md)."""

@@ -15,25 +15,26 @@ from gnomon.errors import ProblemError, UsageError
 
 Floats = NDArray[np.float64]
 _LEAST_S, _MOST_S = 1e-15, 1e15
-"""The range of a net's time: squares of times, and of their quotients, do not overflow."""
+"""The range of a net's time, within which neither squares of times nor squares of their quotients overflow."""
 
 _MOST = 1e30
-"""No time, no price and no size of a column is above it."""
+"""The upper limit of every time, price and size of a column."""
 Positive = Annotated[float, Must(be="a number above 0", fits=lambda value: 0 < value < _MOST)]
 Least0 = Annotated[float, Must(be="a number from 0", fits=lambda value: 0 <= value < _MOST)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The columns of the matrix that describes nets, one net a row.
+    """The columns of the matrix that describes nets, with one row for each net.
 
-    `names`: a unit's id or the name of a made-up feature, each once. `kinds`: one group a column; the coefficients of
-    one kind share a prior, so the columns of a kind should count things of one sort. `prior_s`: what a table says one
-    unit of a column costs, in seconds (NaN: the table has no price; None: no table at all). `scale`: the typical size
-    of a column (None: 1 for all), for columns of one kind that are measured in different units. `shared` (columns, k):
-    what columns have in common, such as the work of units; coefficients are a common price of each, and what each
-    column has of its own (None: nothing is in common). `bias`: the usual size of what no column explains, over the
-    samples' median; only fitting asks for it. Raises ProblemError for a name twice.
+    `names`: the id of a unit or the name of a made-up feature, each once. `kinds`: one group for each column. The
+    coefficients of a kind share a prior, so the columns of a kind should count similar things. `prior_s`: the price of
+    one unit of a column according to a table, in seconds (NaN: the table has no price; None: there is no table).
+    `scale`: the typical size of a column (None: 1 for all), for columns of one kind that are measured in different
+    units. `shared` (columns, k): properties that columns have in common, such as the work of units. A coefficient is
+    then a common price of each property plus a deviation of the column (None: nothing is in common). `bias`: the usual
+    size of the time that no column explains, relative to the samples' median; only fitting uses it. Raises ProblemError
+    for a name that occurs twice.
     """
 
     names: tuple[str, ...]
@@ -58,8 +59,9 @@ class Columns:
         return len(self.names)
 
     def matrix(self, rows: ArrayLike, what: str = "nets") -> Floats:
-        """The rows as a matrix (nets, columns). Raises UsageError for another shape, and for values that are not
-        finite."""
+        """The rows as a matrix (nets, columns). Raises UsageError for a wrong shape, and for values that are not
+        finite.
+        """
         matrix = np.asarray(rows, dtype=float)
         if matrix.ndim == 1:
             matrix = matrix[None, :]
@@ -78,7 +80,9 @@ class Columns:
 
 
 def times(values: ArrayLike, count: int) -> Floats:
-    """Measured times in seconds, one a net. Raises UsageError for another length, and for what no net can take."""
+    """Measured times in seconds, one for each net. Raises UsageError for a wrong number of times and for impossible
+    times.
+    """
     y = np.asarray(values, dtype=float)
     if y.shape != (count,):
         raise UsageError(
@@ -94,7 +98,7 @@ def times(values: ArrayLike, count: int) -> Floats:
 
 
 class Unknown(StrEnum):
-    """The treatment of a column without samples and price in a prediction."""
+    """The treatment, in a prediction, of a column with neither samples nor a price."""
 
     REFUSE = "refuse"
     WIDEN = "widen"
@@ -104,8 +108,8 @@ class Unknown(StrEnum):
 class FitOptions:
     """Options of a fit.
 
-    `coverage`: how often an interval shall hold the measured time. `passes`: how often weights and sizes are found in
-    turn.
+    `coverage`: the share of measured times that intervals should contain. `passes`: how many times weights and sizes
+    are found in turn.
     """
 
     coverage: float = 0.9

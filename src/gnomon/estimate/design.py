@@ -1,10 +1,10 @@
-"""The nets to measure, chosen before any is measured: those most informative about the coefficients.
+"""Choose the nets to measure, before any is measured: those most informative about the coefficients.
 
 Greedy Bayesian designs in the metric of the prior (Chaloner and Verdinelli, Bayesian Experimental Design: A Review,
 1995). Up to a dozen nets are D-optimal, with exchanges (Fedorov, Theory of Optimal Experiments, 1972): they span the
-columns. More are I-optimal: after them the times of the whole pool are as sure as can be. What is beyond two dozen is
-drawn from the pool as it is, for a model that is fitted to chosen nets alone does not learn how nets of the usual sort
-scatter; so is the second half where other devices are known.
+columns. A larger number is I-optimal: it makes the times of the whole pool as certain as possible. Beyond two dozen, up
+to half of the nets are drawn from the pool at random, because a model that is fitted to chosen nets alone does not
+learn how typical nets scatter. If other devices are known, this begins beyond a dozen.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gnomon.estimate.fit import Source
 from gnomon.estimate.prior import NOISE, build
 
 RIDGE = 1.0  # the prior's precision, in the units of `effects`
-_SPAN_ALL = 12  # up to so many nets, all of them span
-_USUAL_ALL = 24  # up to so many are chosen for what the others take
-_MOST_USUAL = 1000  # nets of the pool that stand for all
+_SPAN_ALL = 12  # up to this number of nets, all are chosen to span the columns
+_USUAL_ALL = 24  # up to this number, all are chosen to predict the other nets
+_MOST_USUAL = 1000  # nets that represent the whole pool
 _MOST_POOL = 20_000
 _EXCHANGES = 3
 _OWN = 0.2
@@ -37,10 +37,11 @@ def suggest(
     sources: Sequence[Source] = (),
     seed: int = 0,
 ) -> NDArray[np.intp]:
-    """Row numbers of the pool (nets, columns) to measure, in the order of their use; needs no measured time.
+    """Return the row numbers of the pool (nets, columns) to measure, in the order of their use. Needs no measured
+    times.
 
-    `given` are rows that are measured already, `sources` the other devices that the fit will have. Raises
-    UsageError for a count that the pool cannot give.
+    `given` are rows that have been measured already, `sources` the other devices that the fit will use. Raises
+    UsageError if `count` is below 1 or above the size of the pool, and for a pool that is too large.
     """
     x = columns.matrix(pool, "nets of the pool")
     if not 0 < count <= len(x):
@@ -54,7 +55,7 @@ def suggest(
     z, old = both[: len(x)], both[len(x) :]
     rng = np.random.default_rng(seed)
     half = (count + 1) // 2
-    if count <= _SPAN_ALL or sources:  # other devices say what nets of the usual sort take
+    if count <= _SPAN_ALL or sources:  # samples of other devices already show how long typical nets take
         chosen = d_optimal(z, min(count, max(_SPAN_ALL, half)), old)
     else:
         chosen = i_optimal(z, min(count, max(_USUAL_ALL, half)), old)
@@ -66,7 +67,7 @@ def suggest(
 def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
     """Rows of `z` (n, p) with a large determinant of RIDGE I + given' given + sum of z z' over them.
 
-    Greedy, then rows are exchanged for better ones, once through a pass, until a pass changes none.
+    Rows are chosen greedily. Then each is exchanged for a better one, pass after pass, until a pass changes none.
     """
     seen = _Seen(z, given)
     chosen: list[int] = []
@@ -94,7 +95,7 @@ def d_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
 
 
 def i_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
-    """Rows of `z` (n, p), each of which, after those before it, lowers the variance of all rows most."""
+    """Rows of `z` (n, p), each chosen to lower the variance of all rows most, given the rows chosen before it."""
     seen = _Seen(z, given)
     usual = z[:: -(-len(z) // _MOST_USUAL)]
     covariance = seen.covariance(usual)
@@ -109,10 +110,11 @@ def i_optimal(z: Floats, count: int, given: Floats) -> NDArray[np.intp]:
 
 
 class _Seen:
-    """The posterior after some rows of `z` (n, p): the leverage (n,) of each, the information it would add.
+    """The posterior after some rows of `z` (n, p), and the leverage (n,) of each row: the information that it would
+    add.
 
-    The covariance is never a matrix of p by p where nothing was given, as p may be thousands: it is what was given,
-    and an outer product a change.
+    Because p may be in the thousands, the covariance is held as a matrix of p by p only if rows were given. It is the
+    covariance after the given rows, plus one outer product for each change.
     """
 
     def __init__(self, z: Floats, given: Floats) -> None:
@@ -125,11 +127,14 @@ class _Seen:
         self.leverage = np.einsum("ij,ij->i", at_first, z)
 
     def covariance(self, others: Floats) -> Floats:
-        """The covariance of all rows with others (n, others), before any row is seen."""
+        """The covariance of all rows with `others` (n, others), before any row is seen."""
         return np.asarray(self._z @ (others / RIDGE if self._before is None else others @ self._before).T)
 
     def change(self, index: int, *, sign: float = 1.0) -> Floats:
-        """See a row, or with the sign -1 no longer see it; what the covariance of directions loses is along' along."""
+        """Add a row to those seen or, with the sign -1, remove it.
+
+        Returns the vector whose outer product the covariance loses, or gains back.
+        """
         row = self._z[index]
         along: Floats = row / RIDGE if self._before is None else self._before @ row
         along = along - (self._signs * (self._along @ row)) @ self._along
@@ -148,6 +153,6 @@ def effects(columns: Columns, x: Floats, sources: Sequence[Source] = ()) -> Floa
         level = float(np.median(sums)) or 1.0
     prior = build(columns, x, level, [s.on(columns) for s in sources])
     x1 = np.concatenate([np.ones((len(x), 1)), x], axis=1)
-    # What a device has of its own is learnt after what it shares with the others.
+    # A device's own effects are learnt after those that it shares with the other devices.
     own = dict.fromkeys(columns.kinds, _OWN if sources else 1.0)
     return np.concatenate([b.design(x1) * (b.size * own.get(b.name, 1.0) / NOISE) for b in prior.blocks], axis=1)

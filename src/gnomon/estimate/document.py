@@ -1,4 +1,4 @@
-"""Estimators as JSON: exact, versioned, and read with suspicion (see docs/jobs/estimator.md)."""
+"""Estimators as JSON: exact, versioned, and checked strictly when read (see docs/jobs/estimator.md)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows = Annotated[tuple[tuple[float, ...], ...], _SAMPLES]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsDocument:
-    """The columns: a price of None is one that the table lacks."""
+    """The columns. A price of None means that the table has no price for the column."""
 
     names: Annotated[tuple[Text, ...], _ALL]
     kinds: Annotated[tuple[Text, ...], _ALL]
@@ -43,7 +43,7 @@ class ColumnsDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CovarianceDocument:
-    """The covariance as a diagonal and two outer products, which are added and taken away."""
+    """The covariance as a diagonal, plus the outer products of `more`, minus those of `less`."""
 
     own: tuple[Least0, ...]
     more: Rows
@@ -52,7 +52,7 @@ class CovarianceDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorDocument:
-    """All that the JSON of an estimator holds."""
+    """The whole content of an estimator's JSON."""
 
     format: Literal["gnomon-estimator"]
     version: Annotated[float, _VERSION]
@@ -67,11 +67,13 @@ class EstimatorDocument:
     sizes: Mapping[str, Least0]
     weights: Annotated[tuple[Least0, ...], _SAMPLES]
     residual: None = None
-    """A model of the residuals in earlier versions, which is not read any more."""
+    """Earlier versions wrote a model of the residuals here; only null is accepted now."""
 
 
 def estimator_document(estimator: Estimator) -> dict[str, object]:
-    """The JSON object of an estimator; `read_estimator` gives back one that predicts the same, bit for bit."""
+    """The JSON object of an estimator. `read_estimator` restores an estimator whose predictions are the same, bit for
+    bit.
+    """
     c, columns = estimator.coefficients, estimator.columns
     return {
         "format": FORMAT,
@@ -97,7 +99,7 @@ def estimator_document(estimator: Estimator) -> dict[str, object]:
 
 
 def read_estimator(document: Mapping[str, object]) -> Estimator:
-    """The estimator of a JSON object. ProblemError with all that is wrong, each with its path."""
+    """The estimator in a JSON object. Raises ProblemError with all faults, each with its path."""
     complaints = Complaints(what="estimator", hint=HINT)
     read: EstimatorDocument = decode(EstimatorDocument, document, complaints)
     complaints.raise_any()
@@ -125,7 +127,7 @@ def read_estimator(document: Mapping[str, object]) -> Estimator:
 
 
 def _check_sizes(read: EstimatorDocument, width: int, complaints: Complaints) -> None:
-    """Tell of all lists that do not go together."""
+    """Report all lists whose lengths do not match."""
     covariance = read.covariance
     lists: list[tuple[str, Sequence[Any] | None, int]] = [
         ("columns.kinds", read.columns.kinds, width),

@@ -1,4 +1,4 @@
-"""A fitted estimator: predictions with intervals, what they rest on, and scores of how good they are."""
+"""A fitted estimator: predictions with intervals, explanations of them, and scores of their accuracy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_OF_LEVEL = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Times of nets in seconds: expected, and the ends of the interval."""
+    """Times of nets in seconds: the expected times, and both ends of their intervals."""
 
     mean_s: Floats
     low_s: Floats
@@ -39,8 +39,9 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficients:
-    """Seconds a unit of each column, bias first (1 + columns,): mean, and covariance diag(own) + more more' - less
-    less'."""
+    """Seconds per unit of each column, bias first (1 + columns,): the mean, and the covariance diag(own) + more more' -
+    less less'.
+    """
 
     mean: Floats
     own: Floats
@@ -48,7 +49,7 @@ class Coefficients:
     less: Floats
 
     def __post_init__(self) -> None:
-        # The order in memory decides the last bits of a product: one order, whether fitted or read from a file.
+        # The order in memory affects the last bits of a product: use the same order for fitted and for read estimators.
         for name in ("mean", "own", "more", "less"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=float))
 
@@ -68,8 +69,9 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """The error of one measured net: `relative` of its time, which counts as at least `floor_s`; `width` times for an
-    interval."""
+    """The error of one measured net: `relative` times its time, which counts as at least `floor_s`. Half of an interval
+    is `width` times the predicted deviation.
+    """
 
     relative: Least0
     floor_s: Least0
@@ -79,10 +81,10 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimator:
-    """A linear model of times with its doubt. Columns that neither a sample nor a price speaks of are not `known`.
+    """A linear model of times with its uncertainty. Columns with neither a sample nor a price are not `known`.
 
-    `level_s` is the median of the samples' times (0 without samples), `sizes` the found sizes of the prior's blocks,
-    `weights` how much each sample counted (1: fully).
+    `level_s` is the median of the samples' times (0 without samples), `sizes` are the sizes found for the prior's
+    blocks, and `weights` are the weights of the samples (1: the sample counted fully).
     """
 
     columns: Columns
@@ -94,9 +96,9 @@ class Estimator:
     weights: Floats
 
     def predict(self, rows: ArrayLike, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
-        """Times of nets, one a row (nets, columns).
+        """Times of nets, one for each row (nets, columns).
 
-        Raises ProblemError that names a column which is not known and occurs in a net, unless `unknown` is to widen.
+        Raises ProblemError if a net has a column that is not known, unless `unknown` is WIDEN.
         """
         x = self._checked(rows, unknown)
         mean, deviation = np.empty(len(x)), np.empty(len(x))
@@ -107,11 +109,11 @@ class Estimator:
         return Prediction(mean_s=mean, low_s=np.maximum(mean - half, 0.0), high_s=mean + half)
 
     def mean_s(self, rows: ArrayLike, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The expected times alone, in seconds: what a search loop needs, and the cheapest."""
+        """The expected times alone, in seconds: the fastest prediction, for search loops."""
         return self._mean(self._checked(rows, unknown))
 
     def probability(self, rows: ArrayLike, bound_s: float, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """How probable it is that each net takes at most `bound_s`: normal, as wide as the interval is."""
+        """The probability that each net takes at most `bound_s`, by a normal distribution as wide as the interval."""
         prediction = self.predict(rows, unknown=unknown)
         normal = NormalDist()
         deviation = (prediction.high_s - prediction.mean_s) / normal.inv_cdf((1 + self.noise.coverage) / 2)
@@ -119,11 +121,10 @@ class Estimator:
         return np.array([normal.cdf(float(v)) for v in z])
 
     def explain(self, row: ArrayLike) -> tuple[Contribution, ...]:
-        """The contribution of each column of one net, of bias and of noise, the largest share of variance first.
+        """The contribution of each column of one net, of the bias and of noise, the largest share of variance first.
 
-        Times add up to the expected one (unless that was kept from
-        falling below a hundredth of the level), shares to 1; a share may be below 0 where columns are known better
-        together than alone.
+        The times add up to the expected time (unless it was raised to the minimum, a hundredth of the level), and the
+        shares to 1. A share can be below 0 where columns are known better together than alone.
         """
         x = self._checked(row, Unknown.WIDEN)[:1]
         x1 = np.concatenate([[1.0], x[0]])
@@ -180,7 +181,7 @@ def relative_error(predicted: Floats, measured: Floats) -> tuple[float, float]:
 
 
 def spearman(predicted: Floats, measured: Floats) -> float:
-    """Spearman's rank correlation, with mean ranks for ties; 0 where one side is constant."""
+    """Spearman's rank correlation, with mean ranks for ties; 0 if one side is constant."""
     a, b = _ranks(predicted), _ranks(measured)
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a @ a) * (b @ b)))

@@ -1,4 +1,4 @@
-"""An estimator as one Python file that needs numpy alone: for search loops in other programs and on other machines."""
+"""An estimator as one Python file that needs only numpy, for search loops in other programs and on other machines."""
 
 from __future__ import annotations
 
@@ -115,13 +115,14 @@ if __name__ == "__main__":
 
 
 def export_estimator(estimator: Estimator, space: Mapping[str, object] | None = None) -> str:
-    """The text of `estimator.py`: the model as JSON in it, `get_estimation`, `get_interval`, `predict` and `count`.
+    """The text of `estimator.py`, which contains the model as JSON, `get_estimation`, `get_interval`, `predict` and
+    `count`.
 
-    `space` says how a net's units are counted; without it nets are counts of units alone. Its keys: `slots` (`name`,
+    `space` says how to count a net's units; without it, nets are given as counts of units. Its keys: `slots` (`name`,
     `choices`), `always` {column: how often}, `rows` of [number of the column, how often], `steps` (`slots` by number,
-    and for each state and choice the number of the `row` and the `next` state), `labels` and `uids` {column: name}.
+    and for each state and choice the numbers of the `row` and of the `next` state), `labels` and `uids` {column: name}.
     """
-    # In JSON no three quotes ever stand in a row, and with ASCII escapes no encoding changes a name.
+    # JSON never contains three quotes in a row, and with ASCII escapes no encoding changes a name.
     model = json.dumps(estimator_document(estimator), ensure_ascii=True, allow_nan=False)
     counted = json.dumps(space, ensure_ascii=True, allow_nan=False)
     return _TEMPLATE.replace("@SPACE@", counted).replace("@MODEL@", model)

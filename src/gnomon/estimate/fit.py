@@ -1,14 +1,17 @@
-"""Fitting: a prior from tables and other devices, samples of whole nets, and the interval they allow.
+"""Fit an estimator: a prior from tables and other devices, samples of whole nets, and intervals calibrated by the
+samples.
 
-Errors have heavy tails, so that a net that was measured under load counts little. A Student error is a normal one whose
-variance is itself unknown; its expected inverse gives the weight of a sample in each pass, and samples say how heavy
-tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t Distribution, 1989). Residuals are those of
-leaving the sample out, so that a sample cannot hide by pulling the model to itself.
+Errors have heavy tails, so a net that was measured under load counts little. A Student error is a normal error whose
+variance is itself unknown. The expected inverse of this variance is the weight of a sample in each pass, and the
+samples determine how heavy the tails are (Lange, Little and Taylor, Robust Statistical Modeling Using the t
+Distribution, 1989). Each residual comes from a fit without its sample, so a sample cannot hide by pulling the model
+towards itself.
 
-How wide an interval is follows from the scores of the samples: a left-out residual over its predicted deviation. With
-many samples the interval takes their quantile, as conformal prediction does (Barber et al., Predictive Inference with
-the Jackknife+, 2021); with few a single score would decide, so that the quantile is smoothed (Harrell and Davis, 1982)
-and drawn towards what Student errors give, widened for the few samples the deviation itself comes from.
+The width of intervals follows from the scores of the samples: the left-out residual divided by its predicted deviation.
+With many samples the interval is their quantile, as in conformal prediction (Barber et al., Predictive Inference with
+the Jackknife+, 2021). With few samples a single score would decide. So the quantile is smoothed (Harrell and Davis,
+1982) and drawn towards the quantile of Student errors, which is widened because the deviation itself comes from few
+samples.
 """
 
 from __future__ import annotations
@@ -38,21 +41,21 @@ from gnomon.estimate.prior import (
 
 MOST_SAMPLES = 20_000
 _NOTHING_SEEN_NOISE = 0.06
-_LEAST_LOG_NOISE = math.log(1e-3)  # below it a sample's own error would be divided by nothing
-_TAILS = (3.0, 1.0, 2.0, 5.0)  # degrees of freedom of the errors' Student distribution, the usual first
-_SURE_TAIL = 2.0  # by so much must the log of the likelihood of another tail be above that of the usual one
+_LEAST_LOG_NOISE = math.log(1e-3)  # below it, a sample's own error would be divided by zero
+_TAILS = (3.0, 1.0, 2.0, 5.0)  # degrees of freedom of the errors' Student distribution, the usual value first
+_SURE_TAIL = 2.0  # the log likelihood of another tail must exceed that of the usual tail by this much
 _SCALES = np.exp(np.linspace(-2.4, 0.8, 17))  # of errors, in units of what the noise says
 _FLOOR = 0.2  # errors grow with a net's time, but not below this share of the median time
-_TRUST = 20.0  # with so many samples, half of the trust is in the scores
-_HEAVY = 1.05  # errors with heavy tails against normal ones
+_TRUST = 20.0  # with this many samples, half of the trust is in the scores
+_HEAVY = 1.05  # the width of errors with heavy tails, relative to normal ones
 _GRID = 4000
-_ROUNDED = 12**-0.5  # the deviation of what is rounded to whole steps, in steps
+_ROUNDED = 12**-0.5  # the standard deviation of rounding to whole steps, in steps
 _STEPS_S = tuple(10.0**-k for k in range(10))
-_LEAST_STEP = 1e-4  # of the least time: finer steps are not an error
+_LEAST_STEP = 1e-4  # as a share of the shortest time: finer steps do not matter
 
 
 def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
-    """The multiple of each sample's variance: (tail + z**2) / (tail + 1), z in unweighted deviations."""
+    """The factor of each sample's variance, (tail + z**2) / (tail + 1), where z is in unweighted deviations."""
     z2 = residual**2 / variance * current
     tail = tail_of(z2)
     multiples: Floats = (tail + z2) / (tail + 1)
@@ -60,9 +63,10 @@ def factors(residual: Floats, variance: Floats, current: Floats) -> Floats:
 
 
 def tail_of(squares: Floats) -> float:
-    """The degrees of freedom of the Student distribution, of whichever scale, that squares of deviations are likely of.
+    """The degrees of freedom of the Student distribution, of any scale, that makes these squared deviations most
+    likely.
 
-    Few degrees make outliers cheap. The usual ones stand unless the samples are surely of others.
+    Few degrees make outliers cheap. The usual value is kept unless another one is clearly more likely.
     """
     scaled = squares[:, None] / _SCALES**2
 
@@ -76,7 +80,7 @@ def tail_of(squares: Floats) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A device's coefficients by column name, bias first, each over the device's level (the median of its times).
+    """A device's coefficients by column name, bias first, each divided by the device's level (the median of its times).
 
     `noise` is the relative error of one of its nets.
     """
@@ -87,7 +91,7 @@ class Source:
     noise: float
 
     def on(self, columns: Columns) -> Floats:
-        """The coefficients (1 + columns) in the order of these columns; those it does not know are 0."""
+        """The coefficients (1 + columns) in the order of these columns; 0 for columns that the device does not have."""
         own = dict(zip(self.columns, self.coefficients[1:].tolist(), strict=True))
         if not any(name in own for name in columns.names):
             raise UsageError(
@@ -100,7 +104,7 @@ class Source:
 def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> Source:
     """A source from a device's own samples, in seconds: one Bayesian fit without intervals.
 
-    Raises UsageError for what does not fit together, and for fewer than two samples.
+    Raises UsageError for inputs that do not fit together, and for fewer than two samples.
     """
     x = columns.matrix(rows, "samples")
     y = times(times_s, len(x))
@@ -113,9 +117,9 @@ def source(name: str, columns: Columns, rows: ArrayLike, times_s: ArrayLike) -> 
 
 
 def factor(scores: Floats, coverage: float, freedom: float) -> float:
-    """The multiple of the predicted deviation that is the half-width of an interval of this coverage.
+    """The factor that turns the predicted deviation into the half-width of an interval of this coverage.
 
-    `freedom` is how many samples are left beyond the coefficients that they determine.
+    `freedom` is the number of samples beyond the coefficients that they determine.
     """
     count = len(scores)
     normal = NormalDist().inv_cdf((1 + coverage) / 2)
@@ -130,7 +134,7 @@ def factor(scores: Floats, coverage: float, freedom: float) -> float:
 
 
 def smooth_quantile(values: Floats, share: float) -> float:
-    """The Harrell-Davis quantile: the order statistics, weighted by a beta distribution around the share."""
+    """The Harrell-Davis quantile: the order statistics weighted by a beta distribution around the share."""
     ordered = np.sort(values)
     count = len(ordered)
     a, b = share * (count + 1) - 1, (1 - share) * (count + 1) - 1
@@ -144,7 +148,9 @@ def smooth_quantile(values: Floats, share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Solution:
-    """`errors` are the variances of the samples, `usual` that share of them which any measured net has, relative."""
+    """The result of a search. `errors` are the variances of the samples; `usual` is the relative error of any measured
+    net.
+    """
 
     theta: Floats
     posterior: Posterior
@@ -162,13 +168,14 @@ def fit(
     sources: Sequence[Source] = (),
     errors_s: ArrayLike | None = None,
 ) -> Estimator:
-    """The estimator of a device from whole nets: one row a net (nets, columns), one time a net in seconds.
+    """Fit the estimator of a device to whole nets: one row (nets, columns) and one time in seconds for each net.
 
-    Without samples it needs a table (prices in `columns`) and is their sum; its interval is as wide as tables were seen
-    to be wrong.
+    Without samples it needs a table (prices in `columns`), whose sum it predicts, with an interval as wide as the
+    errors that tables have been seen to make.
+
     `sources` are other devices' coefficients on the same columns. `errors_s` are the standard errors of the times
-    (nets,), NaN where one is not known: a net that is known badly counts little. Deterministic. Raises UsageError for
-    what does not fit together, and for neither samples nor prices.
+    (nets,), NaN for an unknown one: a net that is known badly counts little. Deterministic. Raises UsageError for
+    inputs that do not fit together, and if there are neither samples nor prices.
     """
     chosen = options or FitOptions()
     x = columns.matrix(rows if np.size(rows) else np.zeros((0, len(columns))), "samples")
@@ -185,7 +192,7 @@ def fit(
     try:
         best = _search(prior, x1, y / level, own, chosen, noise)
         return _estimator(columns, (x1, y, level, own), prior, best, chosen)
-    except np.linalg.LinAlgError as error:  # beyond what a float resolves
+    except np.linalg.LinAlgError as error:  # beyond the precision of a float
         raise UsageError(
             f"nothing can be estimated from prices and times of so unlike sizes (a net takes {level:.3g} s)",
             hint="give both in seconds",
@@ -193,7 +200,9 @@ def fit(
 
 
 def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
-    """The standard errors of the times in seconds; where one is not known, as that of the others is in the middle."""
+    """The standard errors of the times in seconds. An unknown one is replaced by the median relative error of the
+    others.
+    """
     if errors_s is None or not len(y):
         return np.zeros(len(y))
     given = np.asarray(errors_s, dtype=float)
@@ -203,9 +212,9 @@ def _own(errors_s: ArrayLike | None, y: Floats) -> Floats:
 
 
 def resolution(times_s: Floats) -> float:
-    """The decimal step in seconds that all times are whole multiples of, as clocks of whole milliseconds tell them.
+    """The decimal step in seconds of which all times are whole multiples, as for a clock of whole milliseconds.
 
-    0 without such a step, or for one so fine that it does not matter.
+    0 if there is no such step, or if it is too fine to matter.
     """
     if not len(times_s):
         return 0.0
@@ -220,10 +229,10 @@ def resolution(times_s: Floats) -> float:
 def _search(
     prior: Prior, x1: Floats, y: Floats, own: Floats, options: FitOptions, expected: tuple[float, float]
 ) -> _Solution:
-    """Sizes, noise and weights in turn: weights need residuals, residuals need sizes.
+    """Find sizes, noise and weights in turn: weights need residuals, and residuals need sizes.
 
-    A sample's variance is that of all nets, times what its residual says of it, and its `own` standard error squared.
-    `expected` is the prior of the noise (see `expected_noise`).
+    A sample's variance is the variance of any net times a factor from its residual, plus its `own` standard error
+    squared. `expected` is the prior of the noise (see `expected_noise`).
     """
     sizes = np.array([b.size for b in prior.blocks])
     centred = y - x1 @ prior.mean
@@ -265,14 +274,14 @@ def _estimator(
     floor_s = _FLOOR * level if len(y) else 0.0
     residual_s, variance = best.posterior.loo_residual * level, best.posterior.loo_variance * level**2
     errors = best.errors * level**2
-    # A left-out net is scored as any other net: by the deviation that is predicted for it, outlier or not. But where
-    # its own interval said before that it is known badly, that is not a fault of the prediction.
+    # A left-out net is scored like any other net: by the deviation predicted for it, even if it is an outlier. But if
+    # its own interval already said that it is known badly, the prediction is not blamed for that.
     expected = np.maximum(y - residual_s, 0.0)
     any_net = noise**2 * (expected**2 + floor_s**2)
     score = residual_s / np.sqrt(np.maximum(variance - errors, 0.0) + np.maximum(any_net, (own * level) ** 2))
     priced = columns.prior_s is not None and ~np.isnan(columns.prior_s)
     given = np.any([b.directions[1:, 0] != 0 for b in prior.blocks if b.name == "other devices"], axis=0)
-    if columns.shared is not None and len(y):  # samples say what work costs, whichever column does it
+    if columns.shared is not None and len(y):  # samples show what work costs, whichever column does it
         given = given | columns.shared.any(axis=1)
     # The number of samples less the sum of their leverages, the effective number of coefficients.
     freedom = float((best.errors / best.posterior.loo_variance).sum())
@@ -298,7 +307,7 @@ def _coefficients(prior: Prior, best: _Solution, level: float) -> Coefficients:
     counts = [b.directions.shape[-1] for b in prior.blocks]
 
     def spread(values: Floats) -> Floats:
-        """Values along all directions (r, k) as coefficients."""
+        """Coefficients from values along all directions (r, k)."""
         parts = np.split(values, np.cumsum(counts)[:-1])
         pairs = zip(prior.blocks, parts, strict=True)
         return sum((b.spread(part, width) for b, part in pairs), np.zeros((width, values.shape[1])))

@@ -1,9 +1,9 @@
-"""Times of what was never measured from times of what is like it: a Gaussian process over logarithms.
+"""Estimate times of units that were never measured from those of similar units: a Gaussian process over logarithms.
 
-The logarithm of a time is a level, by sort and by family too ("sort:family"), plus what is linear in the features and
-what is smooth in them, in common and by family, plus noise (Rasmussen and Williams 2006, chapters 2 and 5). Far from
-all that was measured it is linear in the logarithms of work, so that what is twice as large takes twice as long. Sizes,
-length and noise are those of a few that make the measured times most probable.
+The logarithm of a time is the sum of a level (in common, by sort and by family, named "sort:family"), a linear and a
+smooth function of the features (in common and by family), and noise (Rasmussen and Williams 2006, chapters 2 and 5).
+Far from all measured units the model is linear in the logarithms of work, so twice the work takes twice the time. Of a
+few values of sizes, length and noise, those are used that make the measured times most probable.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _SIZES = (0.2, 0.5, 1.0)
 _NOISES = (0.03, 0.06, 0.12, 0.25, 0.4)
 _LEVEL, _SORT, _FAMILY, _SLOPE, _SLOPE_OF_FAMILY = 3.0, 1.0, 0.5, 1.0, 0.5
 LEAST = 8
-"""Times that are needed to learn from."""
+"""The least number of times to learn from."""
 
 MOST = 4000
-"""Times that are learnt from: beyond it every so manieth, so that it takes seconds."""
+"""The largest number of times to learn from: of more times only every n-th is used, so that learning takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Like:
-    """A fitted model of times; made by `learn_likeness`."""
+    """A fitted model of times, made by `learn_likeness`."""
 
     centre: Floats
     spread: Floats
@@ -61,7 +61,7 @@ def learn_likeness(
 ) -> Like:
     """Learn logarithms of times (n,) from features (n, k) and families. UsageError for fewer than `LEAST` times.
 
-    `errors` are the standard errors of the logarithms, which add to the noise.
+    `errors` are the standard errors of the logarithms, which are added to the noise.
     """
     x, y = np.asarray(features, float), np.asarray(logs, float)
     own = np.zeros(len(y)) if errors is None else np.asarray(errors, float) ** 2
@@ -85,7 +85,7 @@ def learn_likeness(
             evidence = -0.5 * float(left @ left) - float(np.log(np.diag(half)).sum())
             if best is None or evidence > best[0]:
                 best = evidence, (length, size, noise), half
-    assert best is not None  # noqa: S101  # there are lengths, sizes and noises
+    assert best is not None  # noqa: S101  # the loops are not empty
     length, size, noise = best[1]
     inverse: Floats = np.asarray(np.linalg.inv(best[2]), dtype=np.float64)
     return Like(
@@ -103,7 +103,7 @@ def learn_likeness(
 
 
 def _codes(learnt: Sequence[str], asked: Sequence[str]) -> tuple[Floats, Floats]:
-    """Families as numbers, and sorts of families."""
+    """The families as numbers, and their sorts as numbers."""
     number = {name: k for k, name in enumerate(dict.fromkeys((*learnt, *asked)))}
     sort = {name.partition(":")[0]: k for name, k in reversed(number.items())}
     return (
@@ -130,6 +130,6 @@ def _covariance(a: _Points, b: _Points, length: float, size: float) -> Floats:
 
 
 def kernel(a: Floats, b: Floats) -> Floats:
-    """exp(-d**2 / 2) of the rows' distances (len(a), len(b))."""
+    """exp(-d**2 / 2) for the distances d between the rows of `a` and those of `b` (len(a), len(b))."""
     squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
     return np.asarray(np.exp(-0.5 * np.maximum(squares, 0.0)))

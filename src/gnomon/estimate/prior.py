@@ -1,14 +1,15 @@
-"""The prior of the linear model: the table's prices as its mean, and blocks of directions in which it may be wrong.
+"""The prior of the linear model: its mean is the table's prices, its blocks are directions in which these may be wrong.
 
-A block is a set of directions in the space of coefficients with one unknown size: the bias, the scale of the table, the
-columns of one kind, the mean of other devices, the ways in which they differ. The model's special cases are limits of
-these sizes: all zero is the raw sum, bias and table free is scale-and-bias, kinds free is the inverse table. The sizes
-of the blocks and the noise are found by the evidence of the samples, which give the posterior.
+A block is a set of directions in the space of coefficients that share one unknown size: the bias, the scale of the
+table, the columns of one kind, the mean of other devices, or the differences between these devices. Simpler models are
+limits of these sizes: with all sizes zero, the raw sum; with bias and table free, scale-and-bias; with kinds free, the
+inverse table. The sizes of the blocks and the noise are those with the highest evidence given the samples, which also
+determine the posterior.
 
-Samples are y = design u + e, with u of one unit normal coordinate a direction times its block's size, and independent
-errors of variance `noise**2 * weights`. Everything is exact linear algebra in the smaller of two spaces, that of the
-directions and that of the samples (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 2;
-MacKay, Bayesian Interpolation, 1992, for the evidence).
+Samples are y = design u + e. Each direction has one coordinate in u, a unit normal variable times the size of its
+block, and the errors are independent with the variance `noise**2 * weights`. Everything is exact linear algebra in the
+smaller of two spaces, the space of the directions or the space of the samples (Rasmussen and Williams, Gaussian
+Processes for Machine Learning, 2006, chapter 2; MacKay, Bayesian Interpolation, 1992, for the evidence).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 from gnomon.estimate.columns import Columns, Floats
 
 TABLE_SIZE = 0.3
-# Tables alone were 1 to 17 % off the nets that were measured beside them: a deviation of 10 % for what all nets have in
-# common, where no net says more.
+# The sums of tables alone were 1 to 17 % off the nets measured with them. Without samples of nets, a deviation of 10 %
+# that all nets share allows for this.
 UNSEEN_TABLE_SIZE = 0.1
 KIND_SIZE = 0.5
 PRICED_SIZE = 0.1
@@ -34,23 +35,23 @@ SIZE_SPREAD = 1.5  # of the logarithm of a block's size
 _LEAST_VARIATION = 1e-9
 NOISE = 0.06
 NOISE_SPREAD = 1.2  # of the logarithm of the relative noise
-_MOST_NOISE = 0.3  # a fit that needs more calls everything noise: its residuals say how wide intervals must be
-_OF_DEVICES = 0.5  # at least so far apart, as logarithms, are the noises of devices of one sort
+_MOST_NOISE = 0.3  # more would explain everything as noise: the residuals decide how wide intervals must be
+_OF_DEVICES = 0.5  # the least spread of the noises of similar devices, as logarithms
 _STEPS = (1.6, 0.8, 0.4, 0.2)
 _LATER_STEPS = (0.8, 0.3)
 _MOST = 9.0
-_FACTORIAL = 4  # blocks whose on and off are all tried as starts
+_FACTORIAL = 4  # up to this many blocks, all combinations of on and off are tried as starts
 _JITTER = 1e-9
 WORK = "work"
-"""The name of the block of what columns have in common."""
+"""The name of the block for properties that columns have in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Directions with one unknown size, whose log-normal prior has the median `size`.
 
-    Row 0 of `directions` (1 + columns, r) is the bias. Where each direction moves one column alone, `alone` (r,) has
-    the rows of these columns, and `directions` (r,) by how much.
+    Row 0 of `directions` (1 + columns, r) is the bias. If each direction moves a single column, `alone` (r,) holds the
+    rows of these columns, and `directions` (r,) how far each column moves.
     """
 
     name: str
@@ -59,13 +60,13 @@ class Block:
     alone: NDArray[np.intp] | None = None
 
     def design(self, x1: Floats) -> Floats:
-        """The effects of the directions on nets (n, 1 + columns): (n, r)."""
+        """The effects (n, r) of the directions on nets (n, 1 + columns)."""
         if self.alone is None:
             return np.asarray(x1 @ self.directions, dtype=float)
         return np.asarray(x1[:, self.alone] * self.directions, dtype=float)
 
     def spread(self, values: Floats, width: int) -> Floats:
-        """The coefficients (width, k) that values (r, k) along the directions stand for."""
+        """The coefficients (width, k) for values (r, k) along the directions."""
         if self.alone is None:
             return np.asarray(self.directions @ values, dtype=float)
         coefficients = np.zeros((width, values.shape[1]))
@@ -75,14 +76,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """The prior of the coefficients, bias first, in units of the level: mean and blocks."""
+    """The prior of the coefficients, bias first, in units of the level: their mean, and the blocks."""
 
     mean: Floats
     blocks: tuple[Block, ...]
 
 
 def build(columns: Columns, x: Floats, level_s: float, sources: Sequence[Floats]) -> Prior:
-    """The prior for samples `x` (n, columns) whose times have this level (their median).
+    """The prior for samples `x` (n, columns) with the median time `level_s`.
 
     `sources` are coefficients (1 + columns) of other devices, each divided by that device's level.
     """
@@ -123,7 +124,7 @@ def _priced(columns: Columns) -> NDArray[np.bool_]:
 
 
 def _common(columns: Columns, x: Floats) -> Floats | None:
-    """A direction for each thing that columns have in common and that varies: together they move the level by one."""
+    """One direction for each common property of columns that varies between nets; together they move the level by 1."""
     if columns.shared is None:
         return None
     variation = (x @ columns.shared).std(axis=0) if len(x) else np.zeros(columns.shared.shape[1])
@@ -136,25 +137,27 @@ def _common(columns: Columns, x: Floats) -> Floats | None:
 
 
 def _sizes(columns: Columns, members: NDArray[np.intp], x: Floats, mean: Floats) -> Floats:
-    """The size of one step of a kind's prior, a column: its price, or what moves the level by one at the usual
-    variation."""
+    """The step of a kind's prior for each column: its price, or the step that moves the level by one at the usual
+    variation.
+    """
     scale = np.ones(len(members)) if columns.scale is None else columns.scale[members]
     own = mean[1:][members]
     if (own > 0).all() or (not len(x) and _priced(columns)[members].all() and not own.any()):
-        return own  # a price of 0 is believed where nothing says how much a net takes
+        return own  # a price of 0 is believed if no sample shows how long a net takes
     inner = x[:, members] / scale
     if len(x) > 1:
         inner = inner - inner.mean(axis=0)
     variation = float(np.sqrt((inner**2).sum(axis=1).mean())) if inner.size else 0.0
     usual = 1.0 / variation if variation > _LEAST_VARIATION else 1.0
-    if (own > 0).any():  # a table that prices some of the kind: the others cost what those do
+    if (own > 0).any():  # only some of the kind have a price: the others are assumed to cost the same
         usual = float(np.exp(np.log(own[own > 0] * scale[own > 0]).mean()))
     return np.where(own > 0, own, usual / scale)
 
 
 def expected_noise(others: Sequence[float]) -> tuple[float, float]:
-    """The median of the noise before any sample, and the deviation of its logarithm: the usual one pooled with that of
-    other devices."""
+    """The median of the noise before any sample, and the deviation of its logarithm: the usual values pooled with the
+    noises of other devices.
+    """
     logs = np.log([NOISE, *(max(noise, 1e-3) for noise in others)])
     spread = math.hypot(float(logs[1:].std()), _OF_DEVICES) if others else NOISE_SPREAD
     return math.exp(float(logs.mean())), min(spread + NOISE_SPREAD / len(logs), NOISE_SPREAD)
@@ -162,7 +165,9 @@ def expected_noise(others: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Samples in units of the level: `y` less the prior's mean (n,), designs (n, r each), medians of sizes."""
+    """Samples in units of the level: `y` (n,) less the prior's mean, the designs (n, r) and the median size of each
+    block.
+    """
 
     y: Floats
     designs: tuple[Floats, ...]
@@ -181,9 +186,10 @@ class Problem:
 
 
 class Evidence:
-    """The log of evidence times hyperprior, as a function of the logs of the blocks' sizes and of the noise (last).
+    """The log of the evidence times the hyperprior, as a function of the logs of the blocks' sizes and of the noise
+    (last).
 
-    `noise` is the median of the noise's prior and the deviation of its logarithm.
+    `noise` is the median of the noise's prior, and the deviation of the logarithm.
     """
 
     def __init__(self, problem: Problem, weights: Floats, noise: tuple[float, float] = (NOISE, NOISE_SPREAD)) -> None:
@@ -228,7 +234,7 @@ class Evidence:
 
 
 def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
-    """A point from which no step along one coordinate leads up; deterministic pattern search."""
+    """A point from which no step along a single coordinate leads higher, found by a deterministic pattern search."""
     best, value = start, evidence(start)
     most = np.append(np.full(len(start) - 1, _MOST), math.log(_MOST_NOISE))
     for step in _LATER_STEPS if later else _STEPS:
@@ -246,7 +252,7 @@ def climb(evidence: Evidence, start: Floats, *, later: bool = False) -> Floats:
 
 
 def starts(sizes: Floats) -> list[Floats]:
-    """Where to begin: blocks all on and, one or several at a time, off, with little and with much noise."""
+    """Starting points: all blocks on, or one or several off, each with little and with much noise."""
     count = len(sizes)
     if count <= _FACTORIAL:
         patterns: Sequence[Sequence[float]] = list(itertools.product((-3.0, 0.0), repeat=count))
@@ -259,10 +265,10 @@ def starts(sizes: Floats) -> list[Floats]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """The posterior of the directions: mean (r,), and its covariance diag(prior) - less less', or more more'.
+    """The posterior of the directions: its mean (r,), and its covariance as diag(prior) - less less' or as more more'.
 
-    `loo_residual`, `loo_variance` (n,): each sample less what the others predict for it, and the variance of that
-    difference, its own error included.
+    `loo_residual`, `loo_variance` (n,): each sample less its prediction from the others, and the variance of that
+    difference, including the sample's own error.
     """
 
     mean: Floats

@@ -1,4 +1,4 @@
-"""The JSON documents of `gnomon estimator`, but for that of nets that were measured."""
+"""The JSON documents of `gnomon estimator`, except the document of measured nets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutPart:
-    """A net that was held out: measured, and predicted with its interval."""
+    """A held-out net: its measured time, and its predicted time with an interval."""
 
     measured_s: float | None
     mean_s: float | None
@@ -51,7 +51,7 @@ class HeldOutPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResidual:
-    """The mean relative error of predictions of nets with a unit, above 0 if too long, with its 95 % interval."""
+    """The mean relative error of predictions of nets with a unit (above 0: too long), with its 95 % interval."""
 
     unit: str
     nets: int
@@ -62,7 +62,7 @@ class UnitResidual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Scores on `nets` of an estimator that was fitted to the first `samples` of the others."""
+    """Scores, on `nets` other nets, of an estimator that was fitted to the first `samples` samples."""
 
     samples: int
     nets: int
@@ -73,7 +73,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPart:
-    """Scores, the ceiling, each net held out, residuals by unit, and what more samples brought."""
+    """Scores, the ceiling, each held-out net, residuals by unit, and the benefit of more samples."""
 
     how: str
     scores: Scores
@@ -85,9 +85,10 @@ class EvaluationPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FitDocument(FirstVersion):
-    """The samples of a fitted estimator, and its scores on nets held out (null: too few). `unknown` are units.
+    """A fitted estimator: its samples, and its scores on held-out nets (null: too few). `unknown` are units without any
+    data.
 
-    `complaints` are warnings about the samples; without samples, `suggest` is the command that chooses nets to measure.
+    `complaints` are warnings about the samples. Without samples, `suggest` is the command that chooses nets to measure.
     """
 
     format: Literal["gnomon-estimator-fit"] = "gnomon-estimator-fit"
@@ -120,7 +121,7 @@ class EvaluationDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedNet:
-    """A net's expected latency with its interval, and the probability that it is below the bound."""
+    """A net's expected latency with its interval, and the probability that the latency is below the bound."""
 
     latency_s: float | None
     low_s: float | None
@@ -130,7 +131,7 @@ class PredictedNet:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PredictionsDocument(FirstVersion):
-    """Predictions of nets, in their order; the intervals hold with the probability `coverage`."""
+    """Predictions of nets, in the order of the input. The intervals hold with the probability `coverage`."""
 
     format: Literal["gnomon-estimator-predictions"] = "gnomon-estimator-predictions"
     space: str
@@ -162,7 +163,7 @@ class ExplanationDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExportDocument(FirstVersion):
-    """The Python file that an estimator was written as: `gnomon estimator export`."""
+    """The Python file to which an estimator was exported: `gnomon estimator export`."""
 
     format: Literal["gnomon-estimator-export"] = "gnomon-estimator-export"
     file: str
@@ -172,7 +173,7 @@ class ExportDocument(FirstVersion):
 class SuggestDocument(FirstVersion):
     """The nets to measure, as choices slot by slot, and their csv: `gnomon estimator suggest`.
 
-    `measure` is the command that measures them, where a table was given.
+    `measure` is the command that measures them, if a table was given.
     """
 
     format: Literal["gnomon-estimator-suggest"] = "gnomon-estimator-suggest"
@@ -183,7 +184,7 @@ class SuggestDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ImportDocument(FirstVersion):
-    """The csv of another tool's nets, how many were measured, and what was left out: `gnomon estimator import`."""
+    """The csv of nets from another tool, how many were measured, and what was left out: `gnomon estimator import`."""
 
     format: Literal["gnomon-estimator-import"] = "gnomon-estimator-import"
     file: str
@@ -195,7 +196,7 @@ class ImportDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CountDocument(FirstVersion):
-    """How often each unit occurs in each net, and the csv of that: `gnomon estimator count`."""
+    """How often each unit occurs in each net, and the csv with these counts: `gnomon estimator count`."""
 
     format: Literal["gnomon-estimator-count"] = "gnomon-estimator-count"
     file: str
@@ -204,7 +205,7 @@ class CountDocument(FirstVersion):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDifference:
-    """A unit that a space's network and a model have not as often. Without an id: an operator outside of units."""
+    """A unit whose number differs between a space's network and a model. Without an id, an operator outside units."""
 
     label: str
     id: str
@@ -214,7 +215,9 @@ class UnitDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VerificationDocument(FirstVersion):
-    """Whether an ONNX model is a network of a space: `gnomon estimator verify`. It is where no unit is a difference."""
+    """The comparison of an ONNX model with a network of a space: `gnomon estimator verify`. Without differences, they
+    match.
+    """
 
     format: Literal["gnomon-estimator-verification"] = "gnomon-estimator-verification"
     space: str
@@ -223,13 +226,15 @@ class VerificationDocument(FirstVersion):
 
     @property
     def exit_code(self) -> int:
-        """1 where they differ."""
+        """1 if there are differences, otherwise 0."""
         return 1 if self.differences else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedUnitPart:
-    """A unit of the model: how often it occurs, what one adds in seconds, its relative deviation, how it is known."""
+    """A unit of the model: how often it occurs, the seconds that each adds, the relative deviation of these, and their
+    source.
+    """
 
     label: str
     id: str
@@ -241,7 +246,7 @@ class PricedUnitPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutPart:
-    """Operators of a type that are in no unit, and why."""
+    """Operators of one type that are in no unit, and the reason."""
 
     type: str
     count: int
@@ -252,7 +257,7 @@ class LeftOutPart:
 class ModelPredictionDocument(FirstVersion):
     """The predicted time of a model, between `low_s` and `high_s` with the probability `coverage`.
 
-    `shares` are the parts of the time by source; `guessed_s` is the estimated time of operators outside of units.
+    `shares` are the shares of the time by source; `guessed_s` is the estimated time of operators outside units.
     """
 
     format: Literal["gnomon-model-prediction"] = "gnomon-model-prediction"
@@ -273,7 +278,7 @@ class ModelPredictionDocument(FirstVersion):
 def fit_document(
     predictor: SpaceEstimator, samples: Sequence[NetRow], evaluation: EvaluationPart | None, file: str | None
 ) -> FitDocument:
-    """An estimator that was fitted to samples."""
+    """The document of an estimator that was fitted to samples."""
     described, estimator = predictor.described, predictor.estimator
     prices = {} if described.table is None else described.table.times_s
     columns = zip(described.columns.names, estimator.known, strict=True)
@@ -298,7 +303,7 @@ def predictions_document(
     below: Sequence[float | None] | None,
     file: str | None,
 ) -> PredictionsDocument:
-    """Predicted nets, with their probabilities to stay `below` the bound."""
+    """The document of predicted nets; `below` are the probabilities that they stay below the bound."""
     return PredictionsDocument(
         space=predictor.described.space.name,
         coverage=predictor.estimator.noise.coverage,
@@ -312,7 +317,7 @@ def predictions_document(
 
 
 def explanation_document(predictor: SpaceEstimator, net: Sequence[int]) -> ExplanationDocument:
-    """The parts of the latency of a net."""
+    """The document of the parts of a net's latency."""
     row = predictor.described.rows([net])
     predicted = predictor.estimator.predict(row, unknown=Unknown.WIDEN)
     return ExplanationDocument(

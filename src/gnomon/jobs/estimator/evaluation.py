@@ -1,4 +1,4 @@
-"""Scores of an estimator on nets that it was not fitted to, beside the limit that noise sets."""
+"""Scores of an estimator on nets that it was not fitted to, with the limit that noise sets."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _MOST_LINES = 10
 _LEAST_OF_UNIT = 3
 _SPENT = (0, 2, 4, 6, 8, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 LEAST_TO_HOLD_OUT = 4
-"""Nets from which on some can be held out."""
+"""The least number of nets from which some can be held out."""
 
 
 def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> EvaluationPart:
-    """Compare with the nets that were not fitted to; the others are left out. UsageError where there is no such net."""
+    """Compare the estimator with nets that it was not fitted to; other nets are skipped. UsageError if none remains."""
     fitted = set(predictor.described.nets(predictor.fitted))
     nets = predictor.described.nets([row.assignment for row in held_out])
     given, held_out = held_out, [row for row, net in zip(held_out, nets, strict=True) if net not in fitted]
@@ -55,7 +55,7 @@ def evaluate(predictor: SpaceEstimator, held_out: Sequence[NetRow]) -> Evaluatio
 
 
 def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
-    """Nets at the speed at which the reference net takes this long."""
+    """Nets with their times at the speed at which the reference net takes `reference_s`."""
     factors = at_speed(rows, reference_s)[0] / _measured(rows)
 
     def times(value: float | None, factor: float) -> float | None:
@@ -68,7 +68,9 @@ def _brought(rows: Sequence[NetRow], reference_s: float) -> list[NetRow]:
 
 
 def complaints_about(view: Described, samples: Sequence[NetRow]) -> tuple[str, ...]:
-    """Warnings about the measured nets of a csv: times as if of two units, and different times of one net."""
+    """Warnings about the measured nets of a csv: times that seem to be in two units, and different times of the same
+    net.
+    """
     nets = view.nets([row.assignment for row in samples])
     rows = sorted((row.latency_s, row.line, net) for row, net in zip(samples, nets, strict=True) if row.latency_s)
     gap, place = max(((b[0] / a[0], k) for k, (a, b) in enumerate(pairwise(rows), 1)), default=(1.0, 0))
@@ -98,15 +100,16 @@ def cross_validate(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> EvaluationPart:
-    """Leave some out, fit to the rest, compare, until each was left out once. UsageError for fewer than 4 nets.
+    """Hold out some samples, fit to the rest and compare, until each was held out once. UsageError for fewer than 4
+    nets.
 
-    `others` are the samples of other devices that the estimator is fitted with.
+    `others` are the samples of other devices that are used in each fit.
     """
     if len(samples) < LEAST_TO_HOLD_OUT:
         raise UsageError(
             f"{len(samples)} nets are too few to hold some out", hint=f"Measure {LEAST_TO_HOLD_OUT} or more."
         )
-    # A net that was measured twice is in one fold: else it would be fitted to and held out at once.
+    # All samples of a net are in the same fold; otherwise the net would be fitted to and held out at once.
     nets = view.nets([row.assignment for row in samples])
     order = {net: number for number, net in enumerate(dict.fromkeys(nets))}
     folds = min(_MOST_FOLDS, len(order))
@@ -134,9 +137,9 @@ def learning_curve(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> tuple[Spent, ...]:
-    """Fit to the first few samples and compare with all others, for growing numbers: what measuring more brings.
+    """Fit to growing numbers of samples and compare with all others: the benefit of measuring more.
 
-    The order of the samples is that in which they were suggested, if they were. At least 4 nets are always held out.
+    Samples are used in their order, in which they may have been suggested. At least 4 nets are always held out.
     """
     points = []
     nets = view.nets([row.assignment for row in samples])
@@ -166,9 +169,10 @@ def _measured(rows: Sequence[NetRow]) -> Floats:
 
 
 def _units(view: Described, rows: Sequence[NetRow], relative: Floats) -> tuple[UnitResidual, ...]:
-    """The residuals by unit, those first that are farthest from nothing in units of their own error.
+    """The residuals by unit, sorted by their distance from zero in units of their error, the largest first.
 
-    Units that are in all nets alike, or in fewer than three, tell nothing of their own.
+    Units that occur equally often in all nets, or in fewer than three, are left out: their residuals say nothing about
+    them.
     """
     counts = view.rows([row.assignment for row in rows])[:, 1:]
     residuals: list[tuple[float, UnitResidual]] = []
@@ -214,11 +218,11 @@ def _evaluation(
 
 
 def ceiling(rows: Sequence[NetRow]) -> Ceiling | None:
-    """The best scores that noise allows, from nets that were measured in several campaigns; None without any.
+    """The best scores that noise allows, from nets that were measured in several campaigns; None if there are none.
 
-    The intervals that nets were measured with do not tell it: they are of one campaign, and the same nets differ many
-    times as much from one to the next. An error is taken as normal; the rank is the square root of the measurements'
-    reliability (Spearman's correction for attenuation, 1904).
+    The intervals of the measurements do not show this noise: each is from one campaign, and between campaigns the same
+    nets differ many times as much. Errors are assumed to be normal. The rank correlation is the square root of the
+    measurements' reliability (Spearman's correction for attenuation, 1904).
     """
     campaigns: dict[tuple[int, ...], list[float]] = {}
     for row in rows:

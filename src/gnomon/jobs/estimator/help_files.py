@@ -1,9 +1,9 @@
-"""Whole nets and their latencies out of the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
+"""Whole nets and their latencies from the files of HELP (Lee et al., NeurIPS 2021), which PyTorch saved.
 
-Written after the loader of HayeonLee/HELP (loader.py, utils.py), in whose folders data/SPACE are `latency/DEVICE.pt`, a
-time in milliseconds for each architecture, and the architectures in the same order: `metainfo.pt` of FBNet and
-`ofa_archs.pt` of OFA, each with a list `arch`, and `str_arch2idx.pt` of NAS-Bench-201, the number of each architecture
-string. The files themselves were not at hand.
+Written after the loader of HayeonLee/HELP (loader.py, utils.py). Each of its folders data/SPACE has
+`latency/DEVICE.pt`, with a time in milliseconds for each architecture, and a file of the architectures in the same
+order: `metainfo.pt` for FBNet and `ofa_archs.pt` for OFA, each with a list `arch`, and `str_arch2idx.pt` for
+NAS-Bench-201, with the number of each architecture string. The files themselves were not available.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ Assignment = tuple[int, ...]
 
 
 def import_nets(latencies: Path, archs: Path, space: SearchSpace) -> tuple[tuple[NetRow, ...], tuple[str, ...]]:
-    """Nets with the times that `latencies` has of the architectures of `archs`, in the order of the files.
+    """The nets of the architectures in `archs` with their times from `latencies`, in the order of the files.
 
-    Returns them, and warnings in sentences. An invalid time (0, negative, NaN) is that of a net that failed: the net
-    has no latency, and a warning lists it.
-    UsageError where a file cannot be read or is of another space, ProblemError, with all that is wrong, for a malformed
-    one, RuntimeMissingError without PyTorch.
+    Returns the nets, and warnings as sentences. An invalid time (0, negative, NaN) means that the net failed: it has no
+    latency, and a warning lists it.
+
+    UsageError if a file cannot be read or belongs to another space, ProblemError with all faults for a malformed one,
+    RuntimeMissingError without PyTorch.
     """
     times = numbers(load_saved(latencies, hint=_HINT), _MOST_NETS)
     if not times:
@@ -115,7 +116,7 @@ def _read(read: Callable[[Any], Assignment], arch: Any, place: str, complaints: 
 
 
 def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assignment]:
-    """The reader of a list of architectures, by the first one. UsageError where they are of another space."""
+    """The reader of a list of architectures, chosen by the first one. UsageError if they belong to another space."""
     for keys, build, read in (
         (("op_idx_list",), fbnet, partial(_fbnet, slots=space.space)),
         (("ks", "e", "d", "r"), ofa_mobilenetv3, _ofa),
@@ -132,7 +133,7 @@ def _reader(first: Any, path: Path, space: SearchSpace) -> Callable[[Any], Assig
 
 
 def _fbnet(arch: Any, *, slots: Space) -> Assignment:
-    """The blocks by their numbers, in the order of the published list, which is that of the choices."""
+    """The blocks by number, in the order of the published list, which is also the order of the choices."""
     blocks = _values(arch, "op_idx_list", len(slots.slots))
     slots.encode(blocks)
     return blocks
@@ -147,7 +148,7 @@ def _ofa(arch: Any) -> Assignment:
 
 
 def _values(arch: Any, key: str, count: int) -> Assignment:
-    """The whole numbers of one key of an architecture. ProblemError for others, or another count of them."""
+    """The whole numbers under one key of an architecture. ProblemError for other values or a wrong number of them."""
     given = arch.get(key) if isinstance(arch, Mapping) else None
     values = numbers(given, count)
     whole = [number for number in map(_whole, values or ()) if number is not None]
@@ -158,14 +159,14 @@ def _values(arch: Any, key: str, count: int) -> Assignment:
 
 
 def _shown(value: Any) -> str:
-    """A value as an error tells it: of what may hold others in turn its kind alone."""
+    """A value as an error message shows it; only the type's name unless the type is a basic one."""
     return (
         shown(value) if type(value) in (str, int, float, bool, list, dict, type(None)) else f"a {type(value).__name__}"
     )
 
 
 def _whole(value: Any) -> int | None:
-    """A value as a whole number below 64 bits; None for any other value."""
+    """A value as a whole number that fits into 64 bits; None for any other value."""
     listed = numbers(value, 1)
     if not listed or not math.isfinite(listed[0]) or listed[0] != int(listed[0]) or abs(listed[0]) >= 1 << 62:
         return None

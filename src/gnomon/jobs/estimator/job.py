@@ -43,31 +43,33 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "gnomon-space-estimator", 1
 OVERHEAD = "overhead"
-"""The column that every net has once: what a call takes beside its units."""
+"""The column that every net has exactly once: the time of a call in addition to its units."""
 
 FOLDED = ("Conv+BatchNormalization",)
-"""The chain that every runtime folds: the fusion rule where no table has others."""
+"""The chain that every runtime folds: the only fusion rule without a table."""
 
 POOL = 2000
-"""Nets that are drawn to choose from."""
+"""The number of nets to draw, from which some are chosen."""
 
 _MANY = 500
-"""Choices of a space from which on finding its units takes seconds."""
+"""From this many choices on, finding the units of a space takes seconds."""
 
 _LOW = 0.1
 _Z95 = NormalDist().inv_cdf(0.975)
 
 _BIAS, _BIAS_UNMEASURED = 0.1, 0.3
-"""The usual cost of a net beside its units, over the median: with a measured overhead, and without."""
+"""The usual time of a net in addition to its units, relative to the median: with a measured overhead, and without one.
+"""
 
 _STRICT = Strict(what="estimator", hint="Fit it again with `gnomon estimator fit`.", most_letters=256 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A space with what describes its nets to an estimator: the overhead of a call, a column a unit, and extras.
+    """A space and the columns that describe its nets to an estimator: the overhead of a call, one for each unit, and
+    extras.
 
-    `table` is None where an estimator rests on whole nets alone: then units have their work in common.
+    `table` is None if an estimator is based on whole nets alone; then the work of units is their common property.
     """
 
     space: SearchSpace
@@ -79,17 +81,19 @@ class Described:
     __repr__ = brief
 
     def rows(self, nets: Sequence[Sequence[int]] | Ints) -> Floats:
-        """The matrix (nets, columns) of assignments."""
+        """The matrix (nets, columns) that describes these assignments."""
         counts = self.tables.counts(np.asarray(nets, dtype=np.int64).reshape(-1, len(self.space.space.slots)))
         return np.concatenate([np.ones((len(counts), 1)), counts], axis=1)
 
     def nets(self, assignments: Sequence[Sequence[int]] | Ints) -> list[tuple[int, ...]]:
-        """The same nets, each written in one way: a slot that makes no difference has its first choice."""
+        """The same nets in their canonical form, in which a slot that makes no difference has its first choice."""
         given = np.asarray(assignments, dtype=np.int64).reshape(-1, len(self.space.space.slots))
         return list(map(tuple, self.tables.canonical(given).tolist()))
 
     def sum_over_measured(self, samples: Sequence[NetRow]) -> float | None:
-        """The median over samples of the table's own sum over what was measured; None where a price is missing."""
+        """The median, over samples, of the table's sum divided by the measured time; None if every sample lacks a
+        price.
+        """
         nets = [row for row in samples if row.latency_s is not None]
         if self.columns.prior_s is None or not nets:
             return None
@@ -100,12 +104,12 @@ class Described:
         return float(np.median(ratios[priced])) if priced.any() else None
 
     def label(self, column: str) -> str:
-        """The unit of a column in words."""
+        """The label of a column's unit, or the column itself if it is not a unit."""
         return next((unit.label for unit in self.tables.units if unit.id == column), column)
 
 
 def space_document(view: Described) -> dict[str, object]:
-    """The rules for counting a net's units, as `gnomon.estimate.export.export_estimator` takes them.
+    """The rules for counting a net's units, as `gnomon.estimate.export.export_estimator` accepts them.
 
     UsageError for nets without units.
     """
@@ -125,19 +129,19 @@ def space_document(view: Described) -> dict[str, object]:
 
 
 def _uids(view: Described) -> dict[str, str]:
-    """The names of units in nnabla-nas by their ids, of those that have one."""
+    """The names that units have in nnabla-nas, by the ids of the units; only units with such a name."""
     from gnomon.spaces.catalogue.mobilenetv2_cifar10 import uids_of
 
     names = uids_of(view.space.name)
     uids = {}
     for unit in view.tables.units:
-        with suppress(ProblemError):  # chains, and kinds without a module there
+        with suppress(ProblemError):  # chains, and kinds without a module in nnabla-nas
             uids[unit.id] = names(unit)
     return uids
 
 
 def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...]:
-    """The units of each net, with the overhead and extras that an estimator counts beside them.
+    """The units of each net, with the overhead and the extras that an estimator counts as well.
 
     UsageError for nets without units.
     """
@@ -159,9 +163,10 @@ def count_units(view: Described, nets: Sequence[NetRow]) -> tuple[UnitCount, ...
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceEstimator:
-    """An estimator of the nets of a space; what it was fitted to is in `estimator`, with what in `context`.
+    """An estimator of the nets of a space: the fitted model (`estimator`), and the conditions of its samples
+    (`context`).
 
-    `fitted` are the nets that it was fitted to, which are not a test of it.
+    `fitted` are the nets that it was fitted to; they cannot be used to test it.
     """
 
     described: Described
@@ -172,24 +177,28 @@ class SpaceEstimator:
     __repr__ = brief
 
     def predict(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Prediction:
-        """Times of nets, given as assignments (nets, slots). ProblemError for a unit that nothing is known of."""
+        """Times of nets, given as assignments (nets, slots). ProblemError for a unit without any data."""
         return self.estimator.predict(self.described.rows(nets), unknown=unknown)
 
     def __call__(self, net: Sequence[int] | Mapping[str, str]) -> float:
-        """The expected time in seconds of one net: an assignment, or the choice's name by slot. For search loops."""
+        """The expected time of one net in seconds: an assignment, or the name of the choice for each slot. For search
+        loops.
+        """
         space = self.described.space.space
         if isinstance(net, Mapping):
             net = space.indices([str(net.get(slot.name, "")) for slot in space.slots])
         return float(self.mean_s([net])[0])
 
     def mean_s(self, nets: Sequence[Sequence[int]] | Ints, *, unknown: Unknown = Unknown.REFUSE) -> Floats:
-        """The expected times alone of nets (nets, slots): by table, where the model is linear and knows every unit."""
+        """The expected times alone of nets (nets, slots), by table lookup where the model is linear and knows every
+        unit.
+        """
         given, estimator = np.asarray(nets, dtype=np.int64), self.estimator
         if Unknown(unknown) is Unknown.REFUSE and not estimator.known.all():
             return estimator.mean_s(self.described.rows(given), unknown=unknown)
         mean = estimator.coefficients.mean
         times_s: Floats = self.described.tables.sums(given, mean[2:]) + mean[:2].sum()
-        low = times_s < _LOW * estimator.level_s  # so far out that the model itself must say
+        low = times_s < _LOW * estimator.level_s  # so far out that the model itself must decide
         if low.any():
             times_s[low] = estimator.mean_s(self.described.rows(given[low]), unknown=unknown)
         return times_s
@@ -197,7 +206,7 @@ class SpaceEstimator:
     def probability(
         self, nets: Sequence[Sequence[int]] | Ints, bound_s: float, *, unknown: Unknown = Unknown.REFUSE
     ) -> Floats:
-        """How probable it is that each net (nets, slots) takes at most `bound_s`."""
+        """The probability that each net (nets, slots) takes at most `bound_s`."""
         return self.estimator.probability(self.described.rows(nets), bound_s, unknown=unknown)
 
     def relaxed(self) -> RelaxedSpace:
@@ -222,10 +231,10 @@ class SpaceEstimator:
 def described(
     table: str | os.PathLike[str] | None, space: str | None, *, work: str | None = None, tell: Tell | None = None
 ) -> Described:
-    """A space as its table sees it, or without one. UsageError where neither is given, or they do not fit.
+    """A space described by its table, or without one. UsageError if neither is given, or if they do not fit together.
 
-    `work` is a function of a unit, as FILE.py:FUNCTION, that tells what else it works: {name: number}. `tell` hears
-    of a space so large that its units take a while.
+    `work` names a function of a unit, as FILE.py:FUNCTION, that returns further work of the unit: {name: number}.
+    `tell` is notified of a space so large that finding its units takes a while.
     """
     if table is None and space is None:
         raise UsageError("neither a table nor a space is given", hint="Give --table DIR, or --space SPACE.")
@@ -250,10 +259,10 @@ def _with_notice(space: SearchSpace, tell: Tell | None) -> SearchSpace:
 def described_space(
     space: SearchSpace, *, chains: Sequence[str] = FOLDED, work: Callable[[Unit], Mapping[str, float]] | None = None
 ) -> Described:
-    """A space without a table: each unit costs what its work does, and something of its own.
+    """A space without a table: the cost of each unit is the cost of its work plus a deviation of its own.
 
-    What is a unit's own is of the size of the unit, and shrunk in two kinds: units that multiply, and others.
-    `chains` run as one; `work` tells what else a unit works. ProblemError where it reports anything but finite numbers.
+    The deviation is proportional to the size of the unit and is shrunk in two kinds: units that multiply, and others.
+    `chains` run as one; `work` returns further work of a unit. ProblemError if it returns anything but finite numbers.
     """
     tables = space.tables(rules(chains))
     done = unit_work(tables.units)
@@ -275,7 +284,7 @@ def described_space(
 def _priced(space: SearchSpace, table: Table) -> Described:
     tables = space.tables(rules(table.manifest.rules))
     times = table.times_s
-    # What the table lacks is no better known because priced units of its kind are as the table says.
+    # Units without a price have kinds of their own: a table that is right about other units says nothing about these.
     kinds = (k if u in times else f"{k}, no price" for k, u in zip(tables.kinds, tables.units, strict=True))
     prices = np.array([table.manifest.overhead_s, *(times.get(unit, np.nan) for unit in tables.units)])
     if np.isnan(prices[1:]).all():
@@ -285,25 +294,25 @@ def _priced(space: SearchSpace, table: Table) -> Described:
     columns = Columns(
         names=(OVERHEAD, *(unit.id for unit in tables.units), *tables.extras),
         kinds=(OVERHEAD, *kinds, *tables.extra_kinds),
-        prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all that is computed
+        prior_s=np.concatenate([prices, np.zeros(len(tables.extras))]),  # the table's sum has all computation
         bias=_BIAS if table.manifest.overhead_s else _BIAS_UNMEASURED,
     )
     return Described(space=space, tables=tables, columns=columns, table=table, rules=tuple(table.manifest.rules))
 
 
 def space_of_numbers(path: Path) -> SearchSpace:
-    """The space of a csv whose nets are described by numbers, called after its file."""
+    """The space of a csv whose nets are described by numbers, named after the file."""
     return NumberSpace(name=path.stem, columns=number_columns(read_file(path, hint="Give a csv of nets.")))
 
 
 def need_units(view: Described, what: str) -> None:
-    """UsageError where numbers describe the nets, and not units."""
+    """Raise UsageError if the nets are described by numbers instead of units."""
     if not view.tables.units:
         raise UsageError(f"numbers describe the nets of {view.space.name}, and {what}", hint="Give a space of units.")
 
 
 def read_samples(path: Path, view: Described, *, measured: bool) -> tuple[NetRow, ...]:
-    """The nets of a csv; with `measured`, those that have a latency. Raises UsageError and ProblemError."""
+    """The nets of a csv; with `measured`, only those that have a latency. Raises UsageError and ProblemError."""
     rows = read_nets(read_file(path, hint="Give a csv of nets."), view.space.space, text_reader(view.space))
     kept = tuple(row for row in rows if row.latency_s is not None) if measured else rows
     if not kept:
@@ -324,12 +333,12 @@ def suggest_nets(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     seed: int = 0,
 ) -> tuple[tuple[int, ...], ...]:
-    """The nets to measure, in the order of their use; none of those given. Needs no measured time of this device.
+    """The nets to measure, in the order of their use, without those given. Needs no measured times of this device.
 
-    They are `count`, all of them different; without it ten, or all where there are fewer.
+    Returns `count` different nets; by default ten, or all if there are fewer.
 
-    They are chosen from the nets of `pool`, or from nets that are drawn. `others` are samples of other devices that the
-    fit will have. UsageError where there are too few nets.
+    They are chosen from the nets of `pool`, or from nets drawn at random. `others` are samples of other devices that
+    the fit will use. UsageError if there are too few nets.
     """
     from gnomon.estimate.design import suggest
 
@@ -352,9 +361,10 @@ def suggest_nets(
 
 
 def _pool(view: Described, seed: int) -> Ints:
-    """Nets to choose from: half as they come, half from the fastest to the slowest, as far as that is known before.
+    """Nets to choose from: half drawn at random, half spread from the fastest to the slowest, as far as speeds are
+    known.
 
-    Searches look at the ends of a space, where uniform draws have no net.
+    Searches look at the ends of a space, which random draws do not reach.
     """
     tables = view.tables
     count = min(POOL, tables.nets())
@@ -371,7 +381,7 @@ def _pool(view: Described, seed: int) -> Ints:
 
 
 def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] | None) -> list[Source]:
-    """Other devices as a prior, by their names. UsageError for fewer than two samples of one."""
+    """Other devices as sources of a prior, each by its name. UsageError for fewer than two samples of a device."""
     from gnomon.estimate.fit import Source, source
 
     return [
@@ -383,28 +393,29 @@ def sources_of(view: Described, others: Mapping[str, Sequence[NetRow] | Source] 
 
 
 REFERENCE = "reference_s"
-"""The key in an estimator's context of the reference net's time at the speed of its predictions."""
+"""The key, in an estimator's context, of the time of the reference net at the speed of the predictions."""
 
 _ELSEWHERE = 0.3
 
 _LASTING = 0.02
-"""How far a net's time is off in other processes, or hours later, relative: minutes of measuring do not show it."""
+"""The relative change of a net's time between processes, or within hours, which minutes of measuring do not show."""
 
 _UNCORRECTED = 0.5
 
 
 def reference_of(samples: Sequence[NetRow]) -> float | None:
-    """The median time of the reference net beside them; None where it was not measured beside each."""
+    """The median time of the reference net next to the samples; None if it was not measured next to each of them."""
     beside = [row.reference_s for row in samples]
     return None if None in beside or not beside else float(np.median(np.array(beside, dtype=float)))
 
 
 def at_speed(samples: Sequence[NetRow], reference_s: float | None) -> tuple[Floats, Floats]:
-    """Times of nets and their standard errors (NaN: not known), at the speed at which the reference net takes so long.
+    """Times of nets and their standard errors (NaN: unknown), at the speed at which the reference net takes
+    `reference_s`.
 
-    None: as they were measured. A difference within the reference's own noise counts as 0. It affects nets of other
-    sizes to another degree: half of each correction is added to the error. UsageError where it is so large that this
-    must be another device.
+    Without `reference_s`, times remain as measured. A difference within the reference's own noise counts as 0. Nets of
+    other sizes change by a different factor, so half of each correction is added to the error. UsageError if the
+    difference is so large that this must be another device.
     """
     times_s = np.array([row.latency_s or np.nan for row in samples])
     bounds = [(row.low_s, row.high_s) for row in samples]
@@ -434,9 +445,9 @@ def fit_estimator(
     others: Mapping[str, Sequence[NetRow] | Source] | None = None,
     options: FitOptions | None = None,
 ) -> SpaceEstimator:
-    """Fit to whole nets beside the table's prices; `others` are samples of other devices by their names, or sources.
+    """Fit to whole nets and the table's prices; `others` are samples of other devices by their names, or sources.
 
-    Without samples it is the table's sum. Raises UsageError where there is nothing to fit to.
+    Without samples the prediction is the table's sum. Raises UsageError if there is nothing to fit to.
     """
     from gnomon.estimate.fit import fit
 
@@ -450,7 +461,7 @@ def fit_estimator(
         sources=sources_of(view, others),
         errors_s=errors_s,
     )
-    if not np.isnan(errors_s).all():  # they were measured here: what holds in an hour is another matter
+    if not np.isnan(errors_s).all():  # these errors were measured within minutes: times change more within hours
         lasting = math.hypot(estimator.noise.relative, _LASTING)
         estimator = replace(estimator, noise=replace(estimator.noise, relative=lasting))
     manifest = view.table.manifest if view.table else None
@@ -464,14 +475,14 @@ def fit_estimator(
 
 
 def save_estimator(predictor: SpaceEstimator, path: Path) -> None:
-    """Write an estimator as JSON, whole or not at all. UsageError where that cannot be."""
+    """Write an estimator as JSON, whole or not at all. UsageError if that fails."""
     save_text(json.dumps(predictor.document(), allow_nan=False, ensure_ascii=False) + "\n", path, what="the estimator")
 
 
 def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
-    """Read an estimator; `space` says where its space is, where it is not a shipped one.
+    """Read an estimator; `space` says where its space is, unless it is a shipped one.
 
-    UsageError where it cannot be read or is of another space, ProblemError for a malformed one.
+    UsageError if the file cannot be read or belongs to another space, ProblemError for a malformed one.
     """
     read = read_json(_File, read_file(path, hint="Give an estimator's JSON."), _STRICT)
     kept = None if read.own_space is None else read_space(read.own_space, _STRICT)
@@ -490,7 +501,7 @@ def load_estimator(path: Path, space: str | None = None) -> SpaceEstimator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """The parts of an estimator's JSON that are read."""
+    """The parts of an estimator's JSON that are used."""
 
     __pydantic_config__: ClassVar[Any] = OTHERS_TOO
     format: Literal["gnomon-space-estimator"]
@@ -506,9 +517,9 @@ class _File:
 def save_chosen(
     pool: Path, of_pool: Sequence[tuple[int, ...]], nets: Sequence[tuple[int, ...]], view: Described, path: Path
 ) -> tuple[tuple[int, ...], ...]:
-    """Write the lines of a pool's csv that have these nets, as they stand there, and return their nets so.
+    """Write the lines of a pool's csv that have these nets, unchanged, and return the nets as the pool has them.
 
-    UsageError where that cannot be.
+    UsageError if that fails.
     """
     number = {net: k for k, net in reversed(list(enumerate(view.nets(of_pool))))}
     first, *lines = lines_of_nets(read_file(pool, hint="Give a csv of nets."))
@@ -517,5 +528,5 @@ def save_chosen(
 
 
 def save_nets(rows: Sequence[NetRow], space: Space, path: Path, *, measured: bool) -> None:
-    """Write nets as csv, whole or not at all. UsageError where that cannot be."""
+    """Write nets as csv, whole or not at all. UsageError if that fails."""
     save_text(write_nets(rows, space, measured=measured), path)

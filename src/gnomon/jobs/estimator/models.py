@@ -1,9 +1,9 @@
-"""The latency of a model that nobody put in a space, from tables of units.
+"""The latency of a model that belongs to no space, from tables of units.
 
 The model is cut into the units that its runtime would fuse, as seen when the tables were measured. A unit in a table
-costs its measured time; any other is priced by units of its family with similar work (see
-`gnomon.estimate.like`). The time is the sum and one call's overhead. Its interval holds how well each unit is known,
-and how far whole models were from the sum of their units.
+costs its measured time; any other is priced by units of its family with similar work (see `gnomon.estimate.like`). The
+predicted time is the sum plus the overhead of one call. Its interval covers the uncertainty of each unit, and the
+difference between whole models and the sums of their units.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _SOURCES = ("measured", "like measured ones", "unlike any measured one")
 _MOST_IN_DOUBT = 3.0
 
 APART = 0.1
-"""The relative difference of whole models from the sum of their units: work between units, and caches."""
+"""The relative difference between whole models and the sums of their units, from work between units and from caches."""
 
 
 def tables_of(device: str, record: RecordAddress | None, model_format: str = "onnx") -> tuple[Path, ...]:
-    """The tables that were built on a device, the newest and those alike, as the results database knows them.
+    """The tables that were built on a device, as the results database knows them: the newest, and those measured alike.
 
-    `device` is its name or its address; the tables are of units of models of a format. UsageError where no table is
-    left.
+    `device` is its name or its address. Only tables of units of models in `model_format` count. UsageError if no table
+    remains.
     """
     manifests: dict[Path, Manifest] = {}
     with read_store(record) as store:
@@ -82,12 +82,12 @@ def tables_of(device: str, record: RecordAddress | None, model_format: str = "on
 
 
 def _unlike(manifest: Manifest, other: Manifest) -> list[str]:
-    """Differences of two tables beside their spaces and fused chains."""
+    """Differences between two tables, apart from their spaces and fused chains."""
     return unlike(other, replace(manifest, space=other.space, rules=other.rules))
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The kernels of all tables at the speed of the first, under the rules of all. UsageError for unlike contexts."""
+    """The kernels of all tables at the speed of the first, under all their rules. UsageError for different contexts."""
     chains = kernels_of(rules(chain for table in tables for chain in table.manifest.rules)).document()
     others_s = [table.manifest.other_s for table in tables if table.manifest.other_s is not None]
     other_s = median(others_s) if others_s else None
@@ -116,10 +116,11 @@ def predict_model(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     coverage: float = 0.9,
 ) -> ModelPredictionDocument:
-    """Predict the time of an ONNX or TFLite model where these tables were measured; without any, those of the device.
+    """Predict the time of an ONNX or TFLite model under the conditions of these tables; by default, those of the
+    device.
 
-    `shapes` fix inputs that the file leaves open. Raises GnomonError for what cannot be read, and for tables of
-    unlike contexts.
+    `shapes` fix inputs that the file leaves open. Raises GnomonError for files that cannot be read, and for tables with
+    different contexts.
     """
     read = read_net(path, shapes or {})
     tables = tables or tables_of(device, record, format_of(read.net.counts()))
@@ -185,7 +186,7 @@ def predict_model(
 
 
 def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
-    """How often a net has each kernel, where these chains run as one."""
+    """How often each kernel occurs in a net in which these chains run as one."""
     counts = Counter[Unit]()
     for unit, count in fuse(net, rules(chains)).counts().items():
         counts[kernel_of(unit)] += count
@@ -195,7 +196,7 @@ def _kernels(net: Net, chains: Sequence[str]) -> Counter[Unit]:
 def verify_net(
     space: SearchSpace, net: Mapping[str, str], path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> VerificationDocument:
-    """Compare an ONNX model with the net of these choices by slot: their units, in whatever order.
+    """Compare the units of an ONNX model, in any order, with those of the net that has these choices, given by slot.
 
     `shapes` fix inputs that the file leaves open.
 
@@ -217,9 +218,9 @@ def verify_net(
 
 
 def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]) -> ModelSpace:
-    """Models as a search space, by the names of their files; for `shapes` see `shapes_by_model`.
+    """Models as a search space, named after their files; for `shapes` see `shapes_by_model`.
 
-    Raises GnomonError for one that cannot be read.
+    Raises GnomonError for a model that cannot be read.
     """
     nets: dict[str, Net] = {}
     files: dict[str, ModelFile] = {}
@@ -236,8 +237,8 @@ def space_of_models(paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 def shapes_by_model(
     paths: Sequence[Path], shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, tuple[int, ...]], ...]:
-    """For each model the shapes of its own inputs: those of MODEL@INPUT, by its file's name with or without the ending,
-    before those of INPUT, which are for all models that leave it open.
+    """The shapes of each model's own inputs. A shape for MODEL@INPUT, where MODEL is the name of a file with or without
+    its ending, comes before a shape for INPUT, which applies to all models that leave this input open.
 
     UsageError for an input that no model has.
     """
@@ -258,8 +259,9 @@ def shapes_by_model(
 
 
 def _guessed(table: Table, read: ModelNet) -> float:
-    """The estimated time of operators outside of units: at least that of such operators in networks, or the median time
-    of the table's units per multiply-add, else per element."""
+    """The estimated time of operators outside units: at least the time of such operators in networks, otherwise the
+    median time of the table's units per multiply-add or, for operators without these, per element.
+    """
     times = table.times_s
     units = list(times)
     if not units:
@@ -276,9 +278,10 @@ def _guessed(table: Table, read: ModelNet) -> float:
 
 
 def _likeness(table: Table) -> Like:
-    """The model of likeness, from measured units by their precision: units hardly longer than a call are known badly.
+    """The model of likeness, fitted to measured units by their precision: units hardly longer than a call are known
+    badly.
 
-    Of what ran within the kernel of another unit no time of its own is known.
+    Units that ran within the kernel of another unit are left out, because their own time is unknown.
     """
     times, units, errors = table.times_s, [], []
     for row in table.rows:

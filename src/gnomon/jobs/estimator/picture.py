@@ -1,4 +1,4 @@
-"""The charts of an estimator: predicted against measured, what is left over by unit, and what more samples brought."""
+"""The charts of an estimator: predicted against measured times, residuals by unit, and the benefit of more samples."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _OFF = Look(colour="#777777", dash="2 4")
 
 
 def evaluation_charts(evaluation: EvaluationPart) -> list[Chart]:
-    """The charts of an evaluation: its nets, its units, and its curve where it has one."""
+    """The charts of an evaluation: its nets, its units, and its curve if it has one."""
     return [*_nets(evaluation), *_units(evaluation), *_curve(evaluation)]
 
 
 def _nets(evaluation: EvaluationPart) -> Iterator[Chart]:
-    """Predicted against measured, with intervals, and lines about what is 10 % off."""
+    """Predicted against measured times, with intervals, and lines that mark an error of 10 %."""
     nets = [(net, at) for net in evaluation.nets if (at := finite(net.measured_s)) and finite(net.mean_s)]
     if not nets:
         return
@@ -81,7 +81,7 @@ def _score(scores: Scores | Ceiling) -> str:
 
 
 def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
-    """The mean error of predictions of nets with each unit."""
+    """For each unit, the mean error of the predictions of nets with this unit."""
     rows = [
         Row(
             name=f"{residual.unit} ({residual.nets})",
@@ -100,7 +100,7 @@ def _units(evaluation: EvaluationPart) -> Iterator[Chart]:
 
 
 def _curve(evaluation: EvaluationPart) -> Iterator[Chart]:
-    """The error on nets held out, against the number of samples that were fitted to."""
+    """The error on held-out nets against the number of samples in the fit."""
     curve, ceiling = evaluation.curve, evaluation.ceiling
     if len(curve) < 2:
         return

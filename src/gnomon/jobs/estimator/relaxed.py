@@ -1,8 +1,8 @@
-"""Expected times of relaxed nets of a space: each slot takes its choices with probabilities, and gradients follow.
+"""Expected times of relaxed nets of a space, whose slots take each choice with a probability, and their gradients.
 
-What a slot's choice adds may depend on the choices before it, such as the resolution or the depth. So the probability
-of each state is carried forward, and what is still to come is carried back; both are linear in each slot's
-probabilities, and what comes out is the mean over all nets, exactly.
+The time that a slot's choice adds may depend on the choices before it, for example through the resolution or the depth.
+So the probability of each state is carried forward, and the expected remaining time is carried back. Both are linear in
+each slot's probabilities, and the result is exactly the mean over all nets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gnomon.spaces.features import CountTables, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The expected time in seconds, and its derivative by the probability of each choice, one array a slot."""
+    """The expected time in seconds, and its derivative by the probability of each choice, one array for each slot."""
 
     time_s: float
     gradient_s: tuple[Floats, ...]
@@ -30,7 +30,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RelaxedSpace:
-    """A space and an estimator of it whose first column is the overhead of a call, and whose others are the units."""
+    """A space and its estimator, whose first column is the overhead of a call and whose other columns are the units."""
 
     tables: CountTables
     estimator: Estimator
@@ -42,14 +42,16 @@ class RelaxedSpace:
 
     @property
     def base_s(self) -> float:
-        """The time of every net beside its units, in seconds."""
+        """The time of every net in addition to its units, in seconds."""
         return float(self.estimator.coefficients.mean[:2].sum())
 
     def expected(self, probabilities: Sequence[ArrayLike]) -> Expected:
-        """The expected time of one relaxed net, and its derivative by each probability: one array of them a slot.
+        """The expected time of one relaxed net, and its derivative by each probability, given as one array for each
+        slot.
 
-        Probabilities need not add up to 1, so that gradients can be checked; a slot's gradient is then that of this
-        very sum, and any constant may be added to it while they do. UsageError for a wrong number of slots or choices.
+        Probabilities need not add up to 1, so that gradients can be checked: the gradient is that of the plain sum.
+        While they do add up to 1, any constant may be added to a slot's gradient. UsageError for a wrong number of
+        slots or choices.
         """
         given = self._checked(probabilities)
         steps, costs = self.tables.steps, self._costs
@@ -101,7 +103,7 @@ def _joint(parts: Sequence[Floats]) -> Floats:
 
 
 def _apart(along: Floats, parts: Sequence[Floats]) -> list[Floats]:
-    """The derivatives by each slot's probabilities, of what joint choices add."""
+    """The derivatives, by each slot's probabilities, of the time that joint choices add."""
     table = along.reshape([len(p) for p in reversed(parts)])
     axes = ascii_letters[: len(parts)]
     derivatives = []

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 _FAR = 2.0
-"""From how many times too long or too short on a table's sum is suspect; what runs between units is far less."""
+"""A table's sum that is this many times too long or too short is suspect; work between units explains far less."""
 
 
 def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> None:
-    """An estimator that was fitted or evaluated: how good on nets held out, beside what noise allows."""
+    """The report of a fitted or evaluated estimator: its accuracy on held-out nets, next to the limit by noise."""
     evaluation = document.evaluation
     if isinstance(document, FitDocument):
         prices = f"{document.priced} of {document.units} units priced" if document.priced else "no table"
@@ -69,7 +69,7 @@ def estimator_report(document: FitDocument | EvaluationDocument, page: Page) -> 
 
 
 def _suspect(document: FitDocument, page: Page) -> None:
-    """A table that is so far off that it is likely of another device."""
+    """Warn of a table whose sum is so far off that the table is probably of another device."""
     ratio = document.sum_over_measured
     if ratio is not None and not 1 / _FAR < ratio < _FAR:
         context = document.context
@@ -225,7 +225,7 @@ _SHORT = {"measured": "measured", "like measured ones": "like", "unlike any meas
 
 
 def verification_report(document: VerificationDocument, page: Page) -> None:
-    """Whether a model is a network of a space, and what differs."""
+    """The result of the comparison of a model with a network of a space."""
     page.headline(f"It is {'not this' if document.differences else 'this'} network of {document.space}.")
     if document.differences:
         page.table(
@@ -250,19 +250,19 @@ def explanation_report(document: ExplanationDocument, page: Page) -> None:
 
 
 def file_report(document: ExportDocument | CountDocument | SuggestDocument | ImportDocument, page: Page) -> None:
-    """Write where the file is that was written."""
+    """Write the path of the file that was written."""
     page.path("file", document.file)
 
 
 def suggested_report(document: SuggestDocument, page: Page) -> None:
-    """Write where the nets are, and how they are measured."""
+    """Write the path of the nets, and the command that measures them."""
     file_report(document, page)
     if document.measure is not None:
         page.path("measure", document.measure)
 
 
 def imported_report(document: ImportDocument, page: Page) -> None:
-    """Write how many nets there are, where, and how an estimator is fitted to them."""
+    """Write how many nets were imported, their path, and the command that fits an estimator to them."""
     space, file = shlex.quote(document.space), shlex.quote(document.file)
     page.headline(f"{document.nets} nets of {document.space}, {document.measured} of them measured.")
     file_report(document, page)
